@@ -1,0 +1,52 @@
+# Everything a contributor needs. `make demo` and `make test` set up all they use, on a machine with Python 3.11 alone.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The tests say themselves what their workers get; a shell's own habits must not leak in.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
+
+.PHONY: demo test check soak bench docs peers clean
+
+demo: $(BIN)/flota
+	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/train.py
+
+check: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/guards
+
+test: check peers
+	$(BIN)/pytest tests/processes tests/contracts tests/peers
+
+soak: $(VENV)/dev peers
+	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/processes tests/peers --durations=20
+
+bench: $(VENV)/dev peers
+	$(BIN)/python -m bench
+
+peers: $(VENV)/dev
+	$(BIN)/python tests/peers/environments.py
+
+docs: $(VENV)/dev
+	$(BIN)/python docs/make_reference.py
+
+clean:
+	rm -rf $(VENV) .peers build dist src/*.egg-info
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "flota needs Python 3.11 or newer: make PYTHON=python3.11 …"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq python3-venv; \
+	  else echo "this Python lacks venv: run apt install python3-venv"; exit 1; fi; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(BIN)/flota: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@

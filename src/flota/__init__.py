@@ -1,0 +1,3 @@
+"""flota launches, watches and recovers distributed training: any framework, one command."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,79 @@
+"""Shell completion: `flota completion bash|zsh|fish` prints a script made from the rows of flags.py."""
+
+from __future__ import annotations
+
+from flota.cli.flags import ALIASES, FLAGS, SWITCH, Flag
+from flota.errors import BadValue
+
+BASH = """\
+_flota() {{
+  local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}"
+  case "$before" in
+{cases}
+  esac
+  if [[ "$word" == -* ]]; then
+    COMPREPLY=($(compgen -W "{flags}" -- "$word"))
+  else
+    COMPREPLY=($(compgen -f -- "$word"))
+  fi
+}}
+complete -o filenames -F _flota flota fleetrun
+"""
+ZSH = """\
+#compdef flota fleetrun
+_flota() {{
+  _arguments -S \\
+{rows}
+    '*:script and its arguments:_files'
+}}
+compdef _flota flota fleetrun
+"""
+
+
+def print_completion(words: list[str]) -> int:
+    makers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+    if len(words) != 1 or words[0] not in makers:
+        raise BadValue("flota completion", " ".join(words), "bash, zsh or fish", 'eval "$(flota completion bash)"')
+    print(makers[words[0]](), end="")
+    return 0
+
+
+def _offered() -> list[tuple[str, Flag]]:
+    """Every spelling that is not refused, the seeds' underscores first."""
+    rows = {flag.name: flag for flag in FLAGS if not flag.refused}
+    named = [(flag.name, flag) for flag in rows.values()]
+    named += [(alias.name, rows[alias.of]) for alias in ALIASES if alias.of in rows]
+    return [(f"--{name.replace('-', '_')}", flag) for name, flag in named]
+
+
+def _choices(flag: Flag) -> list[str]:
+    return flag.kind[7:].split(",") if flag.kind.startswith("choice:") else []
+
+
+def _bash() -> str:
+    cases = [
+        f'    {name}) COMPREPLY=($(compgen -W "{" ".join(_choices(flag))}" -- "$word")); return;;'
+        for name, flag in _offered()
+        if _choices(flag)
+    ]
+    return BASH.format(cases="\n".join(cases), flags=" ".join(name for name, _ in _offered()))
+
+
+def _zsh() -> str:
+    rows = []
+    for name, flag in _offered():
+        text = flag.help.replace("'", "").replace("[", "(").replace("]", ")").replace(":", " ")
+        value = "" if flag.kind in SWITCH else f":{flag.metavar or 'value'}:({' '.join(_choices(flag))})"
+        rows.append(f"    '{name}[{text}]{value}' \\")
+    return ZSH.format(rows="\n".join(rows))
+
+
+def _fish() -> str:
+    lines = []
+    for command in ("flota", "fleetrun"):
+        for name, flag in _offered():
+            text = flag.help.replace("'", "")
+            needs = "" if flag.kind in SWITCH else " -r"
+            choices = f" -a '{' '.join(_choices(flag))}'" if _choices(flag) else ""
+            lines.append(f"complete -c {command} -l {name[2:]}{needs}{choices} -d '{text}'")
+    return "\n".join([*lines, ""])

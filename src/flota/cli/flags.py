@@ -1,0 +1,168 @@
+"""Every flag, one row each: parsing, help, completion, the config file and docs/reference are made from these rows."""
+
+from __future__ import annotations
+
+from flota.values import NamedTuple
+
+SWITCH = ("switch", "bool")
+
+
+class Flag(NamedTuple):
+    """One flag of flota. `name` is its dashed spelling; underscores mean the same."""
+
+    name: str
+    kind: str
+    default: object
+    group: str
+    help: str
+    metavar: str = ""
+    variables: str = ""  # environment variables read after FLOTA_<NAME>, before the config file
+    origin: str = "flota"  # the seeds and tools it comes from
+    short: str = ""
+    later: str = ""  # what flota cannot do yet; giving the flag is answered with this
+    refused: str = ""  # why flota will not do it
+    note: str = ""  # said once, quietly, when the flag is given
+
+    @property
+    def dest(self) -> str:
+        return self.name.replace("-", "_")
+
+
+class Alias(NamedTuple):
+    """Another name for a flag."""
+
+    name: str
+    of: str
+    origin: str
+    deprecated: bool = False
+    variables: str = ""
+
+
+PARAMETER_SERVERS = "parameter-server and other jobs with roles"
+MANY_MACHINES = "jobs on many machines"
+
+GROUPS = {
+    "script": "what to run",
+    "workers": "how many workers, on which devices",
+    "output": "where output goes",
+    "restarts": "restarts and endings",
+    "nodes": "many machines",
+    "roles": "parameter servers and other roles",
+    "never": "flags of other launchers that flota refuses",
+}
+
+# fmt: off
+FLAGS = (
+    Flag("module", "switch", False, "script", "the script is a module name, as in python -m", variables="PET_MODULE", origin="torch", short="-m"),
+    Flag("no-python", "switch", False, "script", "run the program itself, found on PATH, not through python", variables="PET_NO_PYTHON", origin="torch"),
+    Flag("run-path", "switch", False, "script", "run the script through python whatever its name is", variables="PET_RUN_PATH", origin="torch"),
+    Flag("python", "text", None, "script", "the interpreter of the workers", "PATH", variables="PYTHON_EXEC"),
+    Flag("framework", "frameworks", ("torch", "paddle", "jax", "tensorflow"), "script", "give only these frameworks' variables [all four at once]", "NAMES"),
+    Flag("env", "env", (), "script", "a variable for the workers; may be given again", "K=V"),
+    Flag("interactive", "switch", False, "script", "one worker that keeps the terminal, so breakpoint() works"),
+    Flag("legacy-local-rank", "switch", False, "script", "put --local-rank=N first among the script's arguments", origin="004"),
+    Flag("use-env", "switch", False, "script", "with python -m flota.torch_launch: do not insert --local-rank", origin="004"),
+    Flag("dry-run", "switch", False, "script", "print what would be started, and start nothing"),
+    Flag("json", "switch", False, "script", "with --dry-run: print it as JSON"),
+    Flag("version", "switch", False, "script", "print flota's version"),
+    Flag("help", "help", None, "script", "this page; --help GROUP or --help all for more", "[GROUP]", short="-h"),
+    Flag("start-method", "choice:spawn,fork,forkserver", "spawn", "script", "no effect: scripts are started, not forked", "METHOD", variables="PET_START_METHOD", origin="torch", note="has no effect: flota starts scripts as programs"),
+
+    Flag("nproc-per-node", "workers", None, "workers", "workers to start: a number, gpu, cpu or auto [one a device, else 1]", "N", variables="PADDLE_NPROC_PER_NODE PET_NPROC_PER_NODE", origin="000 004 torch"),
+    Flag("devices", "text", None, "workers", "devices to use, as listed in *_VISIBLE_DEVICES; cpu for none [all]", "IDS", variables="PADDLE_DEVICES", origin="000"),
+    Flag("threads", "threads", "auto", "workers", "OMP_NUM_THREADS of each worker; auto shares out the CPUs", "N"),
+    Flag("virtual-local-rank", "switch", False, "workers", "every worker sees only its own device, as LOCAL_RANK 0", variables="PET_VIRTUAL_LOCAL_RANK", origin="torch"),
+    Flag("backend", "choice:auto,gloo,nccl,bkcl,xccl,heter,flagcx", "auto", "workers", "PADDLE_DISTRI_BACKEND [gloo without devices]", "NAME", variables="PADDLE_DISTRI_BACKEND", origin="paddle legacy"),
+    Flag("role", "text", "default", "workers", "ROLE_NAME of the workers", "NAME", variables="PET_ROLE", origin="torch"),
+    Flag("port-range", "ports", None, "workers", "take workers' ports from here [any free ones]", "LOW:HIGH", variables="PORT_RANGE FLAGS_START_PORT", origin="paddle"),
+    Flag("start-port", "port", 6070, "workers", "given: worker i gets the port START + i", "PORT", variables="PADDLE_START_PORT", origin="paddle"),
+    Flag("host", "text", None, "workers", "this machine's address in the workers' variables [127.0.0.1]", "ADDR", variables="POD_IP", origin="000 001"),
+    Flag("numa-binding", "choice:node,socket,exclusive,core-complex", None, "workers", "bind workers to CPUs", "HOW", origin="torch", later="binding workers to CPUs"),
+
+    Flag("log-dir", "text", "log", "output", "directory of all logs [log]", "DIR", variables="PADDLE_LOG_DIR PET_LOG_DIR", origin="000 001 002 torch"),
+    Flag("log-overwrite", "bool", False, "output", "start with empty logs [append]", variables="PADDLE_LOG_OVERWRITE", origin="paddle"),
+    Flag("log-level", "level", "INFO", "output", "how much flota itself says: CRITICAL, ERROR, WARNING, INFO, DEBUG, NOTSET", "LEVEL", variables="PADDLE_LOG_LEVEL", origin="000"),
+    Flag("log-max-size", "size", None, "output", "rotate a worker's log at this size, e.g. 100M [never]", "SIZE"),
+    Flag("log-backups", "int", 5, "output", "rotated logs to keep a worker [5]", "N"),
+    Flag("log-timestamps", "switch", False, "output", "the time before each line on the console"),
+    Flag("console", "ranks", "0", "output", "ranks to show: none, all, or a list [0]", "RANKS"),
+    Flag("local-ranks-filter", "list", None, "output", "show only these local ranks", "RANKS", variables="PET_LOCAL_RANKS_FILTER", origin="torch"),
+    Flag("redirects", "streams", None, "output", "streams to files of their own: 0 none, 1 out, 2 err, 3 both, or RANK:N,…", "MASK", variables="PET_REDIRECTS", origin="torch", short="-r"),
+    Flag("tee", "streams", None, "output", "as --redirects, and shown on the console too", "MASK", variables="PET_TEE", origin="torch", short="-t"),
+    Flag("duplicate-stdout-filters", "filters", (), "output", "tee'd lines with one of these words also go to filtered_stdout.log", "WORDS", variables="PET_DUPLICATE_STDOUT_FILTERS", origin="torch"),
+    Flag("duplicate-stderr-filters", "filters", (), "output", "the same for stderr and filtered_stderr.log", "WORDS", variables="PET_DUPLICATE_STDERR_FILTERS", origin="torch"),
+    Flag("event-log-handler", "choice:null,console,dynamic_rendezvous", "null", "output", "console: events as JSON lines on stderr too", "WHERE", variables="PET_EVENT_LOG_HANDLER", origin="torch"),
+    Flag("enable-gpu-log", "bool", False, "output", "a log of the devices' load", variables="", origin="paddle", later="a log of the devices' load"),
+
+    Flag("max-restart", "count", 3, "restarts", "restart failed workers this often; given, it turns restarting on", "N", variables="PADDLE_MAX_RESTART PET_MAX_RESTARTS", origin="000"),
+    Flag("elastic-level", "choice:-1,0,1", "-1", "restarts", "-1 off, 0 a failing node leaves, 1 restart in place", "N", variables="PADDLE_ELASTIC_LEVEL", origin="000"),
+    Flag("grace", "duration", 30.0, "restarts", "let workers finish this long after TERM, then KILL [30s]", "TIME", variables="PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
+    Flag("signals-to-handle", "signals", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", "restarts", "signals that stop the job", "NAMES", variables="PET_SIGNALS_TO_HANDLE", origin="torch"),
+    Flag("monitor-interval", "seconds", 0.1, "restarts", "no effect: flota waits for workers, it does not poll", "SECS", variables="PET_MONITOR_INTERVAL", origin="torch", note="has no effect: flota waits for workers, it does not poll them"),
+
+    Flag("nnodes", "nodes", (1, 1), "nodes", "machines: N, or MIN:MAX [1]", "N", variables="PADDLE_NNODES PET_NNODES", origin="000 004 torch"),
+    Flag("master", "text", None, "nodes", "where nodes meet: HOST:PORT or etcd://HOST:PORT", "ADDR", variables="PADDLE_MASTER", origin="000"),
+    Flag("rank", "int", -1, "nodes", "this node's number [-1: agreed at the meeting]", "N", variables="PADDLE_RANK PET_NODE_RANK", origin="000"),
+    Flag("job-id", "text", "default", "nodes", "the job's name, also in log names [default]", "NAME", variables="PADDLE_JOB_ID PET_RDZV_ID", origin="000 001"),
+    Flag("run-mode", "choice:collective,ps,ps-heter,rpc", "collective", "nodes", "collective, ps, ps-heter or rpc [collective]", "MODE", variables="PADDLE_RUN_MODE", origin="000 001"),
+    Flag("ips", "text", "127.0.0.1", "nodes", "addresses of all nodes [127.0.0.1]", "ADDRS", variables="PADDLE_IPS", origin="000 001 002"),
+    Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle"),
+    Flag("elastic-timeout", "duration", 30.0, "nodes", "wait this long for more than MIN nodes [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="000"),
+    Flag("join-timeout", "duration", 600.0, "nodes", "wait this long for the other nodes [600s]", "TIME"),
+    Flag("elastic-pre-hook", "text", None, "nodes", "a command to run before each round", "COMMAND", origin="paddle legacy", later="a command before each round"),
+    Flag("standalone", "switch", False, "nodes", "one machine; what flota does anyway", variables="PET_STANDALONE", origin="torch"),
+    Flag("master-addr", "text", "127.0.0.1", "nodes", "torch's form of --master", "ADDR", variables="PET_MASTER_ADDR", origin="004 torch"),
+    Flag("master-port", "port", 29500, "nodes", "torch's form of --master", "PORT", variables="PET_MASTER_PORT", origin="004 torch"),
+    Flag("rdzv-backend", "choice:static,c10d,etcd,etcd-v2", "static", "nodes", "torch's form of --master", "NAME", variables="PET_RDZV_BACKEND", origin="torch"),
+    Flag("rdzv-endpoint", "text", "", "nodes", "torch's form of --master", "ADDR", variables="PET_RDZV_ENDPOINT", origin="torch"),
+    Flag("rdzv-conf", "text", "", "nodes", "torch's settings of the meeting", "K=V,…", variables="PET_RDZV_CONF", origin="torch"),
+
+    Flag("server-num", "text", None, "roles", "parameter servers on this machine", "N", variables="PADDLE_SERVER_NUM", origin="000 001 002", later=PARAMETER_SERVERS),
+    Flag("trainer-num", "text", None, "roles", "trainers on this machine", "N", variables="PADDLE_TRAINER_NUM", origin="000", later=PARAMETER_SERVERS),
+    Flag("servers", "text", "", "roles", "addresses of all parameter servers", "ADDRS", variables="PADDLE_SERVERS_ENDPOINTS", origin="000 001 002", later=PARAMETER_SERVERS),
+    Flag("trainers", "text", "", "roles", "addresses of all trainers", "ADDRS", variables="PADDLE_TRAINERS_ENDPOINTS", origin="000", later=PARAMETER_SERVERS),
+    Flag("heter-workers", "text", "", "roles", "addresses of all heterogeneous workers", "ADDRS", origin="000 001", later=PARAMETER_SERVERS),
+    Flag("heter-worker-num", "text", None, "roles", "heterogeneous workers on this machine", "N", origin="000 001", later=PARAMETER_SERVERS),
+    Flag("heter-devices", "text", "", "roles", "device kinds of the heterogeneous workers", "KINDS", origin="paddle legacy", later=PARAMETER_SERVERS),
+    Flag("coordinators", "text", "", "roles", "addresses of all coordinators", "ADDRS", origin="paddle legacy", later=PARAMETER_SERVERS),
+    Flag("coordinator-num", "text", None, "roles", "coordinators on this machine", "N", origin="paddle legacy", later=PARAMETER_SERVERS),
+    Flag("gloo-port", "port", 6767, "roles", "the servers' gloo port", "PORT", variables="PADDLE_GLOO_PORT", origin="000"),
+    Flag("with-gloo", "choice:0,1,2", "0", "roles", "gloo among trainers (1) or all (2)", "N", variables="PADDLE_WITH_GLOO", origin="000"),
+
+    Flag("legacy", "bool", False, "never", "no effect: there is one launcher", origin="paddle", note="has no effect: flota has one launcher for both"),
+    Flag("auto-parallel-config", "text", None, "never", "Paddle's auto-parallel tuner", origin="paddle", refused="flota does not drive Paddle's auto-parallel tuner"),
+    Flag("auto-cluster-config", "text", None, "never", "Paddle's auto-parallel tuner", origin="paddle", refused="flota does not drive Paddle's auto-parallel tuner"),
+    Flag("auto-tuner-json", "text", None, "never", "Paddle's auto-tuner", origin="paddle", refused="flota does not drive Paddle's auto-tuner"),
+    Flag("cluster-topo-path", "text", None, "never", "Paddle's cluster topology", origin="paddle legacy", refused="flota does not map ranks from a topology file"),
+    Flag("rank-mapping-path", "text", None, "never", "Paddle's rank mapping", origin="paddle legacy", refused="flota does not map ranks from a file"),
+    Flag("enable-auto-mapping", "bool", False, "never", "Paddle's rank mapping", origin="paddle legacy", refused="flota does not map ranks from a file"),
+    Flag("scale", "text", None, "never", "scaling an old elastic job", origin="paddle legacy", refused="start or stop nodes instead: the job follows"),
+    Flag("force", "text", None, "never", "forcing an old elastic job", origin="paddle legacy", refused="start or stop nodes instead: the job follows"),
+    Flag("logs-specs", "text", None, "never", "torch's log plug-ins", origin="torch", refused="flota has no log plug-ins"),
+)
+# fmt: on
+
+ALIASES = (
+    Alias("gpus", "devices", "001 002", deprecated=True),
+    Alias("npus", "devices", "paddle", deprecated=True),
+    Alias("xpus", "devices", "paddle", deprecated=True),
+    Alias("mlus", "devices", "000", deprecated=True),
+    Alias("selected-gpus", "devices", "paddle legacy", deprecated=True),
+    Alias("selected-xpus", "devices", "paddle legacy", deprecated=True),
+    Alias("local-addr", "host", "torch", variables="PET_LOCAL_ADDR"),
+    Alias("max-restarts", "max-restart", "torch"),
+    Alias("shutdown-timeout", "grace", "torch"),
+    Alias("node-rank", "rank", "004 torch"),
+    Alias("np", "nnodes", "001", deprecated=True, variables="PADDLE_ELASTIC_NP"),
+    Alias("elastic-server", "master", "001", deprecated=True, variables="PADDLE_ELASTIC_SERVER"),
+    Alias("rdzv-id", "job-id", "torch", variables="PADDLE_ELASTIC_JOB_ID"),
+    Alias("workers", "trainers", "000 001 002", deprecated=True),
+    Alias("worker-num", "trainer-num", "000 001 002", deprecated=True),
+    Alias("http-port", "gloo-port", "000 001", deprecated=True),
+)
+
+DEPRECATED = {"ips"}
+
+BY_NAME = {flag.name: flag for flag in FLAGS}
+BY_SHORT = {flag.short: flag for flag in FLAGS if flag.short}
+ALIAS_OF = {alias.name: alias for alias in ALIASES}

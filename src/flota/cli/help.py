@@ -1,0 +1,68 @@
+"""--help: one screen a group, made from the rows of flags.py."""
+
+from __future__ import annotations
+
+from flota.cli.flags import ALIASES, FLAGS, GROUPS, SWITCH, Flag
+
+OVERVIEW = """\
+usage: flota [flags] script.py [the script's own arguments]
+       flota [flags] -m module …        flota [flags] --no-python program …
+       flota completion bash|zsh|fish
+
+Starts one worker a device (one without any) of a distributed training script,
+gives each the variables of torch, Paddle, JAX and TensorFlow, watches them, and
+ends them all when one fails. Also as fleetrun, and as python -m flota.
+
+  flota train.py --lr 0.1                 one worker a visible device, else one
+  flota --nproc_per_node 4 train.py       four workers
+  flota --devices 2,3 train.py            two workers, on these two devices
+  flota --max_restart 3 train.py          start all anew when one fails
+  flota --dry-run train.py                print the plan, start nothing
+
+Flags go before the script; --a-b and --a_b are the same. Each can be set by a
+variable (FLOTA_LOG_DIR) or in flota.toml (log_dir = "out"), too.
+"""
+COLUMN = 30
+
+
+def print_help(group: str) -> int:
+    if group == "all":
+        print(OVERVIEW)
+        for name in GROUPS:
+            print(_group(name))
+    elif group in GROUPS:
+        print(_group(group), end="")
+    else:
+        print(OVERVIEW)
+        print(_group("script"))
+        print("More: flota --help GROUP")
+        for name, title in GROUPS.items():
+            print(f"  {name:<12}{title}")
+    return 0
+
+
+def _group(name: str) -> str:
+    lines = [f"{GROUPS[name]}:"]
+    for flag in FLAGS:
+        if flag.group == name:
+            lines += _lines(flag)
+    return "\n".join([*lines, ""])
+
+
+def _lines(flag: Flag) -> list[str]:
+    value = "" if flag.kind in SWITCH else f" {flag.metavar}"
+    left = f"  {flag.short + ', ' if flag.short else ''}--{flag.name.replace('-', '_')}{value}"
+    others = [f"--{alias.name.replace('-', '_')}" for alias in ALIASES if alias.of == flag.name]
+    right = flag.help + (f" (also {', '.join(others)})" if others else "")
+    if flag.later:
+        right += " (not there yet)"
+    words = _wrapped(right, 78 - COLUMN)
+    if len(left) > COLUMN - 2:
+        return [left, *(f"{'':{COLUMN}}{line}" for line in words)]
+    return [f"{left:<{COLUMN}}{words[0]}", *(f"{'':{COLUMN}}{line}" for line in words[1:])]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    from textwrap import wrap
+
+    return wrap(text, width)

@@ -1,0 +1,100 @@
+"""argv to exit code. The only place that prints errors, and the only package that reads argv or ends the process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from flota.cli.parse import CommandLine, parse
+from flota.cli.settings import Settings, gather, without_parents_variables
+from flota.errors import BUG, FlotaError, UnsupportedSystem
+
+INTERRUPTED = 130
+UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def main(argv: list[str] | None = None, *, interpreter: str | None = None, legacy_local_rank: bool = False) -> int:
+    """Run flota as a command and give its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(words, interpreter, legacy_local_rank=legacy_local_rank)
+    except FlotaError as error:
+        _print_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return 1  # the reader of --help or --dry-run went away
+    except Exception:  # a bug of ours: say so, and where
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.write("flota: error: this is a bug in flota, please report it with the lines above\n")
+        return BUG
+
+
+def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: bool) -> int:
+    if words[:1] == ["completion"]:
+        from flota.cli.completion import print_completion
+
+        return print_completion(words[1:])
+    if words[:1] == ["run"]:
+        words = words[1:]
+    if legacy_local_rank:
+        words = ["--legacy-local-rank", *words]
+    line = parse(words)
+    if "help" in line.given:
+        from flota.cli.help import print_help
+
+        return print_help(str(line.given["help"].value))
+    if "version" in line.given:
+        from flota import __version__
+
+        print(f"flota {__version__}")
+        return 0
+    if sys.platform == "win32":
+        raise UnsupportedSystem("Windows")
+    environ = without_parents_variables(os.environ)
+    return _run(line, gather(line.given, environ, os.curdir), environ, interpreter)
+
+
+def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> int:
+    from flota.cli.spec import make_spec
+
+    spec = make_spec(line, settings, environ, interpreter)
+    if settings["dry_run"]:
+        from flota.cli.dry_run import print_plan
+
+        return print_plan(spec, environ, as_json=bool(settings["json"]))
+    from flota.run.start import run
+
+    return run(spec, environ, configuration(line, settings, spec.devices.chosen), line.notes).exit_code
+
+
+def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """What the first block shows: seed 002's rows, and whatever else was given."""
+    rows = {
+        "gpus": ",".join(devices) or "None",
+        "ips": str(settings["ips"]),
+        "log_dir": str(settings["log_dir"]),
+        "server_num": str(settings["server_num"]),
+        "servers": str(settings["servers"]),
+        "training_script": str(line.script),
+        "training_script_args": str(list(line.args)),
+        "worker_num": str(settings["trainer_num"]),
+        "workers": str(settings["trainers"]),
+    }
+    for dest, given in settings.given.items():
+        if dest not in rows and dest not in UNSHOWN:
+            rows[dest] = str(given.value)
+    return tuple(rows.items())
+
+
+def _print_error(error: FlotaError) -> None:
+    red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else ("", "")
+    hint = f"\nhint: {error.hint}\n" if error.hint else ""
+    sys.stderr.write(f"{red}flota: error:{plain} {error.message}\n{hint}")

@@ -1,0 +1,113 @@
+"""argv to given flags and the script: one loop over the rows of flags.py."""
+
+from __future__ import annotations
+
+from flota.cli.convert import convert, is_boolean
+from flota.cli.flags import ALIAS_OF, BY_NAME, BY_SHORT, DEPRECATED, Flag
+from flota.errors import AbbreviatedFlag, MissingValue, RefusedFlag, UnknownFlag
+from flota.values import NamedTuple
+
+
+class Given(NamedTuple):
+    """A flag's value and where it came from."""
+
+    value: object
+    source: str
+
+
+class CommandLine(NamedTuple):
+    """What the user typed: flags by destination, the script, and the script's own words."""
+
+    given: dict[str, Given]
+    script: str | None
+    args: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def parse(words: list[str]) -> CommandLine:
+    """Flags end at the script: what follows is the script's, always."""
+    given: dict[str, Given] = {}
+    notes: list[str] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word == "--":
+            position += 1
+            break
+        if not word.startswith("-") or word == "-":
+            break
+        flag, spelled, value = find(word)
+        position += 1
+        if value is None:
+            value, used = _following(flag, spelled, words, position)
+            position += used
+        keep(given, flag, spelled, value)
+        notes += note_of(flag, spelled)
+    rest = words[position:]
+    return CommandLine(given, rest[0] if rest else None, tuple(rest[1:]), tuple(notes))
+
+
+def find(word: str) -> tuple[Flag, str, str | None]:
+    """The row of a flag word, the word as spelled, and the value behind its `=`, if any."""
+    if not word.startswith("--"):
+        flag = BY_SHORT.get(word[:2])
+        if flag is None:
+            raise UnknownFlag(word, _nearest(word))
+        return flag, word[:2], word[2:].removeprefix("=") or None
+    spelled, equals, value = word.partition("=")
+    name = spelled[2:].replace("_", "-")
+    alias = ALIAS_OF.get(name)
+    flag = BY_NAME.get(alias.of if alias else name)
+    if flag is None:
+        _refuse_unknown(spelled, name)
+    assert flag is not None
+    return flag, spelled, value if equals else None
+
+
+def _following(flag: Flag, spelled: str, words: list[str], position: int) -> tuple[str, int]:
+    """The value that stands in the next word, and whether it was used up."""
+    word = words[position] if position < len(words) else None
+    if flag.kind == "switch":
+        return "true", 0
+    if flag.kind == "bool":
+        return (word, 1) if word is not None and is_boolean(word) else ("true", 0)
+    if flag.kind == "help":
+        return (word, 1) if word is not None and not word.startswith("-") else ("", 0)
+    if word is None or (word.startswith("--") and flag.kind != "text"):
+        raise MissingValue(spelled, flag.metavar)
+    return word, 1
+
+
+def keep(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
+    """Note a flag's value; a flag given twice counts as last given, but --env adds up."""
+    if flag.refused:
+        raise RefusedFlag(source, flag.refused)
+    value = word if flag.kind == "help" else convert(source, flag.kind, word)
+    if flag.kind == "env" and flag.dest in given:
+        value = given[flag.dest].value + value  # type: ignore[operator]
+    given[flag.dest] = Given(value, source)
+
+
+def note_of(flag: Flag, spelled: str) -> list[str]:
+    name = spelled.lstrip("-").replace("_", "-")
+    alias = ALIAS_OF.get(name)
+    if alias and alias.deprecated:
+        return [f"{spelled} is an old name of --{alias.of.replace('-', '_')}"]
+    if name in DEPRECATED:
+        return [f"{spelled} is deprecated; --master HOST:PORT with --nnodes N takes its place"]
+    return [f"{spelled} {flag.note}"] if flag.note else []
+
+
+def _refuse_unknown(spelled: str, name: str) -> None:
+    names = [known for known in (*BY_NAME, *ALIAS_OF) if known.startswith(name)]
+    if names:
+        raise AbbreviatedFlag(spelled, [f"--{known}" for known in sorted(names)])
+    raise UnknownFlag(spelled, _nearest(spelled))
+
+
+def _nearest(spelled: str) -> str:
+    from difflib import get_close_matches
+
+    names = [f"--{known}" for known in (*BY_NAME, *ALIAS_OF)]
+    near = get_close_matches(spelled.replace("_", "-"), names, 1, 0.6)
+    return near[0] if near else ""

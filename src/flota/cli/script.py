@@ -1,0 +1,81 @@
+"""The script and its interpreter: found and checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from flota.cli.parse import CommandLine
+from flota.cli.settings import Settings
+from flota.errors import BadInterpreter, MissingProgram, MissingScript, NoScript, RefusedFlag, ScriptIsDirectory
+from flota.job.spec import Command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def resolve_command(
+    line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None
+) -> Command:
+    if not line.script:
+        raise NoScript
+    python = choose_python(settings, environ, interpreter)
+    if settings["module"]:
+        return Command("module", line.script, line.args, python)
+    if settings["no_python"]:
+        return Command("program", _on_path(line.script, environ), line.args, python)
+    if line.script == "run_check" and not os.path.exists(line.script):
+        raise RefusedFlag("run_check", "flota has no built-in Paddle self-test")
+    if os.path.isdir(line.script) and not settings["run_path"]:
+        raise ScriptIsDirectory(line.script)
+    if not os.path.exists(line.script):
+        raise MissingScript(line.script, _nearest_file(line.script))
+    as_python = line.script.endswith(".py") or settings["run_path"] or not os.access(line.script, os.X_OK)
+    target = line.script if as_python else os.path.join(".", line.script)
+    return Command("script" if as_python else "program", target, line.args, python)
+
+
+def choose_python(settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> str:
+    """--python or PYTHON_EXEC, the one running `python -m flota`, the active environment's, flota's own."""
+    wanted = settings["python"]
+    if wanted:
+        path = str(wanted)
+        found = path if os.path.dirname(path) else _search(path, environ)
+        if not found or not os.access(found, os.X_OK):
+            raise BadInterpreter(path)
+        return found
+    if interpreter:
+        return interpreter
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        candidate = os.path.join(environ.get(variable) or "/nowhere", "bin", "python")
+        if os.access(candidate, os.X_OK):
+            return candidate
+    return sys.executable
+
+
+def _on_path(program: str, environ: Mapping[str, str]) -> str:
+    found = program if os.path.dirname(program) else _search(program, environ)
+    if not found or not os.access(found, os.X_OK) or os.path.isdir(found):
+        raise MissingProgram(program)
+    return found
+
+
+def _search(program: str, environ: Mapping[str, str]) -> str | None:
+    for directory in environ.get("PATH", os.defpath).split(os.pathsep):
+        candidate = os.path.join(directory or ".", program)
+        if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
+            return candidate
+    return None
+
+
+def _nearest_file(path: str) -> str:
+    from difflib import get_close_matches
+
+    directory = os.path.dirname(path)
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return ""
+    near = get_close_matches(os.path.basename(path), names, 1, 0.6)
+    return os.path.join(directory, near[0]) if near else ""

@@ -1,0 +1,115 @@
+"""Every setting and its source. Precedence: command line, FLOTA_*, other tools' variables, config file, built-in."""
+
+from __future__ import annotations
+
+import os
+
+from flota.cli.flags import ALIASES, BY_NAME, FLAGS
+from flota.cli.parse import Given, keep
+from flota.errors import BadConfigFile, UnknownKey
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
+NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
+
+
+class Settings:
+    """Flags' values by destination, each with its source; what nobody gave has its default."""
+
+    def __init__(self, given: dict[str, Given]) -> None:
+        self.given = given
+
+    def __getitem__(self, dest: str) -> object:
+        found = self.given.get(dest)
+        return found.value if found else BY_NAME[dest.replace("_", "-")].default
+
+    def source(self, dest: str) -> str | None:
+        """How the user spelled it, or None for a default."""
+        found = self.given.get(dest)
+        return found.source if found else None
+
+
+def gather(given: dict[str, Given], environ: Mapping[str, str], directory: str) -> Settings:
+    merged = _from_config(directory)
+    merged.update(_from_environment(environ))
+    merged.update(given)
+    return Settings(merged)
+
+
+def without_parents_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment less what a parent flota gave its worker: a flota inside a worker starts a job of its own."""
+    given = environ.get("FLOTA_GIVEN")
+    if given is None:
+        return dict(environ)
+    dropped = {"FLOTA_GIVEN", *given.split(",")}
+    return {name: value for name, value in environ.items() if name not in dropped}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    given: dict[str, Given] = {}
+    aliased: dict[str, str] = {}
+    for alias in ALIASES:
+        aliased[alias.of] = f"{aliased.get(alias.of, '')} {alias.variables}"
+    for flag in FLAGS:
+        if flag.dest in NEVER_IN_ENVIRONMENT or flag.refused:
+            continue
+        for variable in (f"FLOTA_{flag.dest.upper()}", *flag.variables.split(), *aliased.get(flag.name, "").split()):
+            word = environ.get(variable, "")
+            if word:
+                keep(given, flag, variable, word)
+                break
+    return given
+
+
+def _from_config(directory: str) -> dict[str, Given]:
+    for name, marker in CONFIG_FILES:
+        try:
+            with open(os.path.join(directory, name), "rb") as file:
+                content = file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise BadConfigFile(name, error.strerror or "unreadable") from None
+        if marker in content:
+            return _parse_config(name, content)
+    return {}
+
+
+def _parse_config(name: str, content: bytes) -> dict[str, Given]:
+    import tomllib
+
+    try:
+        table = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfigFile(name, str(error)) from None
+    if name == "pyproject.toml":
+        table = table.get("tool", {}).get("flota", {})
+    given: dict[str, Given] = {}
+    for key, value in table.items():
+        flag = BY_NAME.get(key.replace("_", "-"))
+        if flag is None or flag.dest in NEVER_IN_ENVIRONMENT:
+            raise UnknownKey(name, key, _nearest_key(key))
+        for word in _words(value):
+            keep(given, flag, f"`{key}` in {name}", word)
+    return given
+
+
+def _words(value: object) -> list[str]:
+    """A config value as it would stand on the command line."""
+    if isinstance(value, bool):
+        return ["true" if value else "false"]
+    if isinstance(value, list):
+        return [",".join(str(part) for part in value)]
+    if isinstance(value, dict):
+        return [f"{name}={word}" for name, word in value.items()]
+    return [str(value)]
+
+
+def _nearest_key(key: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(key.replace("_", "-"), list(BY_NAME), 1, 0.6)
+    return near[0] if near else ""

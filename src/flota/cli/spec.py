@@ -1,0 +1,147 @@
+"""Settings to a JobSpec: what fits together, what is not there yet, and every default that depends on this machine."""
+
+from __future__ import annotations
+
+import os
+
+from flota.cli.flags import FLAGS, MANY_MACHINES, PARAMETER_SERVERS
+from flota.cli.parse import CommandLine
+from flota.cli.script import resolve_command
+from flota.cli.settings import Settings
+from flota.devices import choose_devices, find_devices
+from flota.errors import Contradiction, NodeRankOutOfRange, NoDevices, NotThereYet, TooManyWorkers
+from flota.job.spec import DeviceSet, JobSpec, LogWish, RestartPolicy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> JobSpec:
+    answer_what_is_not_there(line, settings)
+    refuse_contradictions(settings)
+    get: Any = settings.__getitem__
+    devices = choose_devices(find_devices(environ), get("devices"))
+    workers = count_workers(get("nproc_per_node"), devices)
+    command = resolve_command(line, settings, environ, interpreter)
+    return JobSpec(
+        command=command,
+        workers=workers,
+        log=log_wish(settings),
+        job_id=get("job_id"),
+        devices=devices,
+        address=get("host") or get("ips"),
+        port_range=get("port_range"),
+        start_port=get("start_port") if settings.source("start_port") else None,
+        restarts=restart_policy(settings),
+        grace=get("grace"),
+        stop_signals=tuple(get("signals_to_handle").split(",")),
+        frameworks=get("framework"),
+        env=get("env"),
+        threads=count_threads(get("threads"), workers, devices),
+        backend=get("backend"),
+        role=get("role"),
+        interactive=get("interactive"),
+        legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
+        virtual_local_rank=get("virtual_local_rank"),
+    )
+
+
+def answer_what_is_not_there(line: CommandLine, settings: Settings) -> None:
+    for flag in FLAGS:
+        source = settings.source(flag.dest)
+        if flag.later and source and settings[flag.dest] != flag.default:
+            raise NotThereYet(source, flag.later)
+    nodes: Any = settings["nnodes"]
+    if nodes != (1, 1):
+        raise NotThereYet(f"{settings.source('nnodes')} {':'.join(map(str, dict.fromkeys(nodes)))}", MANY_MACHINES)
+    if "," in str(settings["ips"]):
+        raise NotThereYet(f"{settings.source('ips')} {settings['ips']}", MANY_MACHINES)
+    if str(settings["master"] or "").startswith("etcd"):
+        raise NotThereYet(f"{settings.source('master')} {settings['master']}", "meeting through etcd")
+    if settings["run_mode"] != "collective":
+        raise NotThereYet(f"{settings.source('run_mode')} {settings['run_mode']}", PARAMETER_SERVERS)
+    if line.script == "ipu":
+        raise NotThereYet("ipu", "jobs on IPUs")
+    rank: Any = settings["rank"]
+    if not -1 <= rank < 1:
+        raise NodeRankOutOfRange(rank, 1)
+
+
+def refuse_contradictions(settings: Settings) -> None:
+    def both(one: str, other: str, why: str) -> None:
+        if settings[one] and settings[other] and settings.source(one) and settings.source(other):
+            raise Contradiction(str(settings.source(one)), str(settings.source(other)), why)
+
+    both("module", "no_python", "a module needs python")
+    both("module", "run_path", "a module is not a path")
+    both("no_python", "run_path", "a path needs python")
+    both("start_port", "port_range", "both say which ports workers get")
+    both("log_max_size", "interactive", "an interactive worker has no log")
+    if settings["legacy_local_rank"] and settings["no_python"] and not settings["use_env"]:
+        raise Contradiction(
+            settings.source("no_python") or "--no-python", "--local-rank", "the program may not take it; add --use-env"
+        )
+    workers = settings["nproc_per_node"]
+    if settings["interactive"] and workers not in (None, 1):
+        raise Contradiction(
+            "--interactive", f"{settings.source('nproc_per_node')} {workers}", "one worker can have the terminal"
+        )
+    if settings["devices"] == "cpu" and workers == "gpu":
+        raise Contradiction(
+            f"{settings.source('devices')} cpu", f"{settings.source('nproc_per_node')} gpu", "no devices to count"
+        )
+
+
+def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
+    if wanted is None:
+        return len(devices.chosen) or 1
+    if isinstance(wanted, int):
+        if devices.by_id and devices.chosen and wanted > len(devices.chosen):
+            raise TooManyWorkers(wanted, len(devices.chosen))
+        return wanted
+    if wanted == "cpu" or (wanted == "auto" and not devices.chosen):
+        return len(os.sched_getaffinity(0))
+    if wanted not in ("auto", devices.kind) or not devices.chosen:
+        raise NoDevices(wanted)
+    return len(devices.chosen)
+
+
+def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | None:
+    """Without --threads one worker is left alone; several share out the CPUs, or take one each beside accelerators."""
+    if isinstance(wanted, int):
+        return wanted
+    if workers == 1:
+        return None
+    return 1 if devices.chosen else max(1, len(os.sched_getaffinity(0)) // workers)
+
+
+def log_wish(settings: Settings) -> LogWish:
+    get: Any = settings.__getitem__
+    console = get("console")
+    if settings.source("local_ranks_filter"):
+        console = get("local_ranks_filter")
+    return LogWish(
+        directory=os.path.abspath(get("log_dir")),
+        level=get("log_level"),
+        overwrite=get("log_overwrite"),
+        max_size=get("log_max_size"),
+        backups=get("log_backups"),
+        timestamps=get("log_timestamps"),
+        console=(0,) if console == "0" else console,
+        redirects=get("redirects"),
+        tee=get("tee"),
+        stdout_filters=get("duplicate_stdout_filters"),
+        stderr_filters=get("duplicate_stderr_filters"),
+        events_on_console=get("event_log_handler") == "console",
+    )
+
+
+def restart_policy(settings: Settings) -> RestartPolicy:
+    """--max_restart is 3, but counts only when it or an elastic level is given: a plain job that fails ends at once."""
+    get: Any = settings.__getitem__
+    level = int(get("elastic_level"))
+    return RestartPolicy(
+        get("max_restart"), enabled=bool(settings.source("max_restart")) or level >= 0, elastic_level=level
+    )

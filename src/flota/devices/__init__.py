@@ -1,0 +1,110 @@
+"""Which accelerators this machine shows, found without importing a framework.
+
+A set variable is believed; without one the driver's own list counts.
+"""
+
+from __future__ import annotations
+
+import os
+
+from flota.errors import RepeatedDevice, UnknownDevice
+from flota.job.spec import NO_DEVICES, DeviceSet
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Kind(NamedTuple):
+    """One kind of accelerator: its name in Paddle's flags, the variables that list it, and its device files."""
+
+    name: str
+    variables: tuple[str, ...]
+    files: str  # prefix in /dev of one file a device
+    vendor: str
+
+
+# In order of precedence when several variables are set: Paddle's, where custom devices come first and CUDA last.
+KINDS = (
+    Kind("npu", ("ASCEND_RT_VISIBLE_DEVICES",), "davinci", "Huawei Ascend"),
+    Kind("mlu", ("MLU_VISIBLE_DEVICES",), "cambricon_dev", "Cambricon"),
+    Kind("gcu", ("TOPS_VISIBLE_DEVICES",), "gcu", "Enflame"),
+    Kind("musa", ("MUSA_VISIBLE_DEVICES",), "mtgpu.", "Moore Threads"),
+    Kind("intel_hpu", ("HABANA_VISIBLE_MODULES",), "hl", "Intel Gaudi"),
+    Kind("neuron", ("NEURON_RT_VISIBLE_CORES",), "neuron", "AWS Neuron"),
+    Kind("xpu", ("XPULINK_VISIBLE_DEVICES", "XPU_VISIBLE_DEVICES"), "xpu", "Kunlun"),
+    Kind("intel_gpu", ("ZE_AFFINITY_MASK",), "", "Intel"),
+    Kind("gpu", ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), "", "AMD"),
+    Kind("gpu", ("CUDA_VISIBLE_DEVICES",), "nvidia", "NVIDIA"),
+)
+AMD_NODES = "sys/class/kfd/kfd/topology/nodes"
+
+
+def find_devices(environ: Mapping[str, str], root: str = "/") -> DeviceSet:
+    """The visible devices of the first kind that has any."""
+    for kind in KINDS:
+        for variable in kind.variables:
+            ids = _ids(environ.get(variable, ""))
+            if ids:
+                return DeviceSet(kind.name, variable, ids, ids, by_id=False)
+    files = _listing(f"{root}dev")
+    for kind in KINDS:
+        if any(variable in environ for variable in kind.variables):
+            continue  # set but empty: the user wants none of them
+        count = _amd_count(root) if kind.vendor == "AMD" else _count(files, kind.files)
+        if count:
+            ids = tuple(str(number) for number in range(count))
+            return DeviceSet(kind.name, kind.variables[-1], ids, ids, by_id=False)
+    return NO_DEVICES
+
+
+def choose_devices(found: DeviceSet, wanted: str | None) -> DeviceSet:
+    """The devices named by --devices, as listed in the visible ones; all without it; none for `cpu`."""
+    if wanted is None:
+        return found
+    if wanted == "cpu":
+        return found._replace(kind="cpu", chosen=(), by_id=True)
+    ids = tuple(part.strip() for part in wanted.split(",") if part.strip())
+    for position, device in enumerate(ids):
+        if device not in found.visible:
+            raise UnknownDevice(device, found.kind, found.visible)
+        if device in ids[:position]:
+            raise RepeatedDevice(device)
+    if not ids:
+        raise UnknownDevice(wanted, found.kind, found.visible)
+    return found._replace(chosen=ids, by_id=True)
+
+
+def _ids(listed: str) -> tuple[str, ...]:
+    """CUDA's own reading: an id of -1 ends the list."""
+    ids: list[str] = []
+    for part in listed.split(","):
+        device = part.strip()
+        if device in ("", "-1", "none", "NoDevFiles"):
+            break
+        ids.append(device)
+    return tuple(ids)
+
+
+def _listing(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _count(files: list[str], prefix: str) -> int:
+    return sum(name[len(prefix) :].isdecimal() for name in files if name.startswith(prefix)) if prefix else 0
+
+
+def _amd_count(root: str) -> int:
+    """AMD's driver lists CPUs too: only nodes with compute units are devices."""
+    count = 0
+    for node in _listing(f"{root}{AMD_NODES}"):
+        try:
+            with open(f"{root}{AMD_NODES}/{node}/properties") as properties:
+                count += any(line.startswith("simd_count ") and line.split()[1] != "0" for line in properties)
+        except OSError:
+            continue
+    return count

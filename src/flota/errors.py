@@ -1,0 +1,180 @@
+"""Every error a user can meet: its words, its hint, its exit code. Nothing else raises to the user."""
+
+from __future__ import annotations
+
+USAGE = 2
+BUG = 70
+
+
+class FlotaError(Exception):
+    """Something in the user's world that flota cannot go on with."""
+
+    exit_code = USAGE
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UnknownFlag(FlotaError):
+    def __init__(self, flag: str, near: str) -> None:
+        hint = f"did you mean {near}?" if near else "run `flota --help all` for every flag"
+        super().__init__(f"unknown flag `{flag}`", hint)
+
+
+class AbbreviatedFlag(FlotaError):
+    def __init__(self, flag: str, names: list[str]) -> None:
+        super().__init__(f"abbreviated flag `{flag}`", f"write {' or '.join(names)}")
+
+
+class MissingValue(FlotaError):
+    def __init__(self, flag: str, metavar: str) -> None:
+        super().__init__(f"{flag} needs a value", f"write {flag} {metavar or 'VALUE'}")
+
+
+class BadValue(FlotaError):
+    def __init__(self, flag: str, given: str, expected: str, example: str) -> None:
+        super().__init__(f"{flag} needs {expected}: `{given}`", f"for example {example}" if example else "")
+
+
+class UnknownKey(FlotaError):
+    def __init__(self, file: str, key: str, near: str) -> None:
+        hint = f"did you mean `{near}`?" if near else "run `flota --help all`: keys are flag names"
+        super().__init__(f"unknown key `{key}` in {file}", hint)
+
+
+class BadConfigFile(FlotaError):
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(f"cannot read {file}: {why}", "mend the file or move it away")
+
+
+class NoScript(FlotaError):
+    def __init__(self) -> None:
+        super().__init__("no script given", "write `flota train.py`, or `flota --help`")
+
+
+class MissingScript(FlotaError):
+    def __init__(self, path: str, near: str) -> None:
+        hint = (
+            f"did you mean `{near}`?" if near else "run `ls` to see what is here; flags of flota go before the script"
+        )
+        super().__init__(f"no such script: `{path}`", hint)
+
+
+class ScriptIsDirectory(FlotaError):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the script is a directory: `{path}`", f"name a file in it, as in `flota {path.rstrip('/')}/train.py`"
+        )
+
+
+class MissingProgram(FlotaError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no such program: `{name}`", f"run `command -v {name}` to see whether it is on PATH")
+
+
+class BadInterpreter(FlotaError):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"no interpreter at `{path}`", "name another with --python PATH")
+
+
+class NotThereYet(FlotaError):
+    def __init__(self, flag: str, what: str) -> None:
+        super().__init__(
+            f"`{flag}`: {what} are not there yet" if what.endswith("s") else f"`{flag}`: {what} is not there yet",
+            "run `flota --help` for what this version does",
+        )
+
+
+class RefusedFlag(FlotaError):
+    def __init__(self, flag: str, why: str) -> None:
+        super().__init__(f"`{flag}` is refused: {why}", "leave it out")
+
+
+class Contradiction(FlotaError):
+    def __init__(self, one: str, other: str, why: str) -> None:
+        super().__init__(f"{one} and {other} contradict each other: {why}", f"give {one} or {other}, not both")
+
+
+class UnknownDevice(FlotaError):
+    def __init__(self, device: str, kind: str, visible: tuple[str, ...]) -> None:
+        if visible:
+            listed = ",".join(visible)
+            super().__init__(
+                f"unknown {kind} device `{device}`: this machine shows `{listed}`",
+                f"choose from them, as in --devices {visible[0]}",
+            )
+        else:
+            super().__init__(
+                f"unknown device `{device}`: this machine shows no device",
+                "leave --devices out, or write --devices cpu",
+            )
+
+
+class RepeatedDevice(FlotaError):
+    def __init__(self, device: str) -> None:
+        super().__init__(f"--devices names `{device}` twice", "name each device once")
+
+
+class TooManyWorkers(FlotaError):
+    def __init__(self, workers: int, devices: int) -> None:
+        super().__init__(
+            f"{workers} workers for {devices} devices named by --devices",
+            f"use --nproc_per_node {devices}, or name {workers} devices",
+        )
+
+
+class NoDevices(FlotaError):
+    def __init__(self, word: str) -> None:
+        super().__init__(
+            f"--nproc_per_node {word}: this machine shows no such device", "give a number, or --nproc_per_node cpu"
+        )
+
+
+class NodeRankOutOfRange(FlotaError):
+    def __init__(self, rank: int, nodes: int) -> None:
+        super().__init__(
+            f"--rank {rank} in a job of {nodes} node{'s' * (nodes > 1)}",
+            f"use --rank 0 to --rank {nodes - 1}, or leave it out",
+        )
+
+
+class ForeignAddress(FlotaError):
+    def __init__(self, address: str) -> None:
+        super().__init__(f"`{address}` is not an address of this machine", "run `ip -brief address` to see which are")
+
+
+class UnwritableLogDir(FlotaError):
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"cannot write to the log directory `{path}`: {why}", "choose another with --log_dir DIR")
+
+
+class LogDirInUse(FlotaError):
+    def __init__(self, path: str, owner: str) -> None:
+        super().__init__(
+            f"another job is writing to the log directory `{path}`{owner}", "choose another with --log_dir DIR"
+        )
+
+
+class TooFewPorts(FlotaError):
+    def __init__(self, needed: int, free: int, low: int, high: int) -> None:
+        super().__init__(f"{needed} free ports needed, {free} found in {low}:{high}", "widen --port-range LOW:HIGH")
+
+
+class PortInUse(FlotaError):
+    def __init__(self, port: int) -> None:
+        super().__init__(f"port {port} is in use", "choose another --start_port, or leave it out for free ports")
+
+
+class UnsupportedSystem(FlotaError):
+    def __init__(self, system: str) -> None:
+        super().__init__(f"flota does not run on {system}", "run it on Linux")
+
+
+class VariableTooLong(FlotaError):
+    def __init__(self, name: str, length: int) -> None:
+        super().__init__(
+            f"{name} would be {length} bytes, more than a process can be given",
+            "use fewer workers, or another --framework",
+        )

@@ -1,0 +1,91 @@
+"""What each framework reads from its environment: one small file each, from a worker's plan to variables."""
+
+from __future__ import annotations
+
+from flota.frameworks import jax, paddle, tensorflow, torch
+from flota.job.plan import Worker, WorkerPlan
+from flota.job.roster import Roster, endpoint
+from flota.job.spec import JobSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLES_OF = {
+    "torch": torch.variables,
+    "paddle": paddle.variables,
+    "jax": jax.variables,
+    "tensorflow": tensorflow.variables,
+}
+SHOWN_OF = {"torch": torch.SHOWN, "paddle": paddle.SHOWN, "jax": jax.SHOWN, "tensorflow": tensorflow.SHOWN}
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, str]) -> WorkerPlan:
+    """The worker with all the variables it gets, on top of the node's own environment."""
+    given: dict[str, str] = {}
+    for framework in spec.frameworks:
+        given.update(VARIABLES_OF[framework](spec, roster, worker))
+    given.update(_own_variables(spec, roster, worker))
+    if "POD_NAME" in given and "POD_NAME" in environ:
+        del given["POD_NAME"]  # a platform has named this pod already
+    if spec.threads and "OMP_NUM_THREADS" not in environ:
+        given["OMP_NUM_THREADS"] = str(spec.threads)
+    given["FLOTA_GIVEN"] = ",".join(given)
+    env = {name: "1" for name in ("PYTHONUNBUFFERED", "PYTHONFAULTHANDLER") if name not in environ}
+    env.update(_visible_devices(spec, worker))
+    dropped: tuple[str, ...] = ("FLOTA_TOKEN",)
+    if spec.frameworks == ("paddle",):
+        env.update({f"{name}_original": environ[name] for name in paddle.DROPPED_PROXIES if name in environ})
+        dropped += paddle.DROPPED_PROXIES
+    else:
+        env.update(_direct_connections(roster, environ))
+    env.update(given)
+    env.update(spec.env)
+    return WorkerPlan(worker, env, dropped)
+
+
+def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
+    master = roster.master
+    return {
+        "FLOTA_RANK": str(worker.rank),
+        "FLOTA_LOCAL_RANK": str(worker.local_rank),
+        "FLOTA_WORLD_SIZE": str(roster.world_size),
+        "FLOTA_LOCAL_WORLD_SIZE": str(roster.seats[worker.seat].workers),
+        "FLOTA_NODE_RANK": str(worker.seat),
+        "FLOTA_NODES": str(len(roster.seats)),
+        "FLOTA_ROLE": "trainer",
+        "FLOTA_ROLE_RANK": str(worker.rank),
+        "FLOTA_ATTEMPT": str(roster.attempt),
+        "FLOTA_ROUND": str(roster.round),
+        "FLOTA_JOB_ID": spec.job_id,
+        "FLOTA_MASTER": endpoint(master.address, master.ports.torch),
+        "FLOTA_DEVICE": ",".join(worker.devices) or "cpu",
+        "FLOTA_LOG_DIR": spec.log.directory,
+        "NODE_RANK": str(worker.seat),
+    }
+
+
+def _visible_devices(spec: JobSpec, worker: Worker) -> dict[str, str]:
+    """The list of visible devices, when it is not the inherited one.
+
+    Paddle alone is told an index into the whole list and needs no narrowing; every other framework counts from 0
+    in what it sees, so with `--devices 2,3` it must see 2 and 3 only.
+    """
+    devices = spec.devices
+    if spec.virtual_local_rank and worker.devices:
+        return {devices.variable: ",".join(worker.devices)}
+    if devices.narrowed and spec.frameworks != ("paddle",):
+        return {devices.variable: ",".join(devices.chosen)} if devices.variable else {}
+    return {}
+
+
+def _direct_connections(roster: Roster, environ: Mapping[str, str]) -> dict[str, str]:
+    """Proxies stay, as scripts download data; the job's own addresses go around them."""
+    if not any(environ.get(name) for name in PROXIES):
+        return {}
+    addresses = ["localhost", "127.0.0.1", *(seat.address for seat in roster.seats)]
+    listed = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    around = [*filter(None, listed.split(",")), *addresses]
+    value = ",".join(dict.fromkeys(around))
+    return {"no_proxy": value, "NO_PROXY": value}

@@ -1,0 +1,85 @@
+"""Ports for workers: held by the node until the round ends, so that nobody else is given them.
+
+A holder is bound without any option, which makes sure that nobody has the port, and only then allows sharing. So a
+worker that sets SO_REUSEADDR or SO_REUSEPORT, as every framework's server does, can bind and listen on it, while
+bind(0) and other jobs cannot be given it. It never listens itself.
+"""
+
+from __future__ import annotations
+
+# The C core of `socket`: the module itself turns its constants into enums, which costs a start 9 ms.
+from _socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, SOL_SOCKET, socket
+
+from flota.errors import ForeignAddress, PortInUse, TooFewPorts
+
+LAST_PORT = 65535
+
+
+def hold_free(count: int, address: str) -> list[socket]:
+    """Any free ports, chosen by the kernel."""
+    return [_bind(address, 0) for _ in range(count)]
+
+
+def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
+    """The first free ports of a range."""
+    held: list[socket] = []
+    for port in range(low, high + 1):
+        if len(held) == count:
+            break
+        try:
+            held.append(_bind(address, port))
+        except OSError:
+            continue
+    if len(held) < count:
+        free = len(held)
+        release(held)
+        raise TooFewPorts(count, free, low, high)
+    return held
+
+
+def hold_exactly(first: int, count: int, address: str) -> list[socket]:
+    """These very ports, or none."""
+    held: list[socket] = []
+    for port in range(first, first + count):
+        try:
+            held.append(_bind(address, port))
+        except (OSError, OverflowError):
+            release(held)
+            raise PortInUse(port) from None
+    return held
+
+
+def number(holder: socket) -> str:
+    return str(holder.getsockname()[1])
+
+
+def release(held: list[socket]) -> None:
+    for holder in held:
+        holder.close()
+
+
+def check_own_address(address: str) -> None:
+    """An address that cannot be bound here is not ours."""
+    try:
+        probe = socket(_family(address), SOCK_STREAM)
+        probe.bind((address, 0))
+        probe.close()
+    except OSError:
+        raise ForeignAddress(address) from None
+
+
+def _bind(address: str, port: int) -> socket:
+    family = _family(address)
+    holder = socket(family, SOCK_STREAM)
+    try:
+        holder.bind(("::" if family == AF_INET6 else "0.0.0.0", port))  # noqa: S104  a reservation, never listening
+    except OSError:
+        holder.close()
+        raise
+    holder.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+    holder.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)
+    return holder
+
+
+def _family(address: str) -> int:
+    return AF_INET6 if ":" in address else AF_INET

@@ -1,0 +1,202 @@
+"""The shepherd: parent of a round's workers, child of the node. Both are subreapers, so whichever of the two dies, in
+any way, the other inherits the whole tree and ends it.
+
+It starts the workers, signals them when the node says so, and tells the node who exited. It decides nothing. It ends
+when the node closes the command pipe (or dies, which closes it too), and takes every descendant along.
+
+Runs in a fork without exec: it must close the node's pipe ends, or the end of one would never be seen by the other.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+# The C core of `signal`: the module itself turns its constants into enums, while the workers need the CPU.
+from _signal import (  # type: ignore[import-not-found]
+    SIGCHLD,
+    SIGHUP,
+    SIGINT,
+    SIGKILL,
+    SIGPIPE,
+    SIGQUIT,
+    SIGTERM,
+    SIGUSR1,
+    SIGUSR2,
+    SIGXFSZ,
+    set_wakeup_fd,
+    signal,
+)
+
+from flota.host.prctl import become_subreaper, name_process
+from flota.host.sweep import end_tree
+from flota.values import NamedTuple
+
+CHILD_EXITED = os.WEXITED | os.WNOHANG | os.WNOWAIT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Spawn(NamedTuple):
+    """One worker to start: what to run, and where its two streams go (None keeps the node's own)."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    stdout: str | int | None
+    stderr: str | int | None
+
+
+def fork_shepherd(spawns: list[Spawn], *, own_session: bool, in_child: Callable[[], None]) -> tuple[int, int, int]:
+    """Start the shepherd and, through it, the workers: (its pid, command pipe, report pipe)."""
+    become_subreaper()
+    commands, command_end = os.pipe()
+    report_end, reports = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            in_child()
+            os.close(command_end)
+            os.close(report_end)
+            Shepherd(spawns, commands, reports, own_session=own_session).tend()
+        finally:
+            # Whatever went wrong, no worker is left behind, and the node's own clean-up code never runs here.
+            try:
+                end_tree()
+            finally:
+                os._exit(0)
+    os.close(commands)
+    os.close(reports)
+    return pid, command_end, report_end
+
+
+class Shepherd:
+    """Lives in its own process; see the module's text."""
+
+    def __init__(self, spawns: list[Spawn], commands: int, reports: int, *, own_session: bool) -> None:
+        self.commands = commands
+        self.reports = reports
+        self.own_session = own_session
+        self.spawns = spawns
+        self.number_of: dict[int, int] = {}
+        self.pid_of: dict[int, int] = {}
+        self.told: set[int] = set()
+
+    def tend(self) -> None:
+        if self.own_session:
+            os.setsid()
+        become_subreaper()
+        for number, spawn in enumerate(self.spawns):
+            self._start(number, spawn)
+        wakeup = self._catch_signals()
+        name_process("flota-shepherd")
+        poll = select.poll()
+        poll.register(self.commands, select.POLLIN)
+        poll.register(wakeup, select.POLLIN)
+        rest = b""
+        while True:
+            # Reaped before commands are obeyed: who died before it was told to stop died by itself.
+            self._reap()
+            for fd, _ in poll.poll():
+                if fd == wakeup:
+                    os.read(wakeup, 4096)
+                    continue
+                data = os.read(self.commands, 4096)
+                if not data:
+                    return
+                self._reap()
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._obey(line)
+
+    def _start(self, number: int, spawn: Spawn) -> None:
+        try:
+            pid = os.posix_spawn(
+                spawn.argv[0],
+                spawn.argv,
+                spawn.env,
+                file_actions=_file_actions(spawn),
+                setsid=self.own_session,
+                # Python ignores these two for itself; ignored signals would stay ignored in the worker.
+                setsigdef=(SIGPIPE, SIGXFSZ),
+            )
+        except OSError as error:
+            self._tell(f"failed {number} {error.errno} {time.monotonic()}")
+            return
+        self.number_of[pid] = number
+        self.pid_of[number] = pid
+        self._tell(f"started {number} {pid} {time.monotonic()}")
+
+    def _catch_signals(self) -> int:
+        """A descriptor that becomes readable when a child has exited. Signals meant to stop are the node's business."""
+        wakeup, wakeup_end = os.pipe()
+        os.set_blocking(wakeup, False)
+        os.set_blocking(wakeup_end, False)
+        set_wakeup_fd(wakeup_end, warn_on_full_buffer=False)
+        for number in (SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2):
+            signal(number, _nothing)
+        return wakeup
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                exited = os.waitid(os.P_ALL, 0, CHILD_EXITED)
+            except ChildProcessError:
+                return
+            if exited is None:
+                return
+            pid = exited.si_pid
+            number = self.number_of.pop(pid, None)
+            if number is not None:
+                # Left unreaped until its group is killed: the zombie keeps the group's number from being reused.
+                _kill_group(pid, SIGKILL)
+            _, status = os.waitpid(pid, 0)
+            if number is not None:
+                del self.pid_of[number]
+                code = os.waitstatus_to_exitcode(status)
+                self._tell(f"exited {number} {code} {int(number in self.told)} {time.monotonic()}")
+
+    def _obey(self, line: bytes) -> None:
+        word, number, signal_number = line.decode().split()
+        pid = self.pid_of.get(int(number))
+        if pid is None:
+            return
+        if word in ("stop", "kill"):
+            self.told.add(int(number))
+        os.kill(pid, int(signal_number))
+        if word in ("kill", "suspend"):
+            _kill_group(pid, int(signal_number))
+
+    def _tell(self, line: str) -> None:
+        try:
+            os.write(self.reports, f"{line}\n".encode())
+        except OSError:
+            pass  # the node is dead: the command pipe says so next
+
+
+def _file_actions(spawn: Spawn) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
+    actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = []
+    if spawn.stdout is None or spawn.stderr is None:
+        return actions
+    actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
+    for fd, target in ((1, spawn.stdout), (2, spawn.stderr)):
+        if fd == 2 and target == spawn.stdout:
+            actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
+        elif isinstance(target, int):
+            actions.append((os.POSIX_SPAWN_DUP2, target, fd))
+        else:
+            actions.append((os.POSIX_SPAWN_OPEN, fd, target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666))
+    return actions
+
+
+def _kill_group(pid: int, signal_number: int) -> None:
+    try:
+        os.killpg(pid, signal_number)
+    except OSError:
+        pass  # nobody left in it
+
+
+def _nothing(*_: object) -> None:
+    """A handler, not SIG_IGN: ignored signals would stay ignored in workers, handled ones do not."""

@@ -1,0 +1,100 @@
+"""What the user asks for: one immutable value, made by cli, read by everything after it."""
+
+from __future__ import annotations
+
+from flota.values import NamedTuple
+
+OUT, ERR = 1, 2
+
+
+class Command(NamedTuple):
+    """What a worker runs."""
+
+    kind: str  # script, module or program
+    target: str
+    args: tuple[str, ...]
+    python: str
+
+
+class DeviceSet(NamedTuple):
+    """The accelerators of one node: what is visible, and which of them the job uses."""
+
+    kind: str  # gpu, xpu, npu, mlu … or cpu for none
+    variable: str  # the variable that lists the visible ones
+    visible: tuple[str, ...]
+    chosen: tuple[str, ...]
+    by_id: bool  # chosen by the user, not by default
+
+    @property
+    def narrowed(self) -> bool:
+        return self.chosen != self.visible
+
+
+NO_DEVICES = DeviceSet("cpu", "", (), (), by_id=False)
+
+
+class LogWish(NamedTuple):
+    """Where workers' output goes and what of it is shown."""
+
+    directory: str
+    level: str = "INFO"
+    overwrite: bool = False
+    max_size: int | None = None
+    backups: int = 5
+    timestamps: bool = False
+    console: str | tuple[int, ...] = (0,)
+    redirects: int | tuple[tuple[int, int], ...] | None = None
+    tee: int | tuple[tuple[int, int], ...] | None = None
+    stdout_filters: tuple[str, ...] = ()
+    stderr_filters: tuple[str, ...] = ()
+    events_on_console: bool = False
+
+    def shows(self, rank: int) -> bool:
+        if isinstance(self.console, str):
+            return self.console == "all"
+        return rank in self.console
+
+    def split(self, rank: int) -> int:
+        """Which of a rank's streams (OUT, ERR, both) have files of their own."""
+        return _mask(self.redirects, rank) | _mask(self.tee, rank)
+
+    def teed(self, rank: int) -> int:
+        return _mask(self.tee, rank)
+
+
+def _mask(wish: int | tuple[tuple[int, int], ...] | None, rank: int) -> int:
+    if wish is None:
+        return 0
+    return wish if isinstance(wish, int) else dict(wish).get(rank, 0)
+
+
+class RestartPolicy(NamedTuple):
+    """Whether and how often failed workers are started again."""
+
+    limit: int = 3
+    enabled: bool = False
+    elastic_level: int = -1
+
+
+class JobSpec(NamedTuple):
+    """One job as asked for on this node."""
+
+    command: Command
+    workers: int
+    log: LogWish
+    job_id: str = "default"
+    devices: DeviceSet = NO_DEVICES
+    address: str = "127.0.0.1"
+    port_range: tuple[int, int] | None = None
+    start_port: int | None = None
+    restarts: RestartPolicy = RestartPolicy()
+    grace: float = 30.0
+    stop_signals: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+    frameworks: tuple[str, ...] = ("torch", "paddle", "jax", "tensorflow")
+    env: tuple[tuple[str, str], ...] = ()
+    threads: int | None = None
+    backend: str = "auto"
+    role: str = "default"
+    interactive: bool = False
+    legacy_local_rank: bool = False
+    virtual_local_rank: bool = False

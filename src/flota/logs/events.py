@@ -1,0 +1,29 @@
+"""events.<node>.jsonl: what happened, for programs. One JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.logs.outlet import Outlet
+
+
+class EventLog:
+    def __init__(self, path: str, job_id: str, node: str, outlet: Outlet | None) -> None:
+        self._about = {"job_id": job_id, "node": node}
+        self._outlet = outlet
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def write(self, event: str, **facts: object) -> None:
+        now = time.time()
+        clock = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1e6) % 1_000_000:06d}Z"
+        line = json.dumps({"time": clock, "monotonic": time.monotonic(), "event": event, **self._about, **facts})
+        try:
+            os.write(self._file, f"{line}\n".encode())
+        except OSError:
+            pass  # a full disk must not end the job
+        if self._outlet:
+            self._outlet.write(f"{line}\n".encode())

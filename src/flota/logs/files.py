@@ -1,0 +1,76 @@
+"""The log directory and the workers' log files: made, locked and marked before a round starts."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from flota.errors import LogDirInUse, UnwritableLogDir
+from flota.job.plan import Worker
+from flota.job.roster import Roster
+from flota.job.spec import JobSpec
+
+LOCK = ".flota.lock"
+
+
+def open_directory(directory: str, job_id: str) -> int:
+    """Make the directory and take it for this job: a descriptor that holds it as long as it is open."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        lock = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UnwritableLogDir(directory, error.strerror or str(error)) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.read(lock, 200).decode(errors="replace").strip()
+        raise LogDirInUse(directory, f" ({owner})" if owner else "") from None
+    except OSError:
+        return lock  # a file system without locks: better to run than to refuse
+    os.ftruncate(lock, 0)
+    os.write(lock, f"job {job_id}, pid {os.getpid()}\n".encode())
+    return lock
+
+
+def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> dict[str, tuple[int, int]]:
+    """Mark a round in each worker's logs: for each path, where the mark begins and where the worker's output begins."""
+    fresh = spec.log.overwrite and roster.round == 0
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
+    clock = time.strftime("%Y-%m-%d %H:%M:%S")
+    marks: dict[str, tuple[int, int]] = {}
+    for worker in workers:
+        mark = (
+            f"===== flota: job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
+            f"rank {worker.rank} of {roster.world_size}, {clock} =====\n"
+        ).encode()
+        for path in worker.logs:
+            try:
+                log = os.open(path, flags, 0o666)
+            except OSError as error:
+                raise UnwritableLogDir(spec.log.directory, error.strerror or str(error)) from None
+            before = os.fstat(log).st_size
+            os.write(log, mark)
+            os.close(log)
+            marks[path] = (before, before + len(mark))
+    return marks
+
+
+def remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def write_whole(path: str, text: str, mode: int = 0o644) -> None:
+    """Readers see the old content or the new, never a part."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(file, "w") as out:
+            out.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        remove(temporary)
+        raise

@@ -1,0 +1,130 @@
+"""Shows log files on the console while they grow. The files are the queue: what cannot be shown yet stays in them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from flota.logs.growth import OVERFLOWED, Growth, keep_freed_memory
+from flota.logs.lines import matching, prefixed, split_at_last_line
+from flota.logs.outlet import Outlet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CHUNK = 256 << 10
+
+
+class Segment:
+    """One file of a stream: with rotation there are several, read one after the other."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.position = 0
+        self.skipped: list[tuple[int, int]] = []  # flota's own lines, which are not shown
+
+    def read(self) -> tuple[bytes, bool]:
+        """The next bytes of the worker's own output, and whether a line of flota's own follows them."""
+        while self.skipped and self.position == self.skipped[0][0]:
+            self.position = self.skipped.pop(0)[1]
+        limit = min(CHUNK, self.skipped[0][0] - self.position) if self.skipped else CHUNK
+        data = os.pread(self.fd, limit, self.position)
+        self.position += len(data)
+        return data, bool(self.skipped) and self.position == self.skipped[0][0]
+
+
+class Stream:
+    """One log on its way to the console."""
+
+    def __init__(self, path: str, prefix: bytes, words: Sequence[bytes] = (), copy: int = -1) -> None:
+        self.path = path
+        self.prefix = prefix
+        self.words = words  # lines with one of these are copied to `copy`
+        self.copy = copy
+        self.partial = b""
+        self.segments = [Segment(path)]
+        self.dirty = True
+
+    def skip(self, begin: int, end: int) -> None:
+        """What stands there is not the worker's; before the first round that is the whole file up to `end`."""
+        segment = self.segments[-1]
+        if segment.position == 0 and not segment.skipped:
+            begin = 0
+        segment.skipped.append((begin, end))
+        self.dirty = True
+
+    def read(self) -> tuple[bytes, bool]:
+        data, round_ends = self.segments[0].read()
+        if not data and len(self.segments) > 1:
+            os.close(self.segments.pop(0).fd)
+        elif not data:
+            self.dirty = False
+        return data, round_ends
+
+
+class Follower:
+    """Many streams, one outlet. Whole lines only when several are shown; a single stream passes as it comes."""
+
+    def __init__(self, outlet: Outlet, *, timestamps: bool) -> None:
+        self.outlet = outlet
+        self.timestamps = timestamps
+        self.streams: list[Stream] = []
+        self.growth = Growth()
+        self._watched: dict[int, Stream] = {}
+        keep_freed_memory()
+
+    def follow(self, stream: Stream) -> None:
+        self.streams.append(stream)
+        self._watched[self.growth.watch(stream.path)] = stream
+
+    def rotated(self, path: str) -> None:
+        """The log goes on in a new file under the same name."""
+        for stream in self.streams:
+            if stream.path == path:
+                stream.segments.append(Segment(path))
+                stream.dirty = True
+                self._watched[self.growth.watch(path)] = stream
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to show and somebody who takes it."""
+        return not self.outlet.pending and not self.outlet.closed and any(stream.dirty for stream in self.streams)
+
+    def on_grown(self) -> None:
+        for number in self.growth.read():
+            if number == OVERFLOWED:
+                self.look_at_all()
+            else:
+                self._watched[number].dirty = True
+
+    def look_at_all(self) -> None:
+        for stream in self.streams:
+            stream.dirty = True
+
+    def pump(self) -> None:
+        """One chunk of each stream that has something, while the outlet takes it."""
+        for stream in self.streams:
+            if self.outlet.pending or self.outlet.closed:
+                return
+            if stream.dirty:
+                data, round_ends = stream.read()
+                self._show(stream, data, last=round_ends)
+
+    def finish(self) -> None:
+        """Let go of lines without an end: nobody will write the rest."""
+        for stream in self.streams:
+            self._show(stream, b"", last=True)
+
+    def _show(self, stream: Stream, data: bytes, *, last: bool) -> None:
+        if not stream.prefix and not self.timestamps and not stream.words:
+            self.outlet.write(data)
+            return
+        body, stream.partial = split_at_last_line(stream.partial + data if stream.partial else data)
+        if last and stream.partial:
+            body, stream.partial = body + stream.partial + b"\n", b""
+        if stream.words:
+            os.write(stream.copy, b"".join(prefixed(matching(body, stream.words), stream.prefix)))
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
+        if body:
+            self.outlet.write(*prefixed(body, stamp + stream.prefix))

@@ -1,0 +1,83 @@
+"""A way out that never blocks: what the terminal, pipe or file behind it does not take now is kept for later."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from _socket import MSG_DONTWAIT, socket
+
+F_SETPIPE_SZ = 1031
+ROOMY = 1 << 20
+
+
+class Outlet:
+    """Whoever writes waits while `pending`: the console reads no more of the log files then, so nothing piles up."""
+
+    def __init__(self, fd: int) -> None:
+        self.closed = False
+        self.at_line_start = True
+        self._rest: list[memoryview] = []
+        self._socket: socket | None = None
+        self.fd = self._open(fd)
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._rest)
+
+    def write(self, *chunks: bytes | memoryview) -> None:
+        if self.closed:
+            return
+        self._rest += [memoryview(chunk) for chunk in chunks if chunk]
+        if self._rest:
+            self.at_line_start = self._rest[-1][-1] == 10
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over as much as is taken without waiting."""
+        try:
+            while self._rest:
+                self._forget(self._send())
+        except BlockingIOError:
+            pass
+        except OSError:
+            # The reader is gone (`| head`). That ends the console, not the training.
+            self.closed = True
+            self._rest.clear()
+
+    def _send(self) -> int:
+        if self._socket:
+            return self._socket.send(self._rest[0], MSG_DONTWAIT)
+        return os.writev(self.fd, self._rest)
+
+    def _forget(self, sent: int) -> None:
+        while sent:
+            first = self._rest[0]
+            if sent < len(first):
+                self._rest[0] = first[sent:]
+                return
+            sent -= len(first)
+            del self._rest[0]
+
+    def _open(self, fd: int) -> int:
+        """One of our own where writing could block: O_NONBLOCK on the given one would bind its other owners too."""
+        try:
+            mode = os.fstat(fd).st_mode
+        except OSError:
+            self.closed = True
+            return fd
+        if stat.S_ISSOCK(mode):
+            self._socket = socket(fileno=os.dup(fd))
+            return fd
+        if not (stat.S_ISFIFO(mode) or os.isatty(fd)):
+            return fd
+        try:
+            own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:
+            return fd
+        if stat.S_ISFIFO(mode):
+            try:
+                fcntl.fcntl(own, F_SETPIPE_SZ, ROOMY)  # fewer, larger turns between us and the reader
+            except OSError:
+                pass
+        return own

@@ -1,0 +1,79 @@
+"""Logs with a limit. A worker's descriptor cannot be moved to a new file, so its output comes through a pipe here."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHUNK = 64 << 10
+
+
+class RotatingLog:
+    """Copies one pipe to a file, and begins a new file at a line's end when the file is full."""
+
+    def __init__(self, path: str, max_size: int, backups: int, on_rotated: Callable[[str], None]) -> None:
+        self.path = path
+        self.max_size = max_size
+        self.backups = backups
+        self.on_rotated = on_rotated
+        self.fd, self.writer = os.pipe()
+        self._file = self._open()
+
+    def on_ready(self) -> bool:
+        """Copy what is there; False when every writer is gone."""
+        data = os.read(self.fd, CHUNK)
+        if not data:
+            os.close(self._file)
+            os.close(self.fd)
+            return False
+        while data:
+            head, data = self._fitting(data)
+            self._write(head)
+            if data:
+                self._rotate()
+        return True
+
+    def _fitting(self, data: bytes) -> tuple[bytes, bytes]:
+        """What goes into this file, and what into the next. Lines stay whole, also one longer than the limit."""
+        room = self.max_size - self._size
+        if len(data) <= room:
+            return data, b""
+        cut = data.rfind(b"\n", 0, max(room, 0)) + 1
+        if not cut and self._size and self._at_line_end:
+            return b"", data
+        cut = cut or data.find(b"\n") + 1 or len(data)
+        return data[:cut], data[cut:]
+
+    def close_writer(self) -> None:
+        """The workers have the pipe's end now; ours would keep it open for ever."""
+        os.close(self.writer)
+
+    def _open(self) -> int:
+        log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._size = os.fstat(log).st_size
+        self._at_line_end = True
+        return log
+
+    def _write(self, data: bytes) -> None:
+        if not data:
+            return
+        try:
+            os.write(self._file, data)
+        except OSError:
+            return  # a full disk costs log lines, not the training
+        self._size += len(data)
+        self._at_line_end = data.endswith(b"\n")
+
+    def _rotate(self) -> None:
+        os.close(self._file)
+        for number in range(self.backups, 0, -1):
+            older = self.path if number == 1 else f"{self.path}.{number - 1}"
+            if os.path.exists(older):
+                os.replace(older, f"{self.path}.{number}")
+        if self.backups == 0:
+            os.unlink(self.path)
+        self._file = self._open()
+        self.on_rotated(self.path)

@@ -1,0 +1,201 @@
+"""Everything a running job shows and writes: worker lines to stdout, flota's own to stderr and to its files."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+
+from flota.frameworks import SHOWN_OF
+from flota.host.loop import WRITABLE, Loop
+from flota.job.plan import Worker
+from flota.job.report import STOPPED, SUCCEEDED, Report, report_as_dict
+from flota.job.spec import ERR, OUT, JobSpec
+from flota.logs import blocks
+from flota.logs.events import EventLog
+from flota.logs.files import write_whole
+from flota.logs.follow import Follower, Stream
+from flota.logs.journal import Journal
+from flota.logs.outlet import Outlet
+from flota.run.start import Started
+from flota.supervise.actions import StartRound
+from flota.supervise.blame import abort_line, duration_in_words, sentence, signal_name
+from flota.supervise.events import Event, StartFailed, StopRequested, WorkerExited, WorkerStarted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flota.logs.rotation import RotatingLog
+
+LOOK_AGAIN = 0.05  # seconds between looks at the files where the system does not tell of growth
+
+
+class Console:
+    def __init__(self, spec: JobSpec, environ: Mapping[str, str], loop: Loop) -> None:
+        self.spec = spec
+        self.loop = loop
+        self.out = Outlet(1)
+        self.err = Outlet(2)
+        node = os.uname().nodename
+        directory = spec.log.directory
+        job = spec.job_id.replace("/", "_")
+        colour = os.isatty(2) and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self.journal = Journal(f"{directory}/{job}.{node}.log", self.err, spec.log.level, colour=colour)
+        self.events = EventLog(
+            f"{directory}/events.{node}.jsonl", spec.job_id, node, self.err if spec.log.events_on_console else None
+        )
+        self.follower = Follower(self.out, timestamps=spec.log.timestamps)
+        self._copies: dict[str, int] = {}
+        if self.follower.growth.fd >= 0:
+            loop.watch(self.follower.growth.fd, self.follower.on_grown)
+
+    # What flota says.
+
+    def say(self, level: str, text: str) -> None:
+        self.journal.line(level, text)
+
+    def event(self, event: str, **facts: object) -> None:
+        self.events.write(event, **facts)
+
+    def greet(self, started: Started, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
+        self.event("job_started", world_size=started.roster.world_size, pid=os.getpid())
+        for note in notes:
+            self.say("INFO", note)
+        if configuration:
+            self.journal.block("INFO", blocks.configuration(configuration))
+        # Paddle's variables stand for all, as in seed 002, unless --framework left them out.
+        frameworks = ("paddle",) if "paddle" in self.spec.frameworks else self.spec.frameworks
+        env = started.plans[0].env
+        names = [name for framework in frameworks for name in SHOWN_OF[framework] if name in env]
+        self.say("INFO", blocks.start_line(len(started.plans)))
+        self.journal.block("INFO", blocks.table((name, env[name]) for name in names))
+        if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env:
+            self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
+        devices = len(self.spec.devices.chosen)
+        if 0 < devices < self.spec.workers:
+            self.say("WARNING", f"{self.spec.workers} workers share {devices} devices")
+
+    def record(self, event: Event, started: Started) -> None:
+        """For programs: events.<node>.jsonl."""
+        if isinstance(event, WorkerStarted):
+            self.event("worker_started", rank=_rank(started, event.worker), pid=event.pid)
+        elif isinstance(event, StartFailed):
+            self.event("start_failed", rank=_rank(started, event.worker), error=os.strerror(event.errno))
+        elif isinstance(event, WorkerExited):
+            self.event("worker_exited", rank=_rank(started, event.worker), code=event.code, told_to_stop=event.told)
+        elif isinstance(event, StopRequested):
+            self.event("stop_requested", signal=signal_name(event.signal))
+
+    def tell_restart(self, action: StartRound, started: Started) -> None:
+        first = action.after[0]
+        rank = _rank(started, first.worker) if first.worker >= 0 else -1
+        self.say("WARNING", f"{sentence(first, rank)}; restart {action.attempt} of {self.spec.restarts.limit}")
+        self.event("round_started", round=action.round, attempt=action.attempt)
+
+    def tell(self, report: Report) -> None:
+        """The last screen: at most 15 lines, the culprit first."""
+        if not self.spec.interactive:
+            write_whole(f"{report.log_dir}/report.json", json.dumps(report_as_dict(report), indent=1) + "\n")
+        if not self.out.at_line_start and os.isatty(1) and os.isatty(2):
+            self.err.write(b"\n")
+        if report.verdict.kind == SUCCEEDED:
+            self.say("INFO", f"{report.world_size} workers ended well after {duration_in_words(report.seconds)}")
+        elif report.verdict.kind == STOPPED:
+            self.say(
+                "INFO", f"stopped by {signal_name(report.verdict.signal)} after {duration_in_words(report.seconds)}"
+            )
+        else:
+            self.journal.block("ERROR", "\n".join(_failure_page(report)))
+
+    # What workers say.
+
+    def begin_round(self, started: Started) -> None:
+        if self.spec.interactive:
+            return
+        endpoints = ["PADDLE_TRAINER_ENDPOINTS:", *started.roster.endpoints()]
+        write_whole(f"{self.spec.log.directory}/endpoints.log", "".join(f"{line}\n" for line in endpoints))
+        for log in started.rotating:
+            self.loop.watch(log.fd, partial(self._copy_to_log, log))
+        if not self.follower.streams:
+            self._follow([plan.worker for plan in started.plans], started.roster.seats[0].node)
+        for stream in self.follower.streams:
+            stream.skip(*started.marks[stream.path])
+
+    def _follow(self, workers: list[Worker], node: str) -> None:
+        """A stream with a file of its own is shown when tee'd, the shared file when its rank is."""
+        wish = self.spec.log
+        shown: list[tuple[Worker, str, int]] = []
+        for worker in workers:
+            for path in worker.logs:
+                kind = OUT if path.endswith(".out") else ERR if path.endswith(".err") else 0
+                if wish.teed(worker.rank) & kind if kind else wish.shows(worker.rank):
+                    shown.append((worker, path, kind))
+        several = len({worker.rank for worker, _, _ in shown}) > 1
+        for worker, path, kind in shown:
+            words = {OUT: wish.stdout_filters, ERR: wish.stderr_filters}.get(kind, ())
+            copy = self._copy("filtered_stdout.log" if kind == OUT else "filtered_stderr.log") if words else -1
+            prefix = f"[{node}:{worker.rank}] ".encode() if several else b""
+            self.follower.follow(Stream(path, prefix, [word.encode() for word in words], copy))
+
+    def _copy(self, name: str) -> int:
+        if name not in self._copies:
+            path = f"{self.spec.log.directory}/{name}"
+            self._copies[name] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        return self._copies[name]
+
+    def end_round(self, started: Started) -> None:
+        """All writers are gone: what is left in pipes goes to the files, and the files are read to their ends."""
+        for log in started.rotating:
+            while self.loop.watches(log.fd):
+                self._copy_to_log(log)
+        self.follower.look_at_all()
+
+    def _copy_to_log(self, log: RotatingLog) -> None:
+        if not log.on_ready():
+            self.loop.forget(log.fd)
+
+    def rotated(self, path: str) -> None:
+        self.follower.rotated(path)
+
+    def patience(self, wait: float | None) -> float | None:
+        """How long the loop may sleep, given how long the supervisor would let it."""
+        if self.follower.busy:
+            return 0
+        if self.follower.growth.fd < 0 and self.follower.streams:
+            self.follower.look_at_all()
+            return min(LOOK_AGAIN, wait) if wait is not None else LOOK_AGAIN
+        return wait
+
+    def pump(self) -> None:
+        self.follower.pump()
+        for outlet in (self.out, self.err):
+            if outlet.pending and not self.loop.watches(outlet.fd):
+                self.loop.watch(outlet.fd, outlet.flush, WRITABLE)
+            elif not outlet.pending and self.loop.watches(outlet.fd):
+                self.loop.forget(outlet.fd)
+
+    def has_more(self) -> bool:
+        return self.follower.busy or self.out.pending or self.err.pending
+
+    def finish(self) -> None:
+        self.follower.finish()
+
+
+def _rank(started: Started, worker: int) -> int:
+    return started.plans[worker].worker.rank
+
+
+def _failure_page(report: Report) -> list[str]:
+    failures = report.verdict.failures
+    if not report.failed:
+        return [sentence(failures[0], -1)] if failures else ["the job could not be restarted"]
+    first = report.failed[0]
+    lines = [abort_line(report.world_size, [failed.rank for failed in report.failed])]
+    own = next(failure for failure in failures if failure.code == first.code)
+    lines.append(sentence(own, first.rank, first.said[0] if first.said else ""))
+    if first.cause != "not-started":
+        lines += [f"  {line}" for line in first.said]
+    if first.log:
+        lines.append(f"log: {first.log}")
+    return lines

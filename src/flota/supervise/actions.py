@@ -1,0 +1,38 @@
+"""What a supervisor can want done."""
+
+from __future__ import annotations
+
+from flota.job.report import Failure, Verdict
+from flota.values import NamedTuple
+
+
+class StopWorker(NamedTuple):
+    """Send the signal to the worker process only, so that it can end its own children."""
+
+    worker: int
+    signal: int
+
+
+class KillWorker(NamedTuple):
+    """SIGKILL to the worker and its group."""
+
+    worker: int
+
+
+class SweepRound(NamedTuple):
+    """End whatever the round's workers have left behind."""
+
+
+class StartRound(NamedTuple):
+    """Start all workers anew, after these failures."""
+
+    round: int
+    attempt: int
+    after: tuple[Failure, ...]
+
+
+class Finish(NamedTuple):
+    verdict: Verdict
+
+
+Action = StopWorker | KillWorker | SweepRound | StartRound | Finish

@@ -1,0 +1,64 @@
+"""Who failed, in words."""
+
+from __future__ import annotations
+
+from signal import Signals
+
+from flota.job.report import NOT_STARTED, SHEPHERD_LOST, Failure
+
+SIGNALS_IN_WORDS = {
+    "SIGABRT": "aborted itself",
+    "SIGBUS": "bus error",
+    "SIGFPE": "arithmetic error",
+    "SIGHUP": "hung up",
+    "SIGILL": "illegal instruction",
+    "SIGINT": "interrupted",
+    "SIGKILL": "killed from outside, or by the kernel for memory",
+    "SIGPIPE": "its reader went away",
+    "SIGQUIT": "quit",
+    "SIGSEGV": "segmentation fault",
+    "SIGTERM": "terminated from outside",
+    "SIGXCPU": "over its CPU limit",
+    "SIGXFSZ": "over its file size limit",
+}
+
+
+def abort_line(world_size: int, ranks: list[int]) -> str:
+    listed = ",".join(str(rank) for rank in sorted(ranks))
+    return (
+        f"ABORT!!! Out of all {world_size} trainers, the trainer process with rank=[{listed}] was aborted. "
+        "Please check its log."
+    )
+
+
+def signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def ending_in_words(failure: Failure) -> str:
+    """How it ended, e.g. `exit code 3` or `SIGSEGV (segmentation fault)`."""
+    if failure.code >= 0:
+        return f"exit code {failure.code}"
+    name = signal_name(-failure.code)
+    words = SIGNALS_IN_WORDS.get(name)
+    return f"{name} ({words})" if words else name
+
+
+def sentence(failure: Failure, rank: int, reason: str = "") -> str:
+    """The line that names the culprit."""
+    if failure.cause == SHEPHERD_LOST:
+        return f"flota's own shepherd process ended with {ending_in_words(failure)}; its workers were stopped"
+    if failure.cause == NOT_STARTED:
+        return f"rank {rank} could not be started: {reason}"
+    return f"rank {rank} failed first: {ending_in_words(failure)} after {duration_in_words(failure.ran)}"
+
+
+def duration_in_words(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -1,0 +1,52 @@
+"""What can happen to a node's workers."""
+
+from __future__ import annotations
+
+from flota.values import NamedTuple
+
+
+class WorkerStarted(NamedTuple):
+    worker: int
+    pid: int
+    at: float
+
+
+class StartFailed(NamedTuple):
+    """The program could not be run at all."""
+
+    worker: int
+    errno: int
+    at: float
+
+
+class WorkerExited(NamedTuple):
+    """`code` is the exit code, or minus the signal's number; `told` whether flota had told it to stop before."""
+
+    worker: int
+    code: int
+    told: bool
+    at: float
+
+
+class RoundSwept(NamedTuple):
+    """Every process of the round is gone, strays included."""
+
+
+class ShepherdLost(NamedTuple):
+    """The shepherd died; the round's processes are the node's now."""
+
+    code: int
+    at: float
+
+
+class StopRequested(NamedTuple):
+    """A signal that asks the job to end."""
+
+    signal: int
+
+
+class DeadlinePassed(NamedTuple):
+    """The supervisor's own deadline."""
+
+
+Event = WorkerStarted | StartFailed | WorkerExited | RoundSwept | ShepherdLost | StopRequested | DeadlinePassed

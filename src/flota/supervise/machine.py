@@ -1,0 +1,199 @@
+"""What to do about this node's workers. Decides; never acts, waits or reads the clock."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from flota.job.report import (
+    EXITED,
+    FAILED,
+    NOT_STARTED,
+    SHEPHERD_LOST,
+    SIGNALLED,
+    STOPPED,
+    SUCCEEDED,
+    Failure,
+    Verdict,
+    exit_code_of,
+)
+from flota.job.spec import RestartPolicy
+from flota.supervise.actions import Action, Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.events import (
+    DeadlinePassed,
+    Event,
+    RoundSwept,
+    ShepherdLost,
+    StartFailed,
+    StopRequested,
+    WorkerExited,
+    WorkerStarted,
+)
+from flota.supervise.policy import should_restart
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+SIGHUP, SIGINT, SIGQUIT, SIGTERM = 1, 2, 3, 15
+CANNOT_RUN = 127  # a shell's code for a program that could not be run
+TERMINAL_SIGNALS = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
+
+
+class Phase(Enum):
+    RUNNING = "running"
+    STOPPING = "stopping"  # workers were told to end
+    SWEEPING = "sweeping"  # all workers have ended, strays are being ended
+    ENDED = "ended"
+
+
+class Supervisor:
+    """One node's workers, from the first round (which the node has begun to start) to the verdict."""
+
+    def __init__(self, workers: int, policy: RestartPolicy, grace: float, now: float) -> None:
+        self.workers = workers
+        self.policy = policy
+        self.grace = grace
+        self.round = 0
+        self.attempt = 0
+        self.stop_signal = 0
+        self.deadline: float | None = None
+        self._begin(now)
+
+    def step(self, event: Event, now: float) -> list[Action]:
+        return REACTIONS[self.phase, type(event)](self, event, now)
+
+    def _begin(self, now: float) -> None:
+        self.phase = Phase.RUNNING
+        self.alive = set(range(self.workers))
+        self.started_at = dict.fromkeys(self.alive, now)
+        self.failures: list[Failure] = []
+
+    def _worker_started(self, event: WorkerStarted, _now: float) -> list[Action]:
+        self.started_at[event.worker] = event.at
+        return []
+
+    def _worker_exited(self, event: WorkerExited, now: float) -> list[Action]:
+        self.alive.discard(event.worker)
+        if event.code != 0 and not event.told:
+            cause = EXITED if event.code > 0 else SIGNALLED
+            self._note_failure(event.worker, event.code, cause, event.at)
+        if self.failures and self.phase is Phase.RUNNING:
+            return self._stop_workers(SIGTERM, now)
+        return self._sweep_when_alone()
+
+    def _start_failed(self, event: StartFailed, now: float) -> list[Action]:
+        self.alive.discard(event.worker)
+        self._note_failure(event.worker, CANNOT_RUN, NOT_STARTED, event.at)
+        if self.phase is Phase.RUNNING:
+            return self._stop_workers(SIGTERM, now)
+        return self._sweep_when_alone()
+
+    def _note_failure(self, worker: int, code: int, cause: str, at: float) -> None:
+        ran = max(0.0, at - self.started_at.get(worker, at))
+        self.failures.append(Failure(worker, code, cause, ran, at))
+
+    def _shepherd_lost(self, event: ShepherdLost, _now: float) -> list[Action]:
+        if not self.stop_signal:
+            self.failures.append(Failure(-1, event.code, SHEPHERD_LOST, 0.0, event.at))
+        self.alive.clear()
+        return self._sweep_when_alone()
+
+    def _stop_requested(self, event: StopRequested, now: float) -> list[Action]:
+        self.stop_signal = event.signal
+        return self._stop_workers(event.signal, now)
+
+    def _stop_requested_again(self, event: StopRequested, _now: float) -> list[Action]:
+        """The first request ends a restart that was under way; a second Ctrl-C does not wait for anybody."""
+        again = self.stop_signal != 0
+        self.stop_signal = self.stop_signal or event.signal
+        if again and event.signal == SIGINT:
+            return self._kill_workers()
+        return []
+
+    def _stop_requested_while_sweeping(self, event: StopRequested, _now: float) -> list[Action]:
+        """Too late for a job that has ended well; in time to keep a failed one from restarting."""
+        if self.failures:
+            self.stop_signal = self.stop_signal or event.signal
+        return []
+
+    def _stop_workers(self, signal: int, now: float) -> list[Action]:
+        self.phase = Phase.STOPPING
+        self.deadline = now + self.grace
+        gentle = SIGTERM if signal in TERMINAL_SIGNALS else signal
+        stops: list[Action] = [StopWorker(worker, gentle) for worker in sorted(self.alive)]
+        return stops or self._sweep_when_alone()
+
+    def _deadline_passed(self, _event: DeadlinePassed, _now: float) -> list[Action]:
+        return self._kill_workers()
+
+    def _kill_workers(self) -> list[Action]:
+        self.deadline = None
+        return [KillWorker(worker) for worker in sorted(self.alive)]
+
+    def _sweep_when_alone(self) -> list[Action]:
+        if self.alive:
+            return []
+        self.phase = Phase.SWEEPING
+        self.deadline = None
+        return [SweepRound()]
+
+    def _round_swept(self, _event: RoundSwept, now: float) -> list[Action]:
+        if self.stop_signal or not self.failures or not self._may_restart():
+            self.phase = Phase.ENDED
+            return [Finish(self._verdict())]
+        failures = tuple(self.failures)
+        self.round += 1
+        self.attempt += 1
+        self._begin(now)
+        return [StartRound(self.round, self.attempt, failures)]
+
+    def _may_restart(self) -> bool:
+        return should_restart(self.failures[0].cause, self.attempt, self.policy)
+
+    def _verdict(self) -> Verdict:
+        failures = tuple(self.failures)
+        if self.stop_signal:
+            return Verdict(STOPPED, 128 + self.stop_signal, self.attempt, failures, self.stop_signal)
+        if failures:
+            return Verdict(FAILED, exit_code_of(failures[0].code), self.attempt, failures)
+        return Verdict(SUCCEEDED, 0, self.attempt)
+
+    def _nothing(self, _event: Event, _now: float) -> list[Action]:
+        return []
+
+
+if TYPE_CHECKING:
+    Reaction = Callable[["Supervisor", Any, float], list[Action]]
+
+# Every cell is decided. What cannot happen in a phase, or means nothing there any more, is decided to be nothing.
+REACTIONS: dict[tuple[Phase, type[Event]], Reaction] = {
+    (Phase.RUNNING, WorkerStarted): Supervisor._worker_started,
+    (Phase.RUNNING, StartFailed): Supervisor._start_failed,
+    (Phase.RUNNING, WorkerExited): Supervisor._worker_exited,
+    (Phase.RUNNING, RoundSwept): Supervisor._nothing,
+    (Phase.RUNNING, ShepherdLost): Supervisor._shepherd_lost,
+    (Phase.RUNNING, StopRequested): Supervisor._stop_requested,
+    (Phase.RUNNING, DeadlinePassed): Supervisor._nothing,
+    (Phase.STOPPING, WorkerStarted): Supervisor._worker_started,
+    (Phase.STOPPING, StartFailed): Supervisor._start_failed,
+    (Phase.STOPPING, WorkerExited): Supervisor._worker_exited,
+    (Phase.STOPPING, RoundSwept): Supervisor._nothing,
+    (Phase.STOPPING, ShepherdLost): Supervisor._shepherd_lost,
+    (Phase.STOPPING, StopRequested): Supervisor._stop_requested_again,
+    (Phase.STOPPING, DeadlinePassed): Supervisor._deadline_passed,
+    (Phase.SWEEPING, WorkerStarted): Supervisor._nothing,
+    (Phase.SWEEPING, StartFailed): Supervisor._nothing,
+    (Phase.SWEEPING, WorkerExited): Supervisor._nothing,
+    (Phase.SWEEPING, RoundSwept): Supervisor._round_swept,
+    (Phase.SWEEPING, ShepherdLost): Supervisor._nothing,
+    (Phase.SWEEPING, StopRequested): Supervisor._stop_requested_while_sweeping,
+    (Phase.SWEEPING, DeadlinePassed): Supervisor._nothing,
+    (Phase.ENDED, WorkerStarted): Supervisor._nothing,
+    (Phase.ENDED, StartFailed): Supervisor._nothing,
+    (Phase.ENDED, WorkerExited): Supervisor._nothing,
+    (Phase.ENDED, RoundSwept): Supervisor._nothing,
+    (Phase.ENDED, ShepherdLost): Supervisor._nothing,
+    (Phase.ENDED, StopRequested): Supervisor._nothing,
+    (Phase.ENDED, DeadlinePassed): Supervisor._nothing,
+}

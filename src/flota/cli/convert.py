@@ -12,6 +12,7 @@ TRUE = ("y", "yes", "t", "true", "on", "1")
 FALSE = ("n", "no", "f", "false", "off", "0")
 LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
 FRAMEWORKS = ("torch", "paddle", "jax", "tensorflow")
+UNCATCHABLE = ("SIGKILL", "SIGSTOP", "SIG_DFL", "SIG_IGN")
 UNITS = {"s": 1, "m": 60, "h": 3600}
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -164,8 +165,11 @@ def _filters(_flag: str, word: str) -> tuple[str, ...]:
 
 
 def _signals(flag: str, word: str) -> str:
-    names = word.split(",")
-    if not all(name.startswith("SIG") and name.isalnum() and name.isupper() for name in names):
+    import _signal  # type: ignore[import-not-found]
+
+    if not all(
+        name.startswith("SIG") and hasattr(_signal, name) and name not in UNCATCHABLE for name in word.split(",")
+    ):
         raise BadValue(flag, word, "names of signals", f"{flag} SIGTERM,SIGINT,SIGUSR1")
     return word
 

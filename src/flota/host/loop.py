@@ -1,20 +1,18 @@
-"""The node's one loop: waits for descriptors and signals, and calls whoever wanted to know. Decides nothing."""
+"""The node's one loop: waits for descriptors and calls whoever wanted to know. Decides nothing."""
 
 from __future__ import annotations
 
-import os
 import select
-import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 READABLE, WRITABLE = select.POLLIN, select.POLLOUT
 
 
 class Loop:
-    """File descriptors with their callbacks, and signals that arrived, in one wait."""
+    """File descriptors with their callbacks, in one wait."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -39,34 +37,3 @@ class Loop:
             callback = self._callbacks.get(fd)
             if callback:
                 callback()
-
-
-class Signals:
-    """Signals as bytes on a pipe, read by the loop. Those ignored when flota started (nohup) stay ignored."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.fd, self._end = os.pipe()
-        os.set_blocking(self.fd, False)
-        os.set_blocking(self._end, False)
-        signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
-        for name in names:
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, _nothing)
-
-    def read(self) -> list[int]:
-        """The signals that arrived, each once a delivery."""
-        return list(os.read(self.fd, 4096))
-
-
-def forget_wakeup() -> None:
-    """In a fork: the wake-up pipe is the node's, and must not be written to by anybody else."""
-    signal.set_wakeup_fd(-1)
-
-
-def suspend_self() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def _nothing(*_: object) -> None:
-    """The byte on the pipe is all that is wanted."""

@@ -24,4 +24,5 @@ def name_process(name: str) -> None:
 
 
 def _prctl(option: int, value: int | bytes) -> None:
-    call_function(dlsym(dlopen(None, 0), "prctl"), (option, value, 0, 0, 0))  # type: ignore[arg-type]  None: this process
+    this_process = dlopen(None, 0)  # type: ignore[arg-type]
+    call_function(dlsym(this_process, "prctl"), (option, value, 0, 0, 0))

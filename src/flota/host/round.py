@@ -12,7 +12,6 @@ from flota.host.sweep import end_tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable
 
     from flota.supervise.events import Event
 
@@ -20,19 +19,12 @@ if TYPE_CHECKING:
 class Round:
     """`fd` becomes readable when something has happened to a worker."""
 
-    def __init__(
-        self,
-        spawns: list[Spawn],
-        held: list[socket],
-        *,
-        own_session: bool = True,
-        in_child: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, spawns: list[Spawn], held: list[socket], *, own_session: bool) -> None:
         self._held = held
         self._rest = b""
         self._sweeping = False
         self.lost_shepherd = False
-        self._shepherd, self._commands, self.fd = fork_shepherd(spawns, own_session=own_session, in_child=in_child)
+        self._shepherd, self._commands, self.fd = fork_shepherd(spawns, own_session=own_session)
 
     def send(self, word: str, worker: int, signal: int) -> None:
         """stop: to end by itself; kill: with its group; pass: no reason to end; suspend: the whole group."""

@@ -14,30 +14,14 @@ import select
 import time
 
 # The C core of `signal`: the module itself turns its constants into enums, while the workers need the CPU.
-from _signal import (  # type: ignore[import-not-found]
-    SIGCHLD,
-    SIGHUP,
-    SIGINT,
-    SIGKILL,
-    SIGPIPE,
-    SIGQUIT,
-    SIGTERM,
-    SIGUSR1,
-    SIGUSR2,
-    SIGXFSZ,
-    set_wakeup_fd,
-    signal,
-)
+from _signal import SIGCHLD, SIGKILL, SIGPIPE, SIGXFSZ, set_wakeup_fd, signal  # type: ignore[import-not-found]
 
 from flota.host.prctl import become_subreaper, name_process
+from flota.host.signals import forget_wakeup
 from flota.host.sweep import end_tree
 from flota.values import NamedTuple
 
 CHILD_EXITED = os.WEXITED | os.WNOHANG | os.WNOWAIT
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Spawn(NamedTuple):
@@ -49,7 +33,7 @@ class Spawn(NamedTuple):
     stderr: str | int | None
 
 
-def fork_shepherd(spawns: list[Spawn], *, own_session: bool, in_child: Callable[[], None]) -> tuple[int, int, int]:
+def fork_shepherd(spawns: list[Spawn], *, own_session: bool) -> tuple[int, int, int]:
     """Start the shepherd and, through it, the workers: (its pid, command pipe, report pipe)."""
     become_subreaper()
     commands, command_end = os.pipe()
@@ -57,7 +41,7 @@ def fork_shepherd(spawns: list[Spawn], *, own_session: bool, in_child: Callable[
     pid = os.fork()
     if pid == 0:
         try:
-            in_child()
+            forget_wakeup()
             os.close(command_end)
             os.close(report_end)
             Shepherd(spawns, commands, reports, own_session=own_session).tend()
@@ -130,13 +114,12 @@ class Shepherd:
         self._tell(f"started {number} {pid} {time.monotonic()}")
 
     def _catch_signals(self) -> int:
-        """A descriptor that becomes readable when a child has exited. Signals meant to stop are the node's business."""
+        """A descriptor that becomes readable when a child has exited. Other signals are the node's to act on."""
         wakeup, wakeup_end = os.pipe()
         os.set_blocking(wakeup, False)
         os.set_blocking(wakeup_end, False)
         set_wakeup_fd(wakeup_end, warn_on_full_buffer=False)
-        for number in (SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2):
-            signal(number, _nothing)
+        signal(SIGCHLD, _nothing)
         return wakeup
 
     def _reap(self) -> None:
@@ -199,4 +182,4 @@ def _kill_group(pid: int, signal_number: int) -> None:
 
 
 def _nothing(*_: object) -> None:
-    """A handler, not SIG_IGN: ignored signals would stay ignored in workers, handled ones do not."""
+    """The byte on the pipe is all that is wanted."""

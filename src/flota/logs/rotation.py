@@ -14,11 +14,11 @@ CHUNK = 64 << 10
 class RotatingLog:
     """Copies one pipe to a file, and begins a new file at a line's end when the file is full."""
 
-    def __init__(self, path: str, max_size: int, backups: int, on_rotated: Callable[[str], None]) -> None:
+    def __init__(self, path: str, max_size: int, backups: int) -> None:
         self.path = path
         self.max_size = max_size
         self.backups = backups
-        self.on_rotated = on_rotated
+        self.on_rotated: Callable[[str], None] = lambda _path: None
         self.fd, self.writer = os.pipe()
         self._file = self._open()
 

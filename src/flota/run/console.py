@@ -116,6 +116,7 @@ class Console:
         endpoints = ["PADDLE_TRAINER_ENDPOINTS:", *started.roster.endpoints()]
         write_whole(f"{self.spec.log.directory}/endpoints.log", "".join(f"{line}\n" for line in endpoints))
         for log in started.rotating:
+            log.on_rotated = self.follower.rotated
             self.loop.watch(log.fd, partial(self._copy_to_log, log))
         if not self.follower.streams:
             self._follow([plan.worker for plan in started.plans], started.roster.seats[0].node)
@@ -154,9 +155,6 @@ class Console:
     def _copy_to_log(self, log: RotatingLog) -> None:
         if not log.on_ready():
             self.loop.forget(log.fd)
-
-    def rotated(self, path: str) -> None:
-        self.follower.rotated(path)
 
     def patience(self, wait: float | None) -> float | None:
         """How long the loop may sleep, given how long the supervisor would let it."""

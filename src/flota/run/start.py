@@ -11,6 +11,7 @@ from flota.frameworks import equip, paddle, torch
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number
 from flota.host.round import Round
 from flota.host.shepherd import Spawn
+from flota.host.signals import Signals
 from flota.job.plan import Worker, WorkerPlan, plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import JobSpec
@@ -20,11 +21,13 @@ from flota.values import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from flota.job.report import Report
     from flota.logs.rotation import RotatingLog
 
+PASSED_ON = ("SIGUSR1", "SIGUSR2")
+JOB_CONTROL = ("SIGTSTP", "SIGCONT")
 MASTERS = 3  # torch's, Paddle's and JAX's
 
 
@@ -48,22 +51,16 @@ def run(
     """Run a job on this machine to its end."""
     lock = open_directory(spec.log.directory, spec.job_id)
     try:
+        signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL])
         started = start_round(spec, environ, 0, 0)
         from flota.run.watch import Watch
 
-        return Watch(spec, environ, started).run(configuration, notes)
+        return Watch(spec, environ, signals, started).run(configuration, notes)
     finally:
         os.close(lock)
 
 
-def start_round(
-    spec: JobSpec,
-    environ: Mapping[str, str],
-    round_number: int,
-    attempt: int,
-    in_child: Callable[[], None] = lambda: None,
-    on_rotated: Callable[[str], None] = lambda _path: None,
-) -> Started:
+def start_round(spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int) -> Started:
     began = time.monotonic()
     held, ports = hold_ports(spec)
     roster = one_node_roster(spec, ports, round_number, attempt)
@@ -73,9 +70,9 @@ def start_round(
     for worker in workers:
         remove(torch.error_file(spec, worker.rank))
     back_up_long_values(spec, roster, workers)
-    rotating = open_rotating_logs(spec, workers, on_rotated)
+    rotating = open_rotating_logs(spec, workers)
     spawns = [_spawn(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
-    round_ = Round(spawns, held, own_session=not spec.interactive, in_child=in_child)
+    round_ = Round(spawns, held, own_session=not spec.interactive)
     for log in rotating:
         log.close_writer()
     return Started(round_, roster, plans, marks, rotating, began)
@@ -111,15 +108,13 @@ def back_up_long_values(spec: JobSpec, roster: Roster, workers: tuple[Worker, ..
             write_whole(paddle.backup_file(spec, worker.rank), json.dumps(values), mode=0o600)
 
 
-def open_rotating_logs(
-    spec: JobSpec, workers: tuple[Worker, ...], on_rotated: Callable[[str], None]
-) -> tuple[RotatingLog, ...]:
+def open_rotating_logs(spec: JobSpec, workers: tuple[Worker, ...]) -> tuple[RotatingLog, ...]:
     if spec.log.max_size is None:
         return ()
     from flota.logs.rotation import RotatingLog
 
     paths = [path for worker in workers for path in worker.logs]
-    return tuple(RotatingLog(path, spec.log.max_size, spec.log.backups, on_rotated) for path in paths)
+    return tuple(RotatingLog(path, spec.log.max_size, spec.log.backups) for path in paths)
 
 
 def _spawn(spec: JobSpec, plan: WorkerPlan, environ: Mapping[str, str], pipes: dict[str, int]) -> Spawn:

@@ -9,12 +9,13 @@ import signal
 import time
 
 from flota.errors import FlotaError
-from flota.host.loop import Loop, Signals, forget_wakeup, suspend_self
+from flota.host.loop import Loop
+from flota.host.signals import Signals, suspend_self
 from flota.job.report import FAILED, Report, Verdict
 from flota.job.spec import JobSpec
 from flota.run.console import Console
 from flota.run.ending import Ending
-from flota.run.start import Started, start_round
+from flota.run.start import PASSED_ON, Started, start_round
 from flota.supervise.actions import Action, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.blame import signal_name
 from flota.supervise.events import DeadlinePassed, Event, StopRequested
@@ -24,14 +25,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PASSED_ON = ("SIGUSR1", "SIGUSR2")
-JOB_CONTROL = ("SIGTSTP", "SIGCONT")
-
 
 class Watch:
     """One node's job from its first round to its report."""
 
-    def __init__(self, spec: JobSpec, environ: Mapping[str, str], started: Started) -> None:
+    def __init__(self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, started: Started) -> None:
         self.spec = spec
         self.environ = environ
         self.started = started
@@ -39,7 +37,7 @@ class Watch:
         # An interactive worker shares the terminal: Ctrl-C reaches it directly, and it decides what that means.
         stops = [name for name in spec.stop_signals if not (spec.interactive and name == "SIGINT")]
         self.stop_signals = {int(getattr(signal, name)) for name in stops}
-        self.signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL])
+        self.signals = signals
         self.supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic())
         self.console = Console(spec, environ, self.loop)
         self.ending = Ending(spec, started.began)
@@ -131,9 +129,7 @@ class Watch:
         self.console.tell_restart(action, self.started)
         self.ending.begin_round()
         try:
-            self.started = start_round(
-                self.spec, self.environ, action.round, action.attempt, forget_wakeup, self.console.rotated
-            )
+            self.started = start_round(self.spec, self.environ, action.round, action.attempt)
         except FlotaError as error:
             self.console.say("ERROR", f"cannot restart: {error.message}")
             self.verdict = Verdict(FAILED, error.exit_code, action.attempt)

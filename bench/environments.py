@@ -1,0 +1,71 @@
+"""The virtual environments that are measured: flota's own, made here, and the peers', made by `make peers`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCH, TORCH, PADDLE = (ROOT / ".peers" / name for name in ("bench", "torch", "paddle"))
+PYTHON = BENCH / "bin" / "python"
+PACKAGE = ("pyproject.toml", "README.md", "LICENSE", "src")
+# A shell's habits and an outer job's variables would change what launchers and their workers do.
+FOREIGN = ("PYTHON", "VIRTUAL_ENV", "CONDA", "FLOTA_", "PET_", "PADDLE_", "TORCHELASTIC_", "MASTER_", "OMP_")
+
+
+class MissingPeer(Exception):
+    """A peer's environment is not there."""
+
+
+def environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+
+
+def prepare() -> None:
+    """flota as users have it: installed from its sources as they are now, not editable, and compiled."""
+    if not (TORCH / "bin" / "torchrun").exists():
+        raise MissingPeer("torchrun is not there to compare with: run `make peers`")
+    mark = BENCH / "sources.sha256"
+    digest = _digest_of_sources()
+    if mark.exists() and mark.read_text() == digest:
+        return
+    if not PYTHON.exists():
+        _quietly(sys.executable, "-m", "venv", str(BENCH))
+        # Old pips write a console script that imports re, which would be counted as flota's.
+        _quietly(str(PYTHON), "-m", "pip", "install", "--upgrade", "pip")
+    with tempfile.TemporaryDirectory() as copy:
+        _copy_package(Path(copy))
+        _quietly(str(PYTHON), "-m", "pip", "install", "--no-deps", "--force-reinstall", copy)
+    mark.write_text(digest)
+
+
+def has_paddle() -> bool:
+    return (PADDLE / "bin" / "python").exists()
+
+
+def _copy_package(to: Path) -> None:
+    """Built from a copy: a build in place would leave its own files, and find stale ones."""
+    for name in PACKAGE:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+        elif source.exists():
+            shutil.copy(source, to / name)
+
+
+def _digest_of_sources() -> str:
+    digest = hashlib.sha256()
+    for path in [ROOT / "pyproject.toml", *sorted((ROOT / "src").rglob("*.py"))]:
+        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _quietly(*command: str) -> None:
+    done = subprocess.run(command, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(f"bench: `{' '.join(command)}` failed:\n{done.stdout}")

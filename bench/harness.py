@@ -1,0 +1,104 @@
+"""What claims share: the launchers' command lines, turns taken fairly, and directories that are gone afterwards."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench import environments
+from bench.processes import Broken, finish, running, wait_until
+
+WORKERS = Path(__file__).resolve().parent / "workers"
+PLAIN, FLOTA, TORCHRUN, PADDLE = "plain", "flota", "torchrun", "paddle"
+PADDLES_MODULE = ("-m", "paddle.distributed.launch")
+
+Turn = Callable[[], float]
+
+
+def launch(launcher: str, workers: int, *words: object) -> list[str]:
+    """A launcher's command line; `words` are more of its flags, the script and the script's arguments."""
+    bench, torch, paddle = (path / "bin" for path in (environments.BENCH, environments.TORCH, environments.PADDLE))
+    heads: dict[str, tuple[object, ...]] = {
+        FLOTA: (bench / "flota", "--nproc_per_node", workers, "--log_dir", "log"),
+        TORCHRUN: (torch / "torchrun", "--nproc-per-node", workers, "--log-dir", "log"),
+        PADDLE: (paddle / "python", *PADDLES_MODULE, "--nproc_per_node", workers, "--log_dir", "log"),
+    }
+    return [str(word) for word in (*heads[launcher], *words)]
+
+
+def launch_plainly(workers: int, *words: object) -> list[str]:
+    """The same script without a launcher: as it is, or several started by a shell."""
+    command = [str(environments.PYTHON), *map(str, words)]
+    return command if workers == 1 else ["sh", "-c", '"$@" & ' * workers + "wait", "sh", *command]
+
+
+def alternate(turns: dict[str, tuple[int, Turn]]) -> dict[str, float]:
+    """Medians of so many turns each. Taken alternately, because a noisy moment must not hit one of them alone, and
+    after one uncounted turn each, which fills the file cache and writes what bytecode is missing.
+    """
+    turns = {name: turn for name, turn in turns.items() if name != PADDLE or environments.has_paddle()}
+    for _, take in turns.values():
+        take()
+    taken: dict[str, list[float]] = {name: [] for name in turns}
+    rounds = max(count for count, _ in turns.values())
+    for number in range(rounds):
+        for name in turns if number % 2 else reversed(turns):
+            count, take = turns[name]
+            if number * count // rounds != (number + 1) * count // rounds:  # few turns are spread over all rounds
+                taken[name].append(take())
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def seconds_to_first_lines(launcher: str, workers: int, *files: Path) -> float:
+    """From the command's start to the first line of the script, in the last worker to get there."""
+    with directory(*files) as here:
+        notes = here / "notes"
+        notes.mkdir()
+        script = (WORKERS / "note_start.py", notes)
+        command = launch_plainly(workers, *script) if launcher == PLAIN else launch(launcher, workers, *script)
+        began = finish(command, here).began
+        starts = [float(note.read_text()) for note in notes.iterdir()]
+    if len(starts) != workers:
+        raise Broken(f"{launcher} ran {len(starts)} workers of {workers}")
+    return max(starts) - began
+
+
+class Sleepers:
+    """A job whose workers note their starts and sleep."""
+
+    def __init__(self, launcher: str, workers: int, here: Path, *flags: object) -> None:
+        self.workers = workers
+        self.notes = here / "notes"
+        self.notes.mkdir()
+        self.command = launch(launcher, workers, *flags, WORKERS / "note_and_sleep.py", self.notes)
+
+    def wait_for(self, attempt: int) -> dict[int, float]:
+        """When each of an attempt's workers started, by pid, as soon as all have."""
+        notes = self.notes / str(attempt)
+        wait_until(
+            lambda: notes.exists() and len(list(notes.iterdir())) == self.workers,
+            f"{self.workers} workers of attempt {attempt} of `{' '.join(self.command)}`",
+        )
+        return {int(note.name): float(note.read_text()) for note in notes.iterdir()}
+
+
+@contextmanager
+def sleeping_job(launcher: str, workers: int, *flags: object) -> Iterator[tuple[int, Sleepers]]:
+    """A launcher's pid and its job, ended with the block."""
+    with directory() as here:
+        job = Sleepers(launcher, workers, here, *flags)
+        with running(job.command, here) as process:
+            yield process.pid, job
+
+
+@contextmanager
+def directory(*files: Path) -> Iterator[Path]:
+    """A working directory with copies of some files."""
+    with tempfile.TemporaryDirectory(prefix="flota-bench-") as path:
+        here = Path(path)
+        for file in files:
+            (here / file.name).write_bytes(file.read_bytes())
+        yield here

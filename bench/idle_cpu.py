@@ -1,0 +1,40 @@
+"""What a launcher itself takes of a CPU while eight workers sleep. All are watched during the same seconds."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+from bench import environments
+from bench.harness import FLOTA, PADDLE, TORCHRUN, sleeping_job
+from bench.processes import cpu_seconds, descendants
+from bench.table import NOT_MEASURED, Row
+
+SETTLING, WATCHED = 5.0, 20.0  # seconds
+BAR = 0.05  # percent
+
+
+def measure() -> list[Row]:
+    launchers = [FLOTA, TORCHRUN, *([PADDLE] if environments.has_paddle() else [])]
+    with ExitStack() as stack:
+        jobs = {name: stack.enter_context(sleeping_job(name, 8)) for name in launchers}
+        own = {}
+        for name, (pid, job) in jobs.items():
+            workers = job.wait_for(attempt=0)
+            own[name] = {pid, *descendants(pid)} - workers.keys()
+        time.sleep(SETTLING)
+        before = {name: sum(map(cpu_seconds, pids)) for name, pids in own.items()}
+        time.sleep(WATCHED)
+        used = {name: sum(map(cpu_seconds, pids)) - before[name] for name, pids in own.items()}
+    shown = {name: f"{100 * seconds / WATCHED:.4f} %" for name, seconds in used.items()}
+    return [
+        Row(
+            f"CPU over {WATCHED:.0f} s, 8 sleeping workers",
+            shown[FLOTA],
+            ratio=f"1/{used[TORCHRUN] / used[FLOTA]:,.0f} of torchrun" if used[FLOTA] else "nothing at all",
+            bar=f"<= {BAR} %",
+            met=100 * used[FLOTA] / WATCHED <= BAR,
+            torchrun=shown[TORCHRUN],
+            paddle=shown.get(PADDLE, NOT_MEASURED),
+        )
+    ]

@@ -1,0 +1,139 @@
+"""Commands under measurement, what /proc says of them, and their certain end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.environments import environ
+
+PATIENCE = 60.0  # seconds; no measured command should need so long
+
+
+class Broken(Exception):
+    """A measured command did not do what it was measured for."""
+
+
+class Span(NamedTuple):
+    """The clock before a command and after it."""
+
+    began: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+
+def finish(command: list[str], directory: Path) -> Span:
+    """Run a command to its end, which must be a good one."""
+    began = time.monotonic()
+    with running(command, directory) as process:
+        code = process.wait(PATIENCE)
+        ended = time.monotonic()
+    check_ending(command, code, directory)
+    return Span(began, ended)
+
+
+def check_ending(command: list[str], code: int, directory: Path) -> None:
+    if code:
+        raise Broken(f"`{' '.join(command)}` ended with {code}:\n{(directory / 'stderr').read_text()}")
+
+
+@contextmanager
+def running(command: list[str], directory: Path, stdout: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that is gone, with all it started, when the block ends."""
+    with open(directory / "stderr", "wb") as stderr:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environ() | {"TMPDIR": str(directory)},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while not true():
+        if time.monotonic() > give_up:
+            raise Broken(f"waited {PATIENCE:.0f} s for {what}")
+        time.sleep(0.005)
+
+
+def descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        below = children(queue.pop())
+        found += below
+        queue += below
+    return found
+
+
+def proportional_memory(pid: int) -> int:
+    """Bytes: what is shared is shared out among its users."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) << 10
+    raise Broken(f"no Pss of process {pid}")
+
+
+def resident_memory(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of all its threads, by the scheduler's own count: clock ticks are far too coarse for a process that sleeps."""
+    stats = [task.joinpath("schedstat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int(stat.split()[0]) for stat in stats) / 1e9
+
+
+def children(pid: int) -> list[int]:
+    try:
+        lists = [task.joinpath("children").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return []
+    return [int(child) for listed in lists for child in listed.split()]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """As its user would stop it; then whatever it left behind, by descriptors that cannot mean anybody else."""
+    left = [_descriptor(pid) for pid in descendants(process.pid)] if process.poll() is None else []
+    process.terminate()
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for descriptor in left:
+        if descriptor is not None:
+            _kill(descriptor)
+
+
+def _descriptor(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _kill(descriptor: int) -> None:
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except OSError:
+        pass  # ended by itself
+    finally:
+        os.close(descriptor)

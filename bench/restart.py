@@ -1,0 +1,48 @@
+"""From the death of one worker to all eight of the next attempt at their first line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import time
+from functools import partial
+
+from bench.harness import FLOTA, TORCHRUN, alternate, sleeping_job
+from bench.table import Row, fraction, milliseconds
+
+RESTARTS = 3
+SETTLING = 0.5  # seconds; nobody is still importing when the blow falls
+
+
+def measure() -> list[Row]:
+    took = alternate(
+        {
+            FLOTA: (3, partial(_seconds, FLOTA, "--max_restart")),
+            TORCHRUN: (3, partial(_seconds, TORCHRUN, "--max-restarts")),
+        }
+    )
+    return [
+        Row(
+            "SIGKILL of a worker to all 8 of the next attempt",
+            milliseconds(took[FLOTA]),
+            ratio=fraction(took[FLOTA], took[TORCHRUN]),
+            bar="<= 1/3 of torchrun",
+            met=took[FLOTA] <= took[TORCHRUN] / 3,
+            torchrun=milliseconds(took[TORCHRUN]),
+        )
+    ]
+
+
+def _seconds(launcher: str, flag: str) -> float:
+    """The median of all the restarts of one job."""
+    took = []
+    with sleeping_job(launcher, 8, flag, RESTARTS) as (_, job):
+        workers = job.wait_for(attempt=0)
+        for attempt in range(1, RESTARTS + 1):
+            time.sleep(SETTLING)
+            killed = time.monotonic()
+            os.kill(next(iter(workers)), signal.SIGKILL)
+            workers = job.wait_for(attempt)
+            took.append(max(workers.values()) - killed)
+    return statistics.median(took)

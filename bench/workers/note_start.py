@@ -1,0 +1,11 @@
+"""Notes the clock at its first line, and ends."""
+
+import time
+
+START = time.monotonic()
+
+import os  # noqa: E402
+import sys  # noqa: E402
+
+with open(f"{sys.argv[1]}/{os.getpid()}", "w") as note:
+    note.write(str(START))

@@ -1,0 +1,71 @@
+"""The program whose output is measured: numbered lines, written faster than any training writes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import environments
+from bench.harness import WORKERS, directory
+
+WRITERS = 2
+LINES = 2_000_000  # a writer
+LINE_LENGTH = 100
+MEGABYTES = WRITERS * LINES * LINE_LENGTH / 1e6
+
+
+class Writer(NamedTuple):
+    """How the program is named to a launcher, and how it is run without one."""
+
+    launched: tuple[str, ...]
+    plain: str
+
+
+@contextmanager
+def built_writer() -> Iterator[Writer]:
+    """Compiled where there is a C compiler."""
+    compiler = shutil.which("cc")
+    if not compiler:
+        script = str(WORKERS / "write_lines.py")
+        yield Writer((script, str(LINES)), f"{environments.PYTHON} {script} {LINES}")
+        return
+    with directory() as here:
+        program = str(here / "write_lines")
+        subprocess.run([compiler, "-O2", "-o", program, str(WORKERS / "write_lines.c")], check=True)
+        yield Writer(("--no-python", program, str(LINES)), f"{program} {LINES}")
+
+
+def shell(one_writer: str) -> list[str]:
+    """The writers started by a shell; `one_writer` says what each does, `$RANK` being its number."""
+    return ["sh", "-c", " ".join(f"(export RANK={rank}; {one_writer}) &" for rank in range(WRITERS)) + " wait"]
+
+
+class Checker:
+    """Reads what a console showed: every line of every writer, whole and in order."""
+
+    def __init__(self) -> None:
+        self.seen = [0] * WRITERS
+        self.wrong = 0
+
+    def read(self, line: bytes) -> None:
+        body = line[-LINE_LENGTH:]  # behind the launcher's prefix
+        rank = int(body[:1])
+        self.wrong += int(body[2:12]) != self.seen[rank]
+        self.seen[rank] += 1
+
+    @property
+    def lost(self) -> int:
+        return WRITERS * LINES - sum(self.seen)
+
+
+def rate(seconds: float) -> float:
+    """Megabytes of the writers' own output a second of the whole command."""
+    return MEGABYTES / seconds
+
+
+def log_size(log: Path) -> int:
+    return sum(file.stat().st_size for file in log.rglob("*") if file.is_file())

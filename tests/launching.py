@@ -1,0 +1,144 @@
+"""Runs the real command for tests, waits on conditions, and counts survivors by their state in /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WORKERS = Path(__file__).parent / "processes" / "workers"
+COMMAND = Path(sys.executable).parent / "flota"
+DEADLINE = 20.0
+PR_SET_CHILD_SUBREAPER = 36
+
+# Whatever flota leaves behind becomes a child of this process, so that no survivor can hide.
+ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Running:
+    """A flota under way."""
+
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
+        self.process = process
+        self.directory = directory
+        self.pid = process.pid
+
+    def wait(self, timeout: float = DEADLINE) -> int:
+        return self.process.wait(timeout)
+
+    def output(self, timeout: float = DEADLINE) -> tuple[str, str]:
+        out, err = self.process.communicate(timeout=timeout)
+        return out.decode(errors="replace"), err.decode(errors="replace")
+
+    def shepherd(self) -> int:
+        wait_until(lambda: children(self.pid), "a shepherd")
+        return children(self.pid)[0]
+
+    def wait_for(self, *names: str) -> None:
+        """Until workers have made these files."""
+        for name in names:
+            wait_until((self.directory / name).exists, f"{name} to be made")
+
+
+class Flota:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.started: list[Running] = []
+
+    def start(
+        self, *words: object, env: dict[str, str] | None = None, command: list[object] | None = None, **options: object
+    ) -> Running:
+        """Start flota; a word that names one of tests/processes/workers is that script."""
+        argv = [*(command or [COMMAND]), *(_script(word) for word in words)]
+        given = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "cwd": self.directory,
+            **options,
+        }
+        process = subprocess.Popen([str(word) for word in argv], env=environment(env), **given)
+        self.started.append(Running(process, self.directory))
+        return self.started[-1]
+
+    def run(self, *words: object, timeout: float = 60.0, **options: object) -> subprocess.CompletedProcess[str]:
+        running = self.start(*words, **options)
+        out, err = running.output(timeout)
+        return subprocess.CompletedProcess(words, running.process.returncode, out, err)
+
+    def log(self, rank: int, directory: str = "log") -> str:
+        """A worker's own output: its log without flota's marks."""
+        lines = (self.directory / directory / f"workerlog.{rank}").read_text(errors="replace").splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("===== flota:"))
+
+    def end(self) -> None:
+        for running in self.started:
+            if running.process.poll() is None:
+                running.process.kill()
+                running.process.wait()
+            for stream in (running.process.stdout, running.process.stderr):
+                if stream:
+                    stream.close()
+        for pid in survivors():
+            os.kill(pid, signal.SIGKILL)
+
+
+def _script(word: object) -> object:
+    return WORKERS / str(word) if (WORKERS / str(word)).is_file() else word
+
+
+def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
+    """This process's environment, less what would change what is tested."""
+    unwanted = ("PYTHON", "FLOTA_", "PADDLE_", "PET_", "TORCH", "VIRTUAL_ENV", "CONDA_", "OMP_", "NO_COLOR", "CUDA_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    return {**kept, **(extra or {})}
+
+
+def wait_until(condition, what: str, timeout: float = DEADLINE) -> None:
+    give_up = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > give_up:
+            raise AssertionError(f"waited {timeout} s for {what}")
+        time.sleep(0.005)
+
+
+def children(pid: int) -> list[int]:
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        return [int(child) for task in tasks for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def state(pid: int) -> str:
+    """R, S, … as the kernel says; X for a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for child in children(pid):
+        found += [child, *descendants(child)]
+    return found
+
+
+def survivors() -> list[int]:
+    """Living processes below this one, zombies not counted (and reaped)."""
+    alive = [pid for pid in descendants(os.getpid()) if state(pid) not in "ZX"]
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+    return alive
+
+
+def assert_nobody_left(timeout: float = 4.0) -> None:
+    wait_until(lambda: not survivors(), f"no survivor, but there are {survivors()}", timeout)

@@ -1,0 +1,106 @@
+"""One virtual environment a framework, with flota in it: `python tests/peers/environments.py [NAME…]`.
+
+An environment that is up to date is left alone, so this may run before every test run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = ROOT / ".peers"
+
+# The slowest first: two are made at a time. `+cpu` is a build of its own, so no index can answer with CUDA's.
+REQUIREMENTS = {
+    "tensorflow": ("tensorflow-cpu==2.21.0",),
+    "torch": ("torch==2.13.0+cpu", "numpy==2.4.6", "accelerate==1.15.0", "lightning==2.6.6"),
+    "paddle": ("paddlepaddle==3.3.1",),
+    "jax": ("jax==0.10.2", "jaxlib==0.10.2"),
+}
+
+# Editable installs write into the same src/flota.egg-info.
+one_at_a_time = Lock()
+
+
+class SetUpFailed(Exception):
+    pass
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in REQUIREMENTS]
+    if unknown:
+        print(f"no such environment: {', '.join(unknown)}; there are {', '.join(REQUIREMENTS)}", file=sys.stderr)
+        return 2
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        fine = list(pool.map(set_up, [name for name in REQUIREMENTS if name in names or not names]))
+    return 0 if all(fine) else 1
+
+
+def set_up(name: str) -> bool:
+    began = time.monotonic()
+    try:
+        changed = bring_up_to_date(name, PEERS / name)
+    except (SetUpFailed, OSError) as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        return False
+    if changed:
+        print(f"{name}: ready after {time.monotonic() - began:.0f} s", flush=True)
+    return True
+
+
+def bring_up_to_date(name: str, directory: Path) -> bool:
+    """Whether anything had to be done."""
+    wanted = stamp_of(*REQUIREMENTS[name], sys.version, str(directory))
+    made = directory.is_symlink() or read(directory / "stamp") != wanted
+    if made:
+        make(name, directory)
+        (directory / "stamp").write_text(wanted)
+    wanted = stamp_of((ROOT / "pyproject.toml").read_text())
+    if read(directory / "flota-stamp") == wanted:
+        return made
+    with one_at_a_time:
+        pip(directory, "install", "--no-deps", "--editable", str(ROOT))
+    (directory / "flota-stamp").write_text(wanted)
+    return True
+
+
+def make(name: str, directory: Path) -> None:
+    if directory.is_symlink():
+        directory.unlink()
+    elif directory.exists():
+        shutil.rmtree(directory)
+    run([sys.executable, "-m", "venv", str(directory)])
+    pip(directory, "install", "--upgrade", "pip")
+    pip(directory, "install", *REQUIREMENTS[name])
+
+
+def pip(directory: Path, *words: str) -> None:
+    run([str(directory / "bin" / "python"), "-m", "pip", "--quiet", *words])
+
+
+def run(command: list[str]) -> None:
+    # Without its own words for PYTHON* the shell's would leave packages uncompiled, and every start slow.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise SetUpFailed(f"`{' '.join(command)}` ended with {ended.returncode}\n{ended.stdout}{ended.stderr}")
+
+
+def stamp_of(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

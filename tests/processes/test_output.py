@@ -1,0 +1,340 @@
+"""Where output goes: files, console, marks, rotation, blocks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import threading
+
+import pytest
+
+from tests.launching import wait_until
+
+HOST = os.uname().nodename
+
+
+def script(flota, code, name="script.py"):
+    (flota.directory / name).write_text(code)
+    return name
+
+
+def test_rank_0_is_shown_without_a_prefix_and_every_rank_has_a_log(flota):
+    result = flota.run("--nproc_per_node", 3, "prints.py", env={"LINES_TO_PRINT": "2"})
+
+    assert result.stdout == "rank 0 line 0\nrank 0 line 1\n"
+    assert [flota.log(rank).splitlines()[-1] for rank in range(3)] == [f"rank {rank} line 1" for rank in range(3)]
+
+
+@pytest.mark.parametrize("count", [1, 20000])
+def test_no_line_is_lost_on_the_console(flota, count):
+    result = flota.run("prints.py", env={"LINES_TO_PRINT": str(count)})
+
+    assert result.stdout.splitlines() == [f"rank 0 line {number}" for number in range(count)]
+
+
+def test_several_ranks_are_shown_in_whole_lines_behind_host_and_rank(flota):
+    result = flota.run("--nproc_per_node", 4, "--console", "all", "prints.py", env={"LINES_TO_PRINT": "5000"})
+
+    lines = result.stdout.splitlines()
+    assert len(lines) == 20000
+    for rank in range(4):
+        own = [line for line in lines if line.startswith(f"[{HOST}:{rank}] ")]
+        assert own == [f"[{HOST}:{rank}] rank {rank} line {number}" for number in range(5000)]
+
+
+@pytest.mark.parametrize(("wish", "shown"), [("none", []), ("1", [1]), ("0,2", [0, 2]), ("all", [0, 1, 2])])
+def test_console_chooses_ranks(flota, wish, shown):
+    result = flota.run("--nproc_per_node", 3, "--console", wish, "prints.py", env={"LINES_TO_PRINT": "1"})
+
+    assert sorted(int(line.split()[-3]) for line in result.stdout.splitlines()) == shown
+
+
+def test_local_ranks_filter_chooses_ranks_too(flota):
+    result = flota.run("--nproc_per_node", 3, "--local-ranks-filter", "2", "prints.py", env={"LINES_TO_PRINT": "1"})
+
+    assert result.stdout == "rank 2 line 0\n"
+
+
+def test_bytes_and_carriage_returns_stay_as_they_are(flota):
+    raw = bytes(range(256)).replace(b"\n", b"") + b"\r 10%\r 20%\n\xff\xfe\n"
+    name = script(flota, f"import sys\nsys.stdout.buffer.write({raw!r})")
+
+    running = flota.start(name)
+    out, _ = running.process.communicate(timeout=20)
+
+    assert out == raw
+    assert (flota.directory / "log" / "workerlog.0").read_bytes().endswith(raw)
+
+
+def test_a_progress_bar_is_shown_while_it_grows(flota):
+    name = script(flota, "import sys, time\nsys.stdout.write('\\r 10%')\ntime.sleep(600)")
+    running = flota.start(name)
+
+    os.set_blocking(running.process.stdout.fileno(), False)
+    seen = b""
+
+    def shown():
+        nonlocal seen
+        seen += running.process.stdout.read() or b""
+        return seen == b"\r 10%"
+
+    wait_until(shown, "the bar")
+
+
+def test_a_last_line_without_an_end_is_not_glued_to_the_next_rank(flota):
+    name = script(flota, "import os, sys\nsys.stdout.write('end of ' + os.environ['RANK'])")
+
+    result = flota.run("--nproc_per_node", 2, "--console", "all", name)
+
+    assert sorted(result.stdout.splitlines()) == [f"[{HOST}:0] end of 0", f"[{HOST}:1] end of 1"]
+
+
+def test_output_of_a_workers_children_after_its_end_is_not_lost(flota):
+    name = script(
+        flota,
+        "import os, sys, time\nprint('parent', flush=True)\nif os.fork() == 0:\n print('child', flush=True)\n os._exit(0)\nos.wait()",
+    )
+
+    assert flota.run(name).stdout == "parent\nchild\n"
+
+
+def test_output_is_unbuffered(flota):
+    name = script(flota, "import time\nprint('now')\ntime.sleep(600)")
+    running = flota.start(name)
+
+    assert running.process.stdout.readline() == b"now\n"
+
+
+def test_both_streams_share_one_log_in_order(flota):
+    name = script(flota, "import sys\nfor n in range(3):\n print('out', n)\n print('err', n, file=sys.stderr)")
+
+    result = flota.run(name)
+
+    assert flota.log(0).splitlines() == ["out 0", "err 0", "out 1", "err 1", "out 2", "err 2"]
+    assert result.stdout.splitlines() == flota.log(0).splitlines()
+
+
+def test_logs_are_appended_with_one_mark_a_round(flota):
+    for _ in range(2):
+        flota.run("--max_restart", 1, "fails.py", env={"FAIL_RANK": "0", "FAIL_UNTIL": "0"})
+
+    marks = [
+        line
+        for line in (flota.directory / "log" / "workerlog.0").read_text().splitlines()
+        if line.startswith("===== flota")
+    ]
+    assert [re.search(r"round (\d), attempt (\d), rank 0 of 1", mark).groups() for mark in marks] == [
+        ("0", "0"),
+        ("1", "1"),
+    ] * 2
+
+
+def test_the_console_shows_this_job_only_and_no_marks(flota):
+    flota.run("prints.py", env={"LINES_TO_PRINT": "3"})
+
+    result = flota.run("--max_restart", 1, "fails.py", env={"FAIL_RANK": "0", "FAIL_HOW": "3", "FAIL_UNTIL": "0"})
+
+    assert result.stdout == "rank 0 is about to fail on attempt 0\nrank 0 ends well on attempt 1\n"
+
+
+def test_log_overwrite_truncates_once_a_job(flota):
+    flota.run("prints.py", env={"LINES_TO_PRINT": "3"})
+
+    flota.run(
+        "--log_overwrite", "--max_restart", 1, "fails.py", env={"FAIL_RANK": "0", "FAIL_HOW": "3", "FAIL_UNTIL": "0"}
+    )
+
+    assert flota.log(0) == "rank 0 is about to fail on attempt 0\nrank 0 ends well on attempt 1\n"
+
+
+def test_endpoints_log_lists_every_worker(flota):
+    flota.run("--nproc_per_node", 3, "dumps_env.py")
+
+    lines = (flota.directory / "log" / "endpoints.log").read_text().splitlines()
+    assert lines[0] == "PADDLE_TRAINER_ENDPOINTS:"
+    assert len(lines) == 4
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+", line) for line in lines[1:])
+
+
+def test_redirects_give_streams_files_of_their_own_and_hide_them(flota):
+    name = script(flota, "import os, sys\nprint('out')\nprint('err', file=sys.stderr)")
+
+    result = flota.run("--nproc_per_node", 12, "-r", "0:3,11:2", "--console", "all", name)
+
+    logs = {path.name for path in (flota.directory / "log").glob("workerlog*")}
+    assert {"workerlog.0.out", "workerlog.0.err", "workerlog.11", "workerlog.11.err"} <= logs
+    assert "workerlog.0" not in logs
+    shown = result.stdout.splitlines()
+    assert not [line for line in shown if line.startswith(f"[{HOST}:0]")]
+    assert [line for line in shown if line.startswith(f"[{HOST}:11]")] == [f"[{HOST}:11] out"]
+
+
+def test_tee_shows_what_it_redirects(flota):
+    name = script(flota, "import os, sys\nprint('out')\nprint('err', file=sys.stderr)")
+
+    result = flota.run("--nproc_per_node", 2, "-t", "2", "--console", "none", name)
+
+    assert sorted(result.stdout.splitlines()) == [f"[{HOST}:0] err", f"[{HOST}:1] err"]
+    assert (flota.directory / "log" / "workerlog.1.err").read_text().endswith("err\n")
+
+
+def test_duplicate_filters_collect_matching_lines(flota):
+    name = script(flota, "import os\nfor n in range(5): print('loss' if n % 2 else 'step', n)")
+
+    flota.run("--nproc_per_node", 2, "-t", "3", "--duplicate-stdout-filters", "loss,never", name)
+
+    lines = (flota.directory / "log" / "filtered_stdout.log").read_text().splitlines()
+    assert sorted(lines) == sorted(f"[{HOST}:{rank}] loss {n}" for rank in range(2) for n in (1, 3))
+
+
+def test_timestamps_stand_before_each_console_line(flota):
+    result = flota.run("--log-timestamps", "prints.py", env={"LINES_TO_PRINT": "2"})
+
+    assert all(
+        re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d rank 0 line \d", line) for line in result.stdout.splitlines()
+    )
+    assert flota.log(0) == "rank 0 line 0\nrank 0 line 1\n"
+
+
+def test_rotation_loses_no_line_and_splits_none(flota):
+    result = flota.run("--log-max-size", "64K", "--log-backups", 100, "prints.py", env={"LINES_TO_PRINT": "20000"})
+
+    files = sorted(
+        (flota.directory / "log").glob("workerlog.0*"),
+        key=lambda path: -int(path.suffix[1:]) if path.name.count(".") > 1 else 0,
+    )
+    assert len(files) > 3
+    assert all(path.stat().st_size <= 64 << 10 for path in files)
+    lines = [line for path in files for line in path.read_text().splitlines() if not line.startswith("=====")]
+    assert lines == [f"rank 0 line {number}" for number in range(20000)]
+    assert result.stdout.splitlines() == lines
+
+
+def test_rotation_keeps_no_more_than_asked(flota):
+    flota.run(
+        "--log-max-size", "16K", "--log-backups", 2, "--console", "none", "prints.py", env={"LINES_TO_PRINT": "20000"}
+    )
+
+    assert {path.name for path in (flota.directory / "log").glob("workerlog.0*")} == {
+        "workerlog.0",
+        "workerlog.0.1",
+        "workerlog.0.2",
+    }
+    assert flota.log(0).endswith("rank 0 line 19999\n")
+
+
+def test_a_stalled_console_stalls_nobody(flota):
+    """Nobody reads stdout; the worker still ends, a failure is still acted upon, and all is shown in the end."""
+    name = script(flota, "import pathlib\nfor n in range(200000): print(f'line {n:08d}')\npathlib.Path('done').touch()")
+    running = flota.start(name)
+
+    running.wait_for("done")
+    out, _ = running.output()
+
+    assert out.splitlines() == [f"line {n:08d}" for n in range(200000)]
+
+
+def test_the_terminals_own_flags_are_left_alone(flota):
+    read_end, write_end = os.pipe()
+    running = flota.start("prints.py", stdout=write_end, env={"LINES_TO_PRINT": "1000"})
+    reader = threading.Thread(target=lambda: os.read(read_end, 1 << 20))
+    reader.start()
+    running.wait()
+    reader.join()
+
+    assert not fcntl.fcntl(write_end, fcntl.F_GETFL) & os.O_NONBLOCK
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_a_second_job_in_the_same_log_directory_is_refused(flota):
+    running = flota.start("sleeps.py")
+    running.wait_for("ready.0.0")
+
+    result = flota.run("sleeps.py")
+
+    assert result.returncode == 2
+    assert (
+        f"another job is writing to the log directory `{flota.directory}/log` (job default, pid {running.pid})"
+        in result.stderr
+    )
+    assert "--log_dir" in result.stderr
+
+
+def test_the_job_id_names_flotas_own_log(flota):
+    flota.run("--job_id", "job/1", "prints.py", env={"LINES_TO_PRINT": "1"})
+
+    own = (flota.directory / "log" / f"job_1.{HOST}.log").read_text()
+    assert "Local start 1 processes." in own
+
+
+def test_the_blocks_of_a_start_read_as_in_paddles_documents(flota):
+    result = flota.run("dumps_env.py", env={"CUDA_VISIBLE_DEVICES": "0,1,2,3"})
+
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", result.stderr)
+    text = re.sub(r"^INFO \S+ \S+ ", "INFO DATE TIME ", text, flags=re.M)
+    text = re.sub(r"\.\.\. \S+", "... ENDPOINTS", text)
+    text = re.sub(r"training_script: \S+", "training_script: SCRIPT", text)
+    assert text.startswith(GOLDEN)
+
+
+GOLDEN = """\
+-----------  Configuration Arguments -----------
+gpus: 0,1,2,3
+ips: 127.0.0.1
+log_dir: log
+server_num: None
+servers:
+training_script: SCRIPT
+training_script_args: []
+worker_num: None
+workers:
+------------------------------------------------
+INFO DATE TIME flota] Local start 4 processes. First process distributed environment info (Only For Debug):
+=======================================================================================
+            Distributed Envs              Value
+---------------------------------------------------------------------------------------
+PADDLE_CURRENT_ENDPOINT                   127.0.0.1:PORT
+PADDLE_TRAINERS_NUM                       4
+FLAGS_selected_gpus                       0
+PADDLE_TRAINER_ENDPOINTS                  ... ENDPOINTS
+PADDLE_TRAINER_ID                         0
+=======================================================================================
+"""
+
+
+def test_log_level_quietens_flota(flota):
+    assert flota.run("--log_level", "warning", "prints.py", env={"LINES_TO_PRINT": "1"}).stderr == ""
+
+
+def test_no_colour_unless_on_a_terminal(flota):
+    result = flota.run("fails.py", env={"FAIL_RANK": "0"})
+
+    assert "\033[" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("env", "coloured"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_colour_on_a_terminal(flota, env, coloured):
+    master, terminal = os.openpty()
+    running = flota.start("fails.py", env={"FAIL_RANK": "0", **env}, stderr=terminal)
+    running.wait()
+
+    assert (b"\033[31m" in os.read(master, 65536)) is coloured
+    os.close(master)
+    os.close(terminal)
+
+
+def test_secrets_stay_out_of_files_and_process_lists(flota):
+    """--env's values and the inherited environment are in no file that flota writes."""
+    running = flota.start("--env", "MY_KEY=s3cr3t-given", "sleeps.py", env={"MY_TOKEN": "s3cr3t-inherited"})
+    running.wait_for("ready.0.0")
+
+    found = subprocess.run(
+        ["grep", "-r", "s3cr3t", flota.directory / "log"], capture_output=True, text=True, check=False
+    )
+    assert found.stdout == ""

@@ -1,0 +1,6 @@
+"""Says that it is there, and sleeps."""
+
+import os, pathlib, time
+
+pathlib.Path(f"ready.{os.environ['RANK']}.{os.environ['FLOTA_ATTEMPT']}").touch()
+time.sleep(600)

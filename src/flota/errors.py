@@ -81,10 +81,7 @@ class BadInterpreter(FlotaError):
 
 class NotThereYet(FlotaError):
     def __init__(self, flag: str, what: str) -> None:
-        super().__init__(
-            f"`{flag}`: {what} are not there yet" if what.endswith("s") else f"`{flag}`: {what} is not there yet",
-            "run `flota --help` for what this version does",
-        )
+        super().__init__(f"`{flag}` is not there yet: {what}", "run `flota --help` for what this version does")
 
 
 class RefusedFlag(FlotaError):

@@ -20,7 +20,17 @@ else:
             defaults = {field: namespace[field] for field in fields if field in namespace}
             getters = {field: property(itemgetter(position)) for position, field in enumerate(fields)}
             return super().__new__(
-                cls, name, bases, {**namespace, **getters, "_fields": fields, "_defaults": defaults, "__slots__": ()}
+                cls,
+                name,
+                bases,
+                {
+                    **namespace,
+                    **getters,
+                    "_fields": fields,
+                    "__match_args__": fields,
+                    "_defaults": defaults,
+                    "__slots__": (),
+                },
             )
 
     class NamedTuple(tuple, metaclass=_Maker):

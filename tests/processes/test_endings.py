@@ -321,7 +321,7 @@ def test_events_reach_stderr_when_asked(flota):
     result = flota.run("--event-log-handler", "console", "prints.py", env={"LINES_TO_PRINT": "1"})
 
     parsed = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
-    assert [event["event"] for event in parsed][0] == "job_started"
+    assert parsed[0]["event"] == "job_started"
 
 
 def test_a_job_of_nothing_but_true_ends_well(flota):

@@ -274,7 +274,7 @@ def test_the_blocks_of_a_start_read_as_in_paddles_documents(flota):
     result = flota.run("dumps_env.py", env={"CUDA_VISIBLE_DEVICES": "0,1,2,3"})
 
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", result.stderr)
-    text = re.sub(r"^INFO \S+ \S+ ", "INFO DATE TIME ", text, flags=re.M)
+    text = re.sub(r"^INFO \S+ \S+ ", "INFO DATE TIME ", text, flags=re.MULTILINE)
     text = re.sub(r"\.\.\. \S+", "... ENDPOINTS", text)
     text = re.sub(r"training_script: \S+", "training_script: SCRIPT", text)
     assert text.startswith(GOLDEN)

@@ -60,12 +60,13 @@ def release(held: list[socket]) -> None:
 
 def check_own_address(address: str) -> None:
     """An address that cannot be bound here is not ours."""
+    probe = socket(_family(address), SOCK_STREAM)
     try:
-        probe = socket(_family(address), SOCK_STREAM)
         probe.bind((address, 0))
-        probe.close()
     except OSError:
         raise ForeignAddress(address) from None
+    finally:
+        probe.close()
 
 
 def _bind(address: str, port: int) -> socket:

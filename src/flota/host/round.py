@@ -7,7 +7,7 @@ import time
 
 from flota.host.ports import release
 from flota.host.shepherd import Spawn, fork_shepherd
-from flota.host.sweep import end_tree
+from flota.host.sweep import end_tree, reap_strangers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ class Round:
         else:
             self._sweeping = True
             os.close(self._commands)
+
+    def reap_strangers(self) -> None:
+        reap_strangers(self._shepherd)
 
     def read(self) -> list[Event]:
         """What has happened since the last call."""

@@ -29,6 +29,18 @@ def end_tree() -> None:
         time.sleep(0.0005)
 
 
+def reap_strangers(shepherd: int) -> None:
+    """Reap what came to us as an orphan: a node that is PID 1, or whose shepherd died, is everybody's parent."""
+    while True:
+        try:
+            exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if exited is None or exited.si_pid == shepherd:
+            return  # the shepherd's own end is read from its report pipe
+        os.waitpid(exited.si_pid, 0)
+
+
 def sees_own_processes() -> bool:
     """Whether /proc belongs to our pid namespace. If not, its numbers name strangers."""
     try:

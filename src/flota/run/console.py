@@ -9,7 +9,7 @@ from functools import partial
 from flota.frameworks import SHOWN_OF
 from flota.host.loop import WRITABLE, Loop
 from flota.job.plan import Worker
-from flota.job.report import STOPPED, SUCCEEDED, Report, report_as_dict
+from flota.job.report import FAILED, STOPPED, SUCCEEDED, Report, report_as_dict
 from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs import blocks
 from flota.logs.events import EventLog
@@ -99,14 +99,14 @@ class Console:
             write_whole(f"{report.log_dir}/report.json", json.dumps(report_as_dict(report), indent=1) + "\n")
         if not self.out.at_line_start and os.isatty(1) and os.isatty(2):
             self.err.write(b"\n")
+        took = duration_in_words(report.seconds)
         if report.verdict.kind == SUCCEEDED:
-            self.say("INFO", f"{report.world_size} workers ended well after {duration_in_words(report.seconds)}")
-        elif report.verdict.kind == STOPPED:
-            self.say(
-                "INFO", f"stopped by {signal_name(report.verdict.signal)} after {duration_in_words(report.seconds)}"
-            )
-        else:
+            self.say("INFO", f"{report.world_size} workers ended well after {took}")
+            return
+        if report.verdict.failures or report.verdict.kind == FAILED:
             self.journal.block("ERROR", "\n".join(_failure_page(report)))
+        if report.verdict.kind == STOPPED:
+            self.say("INFO", f"stopped by {signal_name(report.verdict.signal)} after {took}")
 
     # What workers say.
 

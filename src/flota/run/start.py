@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flota.logs.rotation import RotatingLog
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2")
-JOB_CONTROL = ("SIGTSTP", "SIGCONT")
+JOB_CONTROL = ("SIGTSTP", "SIGCONT", "SIGCHLD")
 MASTERS = 3  # torch's, Paddle's and JAX's
 
 

@@ -99,6 +99,8 @@ class Watch:
                 suspend_self()
             elif name == "SIGCONT":
                 self._to_all("suspend", signal.SIGCONT)
+            elif name == "SIGCHLD":
+                self.started.round.reap_strangers()
 
     def _to_all(self, word: str, number: int) -> None:
         for worker in self.supervisor.alive:

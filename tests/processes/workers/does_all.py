@@ -1,6 +1,9 @@
 """Deaf, with a child, a session, and a daemon."""
 
-import os, pathlib, signal, sys, time
+import os
+import pathlib
+import signal
+import time
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for number in range(3):

@@ -1,8 +1,10 @@
-"""Writes its own environment and arguments to dump.RANK.json."""
+"""Writes its own environment and arguments to dump.<rank>.json."""
 
-import json, os, sys
+import json
+import os
+import sys
 
-with open(f"dump.{os.environ['RANK']}.json", "w") as file:
+with open(f"dump.{os.environ['FLOTA_RANK']}.json", "w") as file:
     json.dump(
         {
             "env": dict(os.environ),

@@ -1,6 +1,10 @@
 """Prints each signal it gets, and ends on SIGTERM with code 0."""
 
-import os, pathlib, signal, sys, time
+import os
+import pathlib
+import signal
+import sys
+import time
 
 
 def show(number, _frame):

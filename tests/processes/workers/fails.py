@@ -1,6 +1,9 @@
 """Rank FAIL_RANK fails as told (raise, exit code, or signal) on attempts up to FAIL_UNTIL; the others wait or end."""
 
-import os, pathlib, sys, time
+import os
+import pathlib
+import sys
+import time
 
 rank, attempt = int(os.environ["RANK"]), int(os.environ["FLOTA_ATTEMPT"])
 how, until = os.environ.get("FAIL_HOW", "raise"), int(os.environ.get("FAIL_UNTIL", "99"))

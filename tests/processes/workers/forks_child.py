@@ -1,6 +1,9 @@
 """Has a child that is deaf to SIGTERM, in its own group."""
 
-import os, pathlib, signal, time
+import os
+import pathlib
+import signal
+import time
 
 if os.fork() == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

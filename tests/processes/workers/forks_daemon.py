@@ -1,6 +1,9 @@
 """Leaves a daemon: forked twice, own session, wiped environment, deaf to SIGTERM."""
 
-import os, pathlib, sys, time
+import os
+import pathlib
+import sys
+import time
 
 if os.fork() == 0:
     os.setsid()

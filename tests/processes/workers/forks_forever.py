@@ -1,6 +1,8 @@
 """A child that forks its successor and ends, again and again: always a process nobody has seen yet."""
 
-import os, pathlib, time
+import os
+import pathlib
+import time
 
 if os.fork() == 0:
     os.setsid()

@@ -1,6 +1,9 @@
 """Has a child in a session of its own, deaf to SIGTERM."""
 
-import os, pathlib, signal, time
+import os
+import pathlib
+import signal
+import time
 
 if os.fork() == 0:
     os.setsid()

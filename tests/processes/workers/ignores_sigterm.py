@@ -1,6 +1,9 @@
 """Deaf to SIGTERM, SIGINT and SIGHUP."""
 
-import os, pathlib, signal, time
+import os
+import pathlib
+import signal
+import time
 
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)

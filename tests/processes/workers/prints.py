@@ -1,6 +1,7 @@
 """Prints LINES numbered lines on stdout, as fast as it can."""
 
-import os, sys
+import os
+import sys
 
 rank = os.environ["RANK"]
 sys.stdout.writelines(

@@ -1,6 +1,9 @@
 """A multiprocessing pool, as a data loader has."""
 
-import multiprocessing, os, pathlib, time
+import multiprocessing
+import os
+import pathlib
+import time
 
 if __name__ == "__main__":
     pool = multiprocessing.get_context("fork").Pool(2)

@@ -1,0 +1,86 @@
+"""The folders' rules: imports go one way, pure packages stay pure, files stay small."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "flota"
+LAYERS = [
+    {"__main__", "torch_launch"},
+    {"cli"},
+    {"run"},
+    {"host", "logs", "frameworks", "devices"},
+    {"supervise"},
+    {"job"},
+    {"errors", "values", "__init__"},
+]
+PURE = {"job", "supervise"}
+IMPURE = {"os", "socket", "_socket", "time", "asyncio", "random", "subprocess", "select", "threading", "ctypes"}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def package(path: Path) -> str:
+    relative = path.relative_to(SOURCE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def layer(name: str) -> int:
+    (number,) = [number for number, names in enumerate(LAYERS) if name in names]
+    return number
+
+
+def imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= (
+                {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "flota" else {node.module}
+            )
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    own = package(path)
+    for name in imported(path):
+        if name.startswith("flota."):
+            other = name.split(".")[1]
+            other = "__init__" if other == "__version__" else other
+            assert other == own or layer(other) > layer(own), f"{own} imports {name}"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if package(path) in PURE], ids=lambda path: path.stem)
+def test_pure_packages_touch_nothing(path):
+    assert not {name.split(".")[0] for name in imported(path)} & IMPURE
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not calls & {"print", "open", "input"}
+
+
+def test_only_cli_and_spawned_code_read_argv_and_the_environment():
+    for path in MODULES:
+        if package(path) not in ("cli", "__main__", "torch_launch"):
+            text = path.read_text()
+            assert "sys.argv" not in text and "os.environ" not in text and "sys.exit" not in text, path
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_hold_one_idea(path):
+    assert len(path.read_text().splitlines()) <= 300
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 45, f"{node.name} does not fit on a screen"
+
+
+def test_every_module_says_what_it_is_for():
+    for path in MODULES:
+        if path.read_text().strip():
+            assert ast.get_docstring(ast.parse(path.read_text())), path

@@ -1,0 +1,13 @@
+"""Every cell of the supervisor's table is decided."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import get_args
+
+from flota.supervise.events import Event
+from flota.supervise.machine import REACTIONS, Phase
+
+
+def test_every_event_is_decided_in_every_phase():
+    assert set(REACTIONS) == set(product(Phase, get_args(Event)))

@@ -1,0 +1,451 @@
+"""The command line as typed: scripts, interpreters, variables, help, and every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.launching import COMMAND, WORKERS, environment, wait_until
+
+FLEETRUN = COMMAND.parent / "fleetrun"
+
+
+def dump(flota, rank=0):
+    return json.loads((flota.directory / f"dump.{rank}.json").read_text())
+
+
+BAD_INPUT = [
+    (["--nproc-per-nodee", "2", "train.py"], "unknown flag `--nproc-per-nodee`", "did you mean --nproc-per-node?"),
+    (["--zzzz", "train.py"], "unknown flag `--zzzz`", "flota --help all"),
+    (["-x", "train.py"], "unknown flag `-x`", "flota --help all"),
+    (["--stand", "train.py"], "abbreviated flag `--stand`", "write --standalone"),
+    (["--log", "x", "train.py"], "abbreviated flag `--log`", "--log-dir or "),
+    ([], "no script given", "`flota train.py`"),
+    (["missing.py"], "no such script: `missing.py`", "run `ls`"),
+    (["tarin.py"], "no such script: `tarin.py`", "did you mean `train.py`?"),
+    (["."], "the script is a directory: `.`", "flota ./train.py"),
+    (["--no-python", "no-such-program"], "no such program: `no-such-program`", "command -v no-such-program"),
+    (["--python", "no-python", "train.py"], "no interpreter at `no-python`", "--python PATH"),
+    (["--nproc_per_node", "0", "train.py"], "`0`", "--nproc_per_node 8"),
+    (["--nproc_per_node", "-3", "train.py"], "`-3`", "--nproc_per_node 8"),
+    (
+        ["--nproc_per_node", "gpu", "train.py"],
+        "--nproc_per_node gpu: this machine shows no such device",
+        "--nproc_per_node cpu",
+    ),
+    (["--nproc_per_node"], "--nproc_per_node needs a value", "--nproc_per_node N"),
+    (["--nnodes", "0", "train.py"], "`0`", "--nnodes 4"),
+    (["--nnodes", "abc", "train.py"], "`abc`", "--nnodes 2:4"),
+    (["--nnodes", "3:2", "train.py"], "`3:2`", "--nnodes 2:4"),
+    (["--rank", "5", "train.py"], "--rank 5 in a job of 1 node", "--rank 0"),
+    (["--devices", "0,1", "train.py"], "unknown device `0`: this machine shows no device", "--devices cpu"),
+    (["--log_level", "loud", "train.py"], "`loud`", "--log_level INFO"),
+    (["--grace", "soon", "train.py"], "--grace needs a duration: `soon`", "30s, 2m or 1h"),
+    (["--start_port", "70000", "train.py"], "a port from 1 to 65535: `70000`", "--start_port 6070"),
+    (["--port-range", "9:5", "train.py"], "`9:5`", "--port-range 35100:64000"),
+    (["--redirects", "7", "train.py"], "`7`", "0:3,1:2"),
+    (["--framework", "caffe", "train.py"], "`caffe`", "--framework torch"),
+    (["--env", "novalue", "train.py"], "`novalue`", "NCCL_DEBUG=INFO"),
+    (["--signals-to-handle", "SIGFOO", "train.py"], "`SIGFOO`", "SIGTERM,SIGINT,SIGUSR1"),
+    (["--run_mode", "bogus", "train.py"], "one of collective, ps, ps-heter, rpc: `bogus`", "--run_mode collective"),
+    (["--log_dir", "train.py", "train.py"], "cannot write to the log directory", "--log_dir DIR"),
+    (["--ips", "203.0.113.7", "train.py"], "`203.0.113.7` is not an address of this machine", "ip -brief address"),
+    (["-m", "--no-python", "train"], "-m and --no-python contradict each other", "not both"),
+    (
+        ["--interactive", "--nproc_per_node", "2", "train.py"],
+        "--interactive and --nproc_per_node 2 contradict",
+        "not both",
+    ),
+    (["--start_port", "6000", "--port-range", "5000:6000", "train.py"], "contradict each other", "not both"),
+    (["--auto_tuner_json", "x", "train.py"], "`--auto_tuner_json` is refused", "leave it out"),
+    (["--logs-specs", "x", "train.py"], "`--logs-specs` is refused", "leave it out"),
+    (["run_check"], "`run_check` is refused", "leave it out"),
+    (["--nnodes", "2", "train.py"], "`--nnodes 2` is not there yet: jobs on many machines", "flota --help"),
+    (["--nnodes=2:3", "train.py"], "`--nnodes 2:3` is not there yet: jobs on many machines", "flota --help"),
+    (["--ips", "10.0.0.1,10.0.0.2", "train.py"], "is not there yet: jobs on many machines", "flota --help"),
+    (
+        ["--server_num=2", "--trainer_num=4", "train.py"],
+        "`--server_num` is not there yet: parameter-server",
+        "flota --help",
+    ),
+    (["--workers=10.0.0.1:1", "train.py"], "`--workers` is not there yet: parameter-server", "flota --help"),
+    (["--run_mode", "ps", "train.py"], "`--run_mode ps` is not there yet: parameter-server", "flota --help"),
+    (
+        ["--heter_devices", "cpu;gpu", "train.py"],
+        "`--heter_devices` is not there yet: parameter-server",
+        "flota --help",
+    ),
+    (
+        ["--devices", "4", "ipu", "--hosts=localhost", "train.py"],
+        "`ipu` is not there yet: jobs on IPUs",
+        "flota --help",
+    ),
+    (
+        ["--numa-binding", "node", "train.py"],
+        "`--numa-binding` is not there yet: binding workers to CPUs",
+        "flota --help",
+    ),
+    (["completion", "tcsh"], "bash, zsh or fish: `tcsh`", "flota completion bash"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"), BAD_INPUT, ids=[" ".join(words) or "nothing" for words, _, _ in BAD_INPUT]
+)
+def test_bad_input_is_one_line_and_a_hint_and_starts_nothing(flota, words, message, hint):
+    (flota.directory / "train.py").write_text("open('started', 'w')")
+
+    result = flota.run(*words)
+
+    error, _, hints = result.stderr.partition("\n\n")
+    assert result.returncode == 2
+    assert error.startswith("flota: error: ")
+    assert "\n" not in error
+    assert message in error
+    assert hints.startswith("hint: ")
+    assert hint in hints
+    assert hints.count("\n") == 1
+    assert result.stdout == ""
+    assert not (flota.directory / "started").exists()
+
+
+def test_more_workers_than_devices_named_is_an_error(flota):
+    result = flota.run(
+        "--devices", "0,1", "--nproc_per_node", "4", "sleeps.py", env={"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+    )
+
+    assert result.returncode == 2
+    assert "4 workers for 2 devices named by --devices" in result.stderr
+
+
+def test_an_unknown_device_is_named_with_those_there_are(flota):
+    result = flota.run("--gpus", "7", "sleeps.py", env={"CUDA_VISIBLE_DEVICES": "4,5"})
+
+    assert result.returncode == 2
+    assert "unknown gpu device `7`: this machine shows `4,5`" in result.stderr
+
+
+def test_too_few_free_ports_name_the_range(flota):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+
+        result = flota.run("--port-range", f"{port}:{port}", "sleeps.py")
+
+    assert result.returncode == 2
+    assert f"4 free ports needed, 0 found in {port}:{port}" in result.stderr
+
+
+def test_a_start_port_in_use_is_an_error(flota):
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        result = flota.run("--start_port", port, "sleeps.py")
+
+    assert result.returncode == 2
+    assert f"port {port} is in use" in result.stderr
+
+
+def test_an_unwritable_log_directory_is_an_error_also_for_a_file_in_the_way(flota):
+    (flota.directory / "log").mkdir()
+    (flota.directory / "log" / "workerlog.0").mkdir()
+
+    result = flota.run("sleeps.py")
+
+    assert result.returncode == 2
+    assert "cannot write to the log directory" in result.stderr
+
+
+def test_flags_after_the_script_are_the_scripts(flota):
+    flota.run("dumps_env.py", "--lr=0.1", "--nproc_per_node", "7", "--help")
+
+    assert dump(flota)["argv"][1:] == ["--lr=0.1", "--nproc_per_node", "7", "--help"]
+
+
+@pytest.mark.parametrize("spelling", ["--nproc_per_node=2", "--nproc-per-node=2", "--nproc_per-node=2"])
+def test_dashes_and_underscores_are_the_same(flota, spelling):
+    flota.run(spelling, "dumps_env.py")
+
+    assert dump(flota, 1)["env"]["WORLD_SIZE"] == "2"
+
+
+def test_run_is_the_default_subcommand_and_a_way_to_scripts_named_like_one(flota):
+    (flota.directory / "completion").write_text("import pathlib; pathlib.Path('ran').touch()")
+
+    assert flota.run("run", "completion").returncode == 0
+    assert (flota.directory / "ran").exists()
+
+
+def test_scripts_run_unbuffered_in_sessions_of_their_own_with_no_stdin(flota):
+    flota.run("--nproc_per_node", 2, "dumps_env.py")
+
+    for rank in range(2):
+        assert dump(flota, rank)["orig_argv"][1] == "-u"
+        assert dump(flota, rank)["sid"] == dump(flota, rank)["pid"]
+        assert dump(flota, rank)["stdin"] == "/dev/null"
+        assert dump(flota, rank)["cwd"] == str(flota.directory)
+
+
+def test_modules_run_by_name(flota):
+    (flota.directory / "pack").mkdir()
+    (flota.directory / "pack" / "train.py").write_text((WORKERS / "dumps_env.py").read_text())
+
+    assert flota.run("-m", "pack.train", "x").returncode == 0
+    assert dump(flota)["argv"][1:] == ["x"]
+
+
+def test_no_python_runs_a_program_of_the_path(flota):
+    result = flota.run(
+        "--nproc_per_node", 2, "--console", "all", "--no-python", "echo", "${local_rank} of ${rank}, not ${x}"
+    )
+
+    assert sorted(line.split("] ")[1] for line in result.stdout.splitlines()) == [
+        "0 of 0, not ${x}",
+        "1 of 1, not ${x}",
+    ]
+
+
+def test_an_executable_that_is_not_python_is_executed(flota):
+    program = flota.directory / "train.sh"
+    program.write_text("#!/bin/sh\necho rank $RANK\n")
+    program.chmod(0o755)
+
+    assert flota.run("train.sh").stdout == "rank 0\n"
+
+
+def test_a_file_that_is_not_executable_is_run_by_python(flota):
+    (flota.directory / "train").write_text("print('python')")
+
+    assert flota.run("train").stdout == "python\n"
+
+
+def test_python_m_flota_runs_workers_with_the_same_interpreter(flota):
+    flota.run("dumps_env.py", command=[sys.executable, "-m", "flota"], env={"VIRTUAL_ENV": "/nonexistent"})
+
+    assert dump(flota)["orig_argv"][0] == sys.executable
+
+
+def test_the_active_environments_python_runs_the_workers(flota):
+    (flota.directory / "env" / "bin").mkdir(parents=True)
+    (flota.directory / "env" / "bin" / "python").symlink_to(sys.executable)
+
+    flota.run("dumps_env.py", env={"VIRTUAL_ENV": str(flota.directory / "env")})
+
+    assert dump(flota)["orig_argv"][0] == str(flota.directory / "env" / "bin" / "python")
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_the_interpreter_can_be_named(flota, how):
+    (flota.directory / "mypython").symlink_to(sys.executable)
+    path = str(flota.directory / "mypython")
+    flags, env = (["--python", path], {}) if how == "flag" else ([], {"PYTHON_EXEC": path})
+
+    flota.run(*flags, "dumps_env.py", env=env)
+
+    assert dump(flota)["orig_argv"][0] == path
+
+
+def test_torch_launch_inserts_the_local_rank_first(flota):
+    flota.run("--nproc_per_node", 2, "dumps_env.py", "x", command=[sys.executable, "-m", "flota.torch_launch"])
+
+    assert dump(flota, 1)["argv"][1:] == ["--local-rank=1", "x"]
+    assert dump(flota, 1)["env"]["LOCAL_RANK"] == "1"
+
+
+def test_torch_launch_with_use_env_inserts_nothing(flota):
+    flota.run("--use-env", "dumps_env.py", "x", command=[sys.executable, "-m", "flota.torch_launch"])
+
+    assert dump(flota)["argv"][1:] == ["x"]
+
+
+def test_torch_launch_without_python_needs_use_env(flota):
+    result = flota.run("--no-python", "true", command=[sys.executable, "-m", "flota.torch_launch"])
+
+    assert result.returncode == 2
+    assert "--use-env" in result.stderr
+
+
+def test_flota_itself_inserts_nothing_unless_asked(flota):
+    flota.run("dumps_env.py")
+    assert dump(flota)["argv"][1:] == []
+
+    flota.run("--legacy-local-rank", "dumps_env.py")
+    assert dump(flota)["argv"][1:] == ["--local-rank=0"]
+
+
+def test_fleetrun_is_the_same_command(flota):
+    assert (
+        flota.run("--gpus=0,1", "dumps_env.py", command=[FLEETRUN], env={"CUDA_VISIBLE_DEVICES": "0,1"}).returncode == 0
+    )
+    assert dump(flota, 1)["env"]["PADDLE_TRAINERS_NUM"] == "2"
+
+
+def test_settings_come_from_the_command_line_then_variables_then_the_file(flota):
+    (flota.directory / "flota.toml").write_text(
+        'nproc_per_node = 4\nlog_dir = "from_file"\nenv = { A = "1", B = "2" }\n'
+    )
+
+    def world(*flags, **env):
+        flota.run(*flags, "dumps_env.py", env=env)
+        return dump(flota)["env"]["WORLD_SIZE"]
+
+    assert world() == "4"
+    assert world(PADDLE_NPROC_PER_NODE="3") == "3"
+    assert world(PADDLE_NPROC_PER_NODE="3", FLOTA_NPROC_PER_NODE="2") == "2"
+    assert world("--nproc_per_node", "1", FLOTA_NPROC_PER_NODE="2") == "1"
+    assert (flota.directory / "from_file" / "workerlog.3").exists()
+    assert (dump(flota)["env"]["A"], dump(flota)["env"]["B"]) == ("1", "2")
+
+
+def test_pyproject_may_hold_the_settings(flota):
+    (flota.directory / "pyproject.toml").write_text("[tool.flota]\nnproc-per-node = 3\n")
+
+    flota.run("dumps_env.py")
+
+    assert dump(flota)["env"]["WORLD_SIZE"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nproc = 2", "unknown key `nproc` in flota.toml"),
+        ("x = [", "cannot read flota.toml"),
+        ("nproc_per_node = 0", "`nproc_per_node` in flota.toml needs a number"),
+    ],
+)
+def test_a_bad_config_file_is_one_line(flota, text, message):
+    (flota.directory / "flota.toml").write_text(text)
+
+    result = flota.run("sleeps.py")
+
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_flota_inside_a_worker_starts_a_job_of_its_own(flota):
+    code = f"import subprocess, sys\nsys.exit(subprocess.call([{str(COMMAND)!r}, '--log_dir', 'inner', {str(WORKERS / 'dumps_env.py')!r}]))"
+    (flota.directory / "outer.py").write_text(code)
+
+    result = flota.run("--nproc_per_node", 1, "--job_id", "outer", "outer.py", env={"CUDA_VISIBLE_DEVICES": ""})
+
+    assert result.returncode == 0
+    env = dump(flota)["env"]
+    assert (env["WORLD_SIZE"], env["FLOTA_JOB_ID"], env["PADDLE_LOG_DIR"]) == (
+        "1",
+        "default",
+        str(flota.directory / "inner"),
+    )
+
+
+def test_old_names_work_with_one_quiet_note(flota):
+    result = flota.run("--gpus", "1", "dumps_env.py", env={"CUDA_VISIBLE_DEVICES": "0,1"})
+
+    assert result.returncode == 0
+    assert result.stderr.count("--gpus is an old name of --devices") == 1
+
+
+def test_a_flag_without_effect_says_so(flota):
+    result = flota.run("--monitor-interval", "5", "--legacy=true", "dumps_env.py")
+
+    assert "--monitor-interval has no effect" in result.stderr
+    assert "--legacy has no effect" in result.stderr
+
+
+def test_dry_run_shows_everything_and_starts_nothing(flota):
+    result = flota.run("--nproc_per_node", 2, "--dry-run", "dumps_env.py", "--lr", "a b")
+
+    assert "dumps_env.py --lr 'a b'" in result.stdout
+    assert "PADDLE_CURRENT_ENDPOINT=127.0.0.1:<free>" in result.stdout
+    assert "MASTER_PORT=<free>" in result.stdout
+    assert not (flota.directory / "log").exists()
+
+
+def test_dry_run_as_json_says_what_a_real_run_gives(flota):
+    planned = json.loads(flota.run("--nproc_per_node", 2, "--dry-run", "--json", "dumps_env.py").stdout)["workers"]
+    flota.run("--nproc_per_node", 2, "dumps_env.py")
+
+    for rank in range(2):
+        real = dump(flota, rank)["env"]
+        assert planned[rank]["command"] == dump(flota, rank)["orig_argv"]
+        for name, value in planned[rank]["env"].items():
+            if "<free>" not in value:
+                assert real[name] == value, name
+
+
+def test_help_fits_one_screen_a_group(flota):
+    from flota.cli.flags import GROUPS
+
+    overview = flota.run("--help").stdout
+    assert len(overview.splitlines()) <= 62
+    for group in GROUPS:
+        page = flota.run("--help", group).stdout
+        assert len(page.splitlines()) <= 45, group
+        assert max(map(len, page.splitlines())) <= 80, group
+        assert group in overview
+
+
+def test_version(flota):
+    assert flota.run("--version").stdout.startswith("flota ")
+
+
+def test_bash_completes_flags_and_choices(flota):
+    script = f"""
+eval "$({COMMAND} completion bash)"
+COMP_WORDS=(flota --elastic_l); COMP_CWORD=1; _flota; echo "${{COMPREPLY[@]}}"
+COMP_WORDS=(flota --run_mode p); COMP_CWORD=2; _flota; echo "${{COMPREPLY[@]}}"
+"""
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=environment())
+
+    assert result.stdout.splitlines() == ["--elastic_level", "ps ps-heter"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "check"), [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])]
+)
+def test_completion_scripts_are_made_from_every_flag(flota, shell, check):
+    from flota.cli.flags import FLAGS
+
+    text = flota.run("completion", shell).stdout
+
+    for flag in FLAGS:
+        if not flag.refused:
+            assert flag.dest in text
+    (flota.directory / "completion").write_text(text)
+    if Path(f"/usr/bin/{shell}").exists():
+        subprocess.run([*check, str(flota.directory / "completion")], check=True)
+
+
+def test_interactive_gives_the_terminal_to_one_worker(flota):
+    """breakpoint() works: what is typed reaches the worker, what it prints reaches the terminal."""
+    import pty
+
+    (flota.directory / "debug.py").write_text("x = 41\nbreakpoint()\nprint('after', x)\n")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(flota.directory)
+        os.execve(COMMAND, [str(COMMAND), "--interactive", "debug.py"], environment())
+    seen = b""
+
+    def shown(text):
+        def check():
+            nonlocal seen
+            seen += os.read(terminal, 4096)
+            return text in seen
+
+        return check
+
+    wait_until(shown(b"(Pdb)"), "the debugger's prompt")
+    os.write(terminal, b"x = x + 1\nc\n")
+    wait_until(shown(b"after 42"), "the result")
+
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)

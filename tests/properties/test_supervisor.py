@@ -1,0 +1,157 @@
+"""Any order of events keeps the supervisor's promises."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flota.job.report import FAILED, STOPPED, SUCCEEDED
+from flota.job.spec import RestartPolicy
+from flota.supervise.actions import Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.events import (
+    DeadlinePassed,
+    RoundSwept,
+    ShepherdLost,
+    StartFailed,
+    StopRequested,
+    WorkerExited,
+    WorkerStarted,
+)
+from flota.supervise.machine import Phase, Supervisor
+
+EXAMPLES = 5000 if os.environ.get("FLOTA_SOAK") else 400
+
+
+class World:
+    """Processes as the operating system would have them: only what can happen does, in any order."""
+
+    def __init__(self, workers: int, policy: RestartPolicy) -> None:
+        self.supervisor = Supervisor(workers, policy, 30.0, 0.0)
+        self.workers = workers
+        self.now = 0.0
+        self.alive = set(range(workers))
+        self.told: set[int] = set()
+        self.killed: set[int] = set()
+        self.sweeping = False
+        self.shepherd = True
+        self.starts = 1
+        self.verdicts = []
+
+    def feed(self, event) -> None:
+        self.now += 1
+        for action in self.supervisor.step(event, self.now):
+            self.perform(action)
+
+    def perform(self, action) -> None:
+        assert not self.verdicts, "nothing is done after the verdict"
+        match action:
+            case StopWorker(worker, _):
+                assert worker in self.alive
+                self.told.add(worker)
+            case KillWorker(worker):
+                assert worker in self.alive
+                self.told.add(worker)
+                self.killed.add(worker)
+            case SweepRound():
+                assert not self.sweeping, "a round is swept once"
+                assert not self.alive or not self.shepherd, "swept only when workers have ended"
+                self.sweeping = True
+            case StartRound():
+                assert not self.alive and not self.sweeping, "no live rank is started twice"
+                self.alive = set(range(self.workers))
+                self.told, self.killed, self.shepherd = set(), set(), True
+                self.starts += 1
+            case Finish(verdict):
+                assert not self.alive, "nobody is left alive"
+                self.verdicts.append(verdict)
+
+    def possible(self) -> list[str]:
+        """What the operating system could do now."""
+        if self.sweeping:
+            return ["swept", "stop"]
+        if not self.alive:
+            return ["stop"]
+        choices = ["exit", "die", "stop"]
+        if self.supervisor.deadline is not None:
+            choices.append("deadline")
+        if self.shepherd:
+            choices += ["started", "lose shepherd"]
+        return [*choices, "cannot start"] if self.supervisor.phase is Phase.RUNNING else choices
+
+    def happen(self, what: str, number: int) -> None:
+        worker = sorted(self.alive)[number % len(self.alive)] if self.alive else 0
+        match what:
+            case "started":
+                self.feed(WorkerStarted(worker, 100 + worker, self.now))
+            case "cannot start":
+                self.alive.discard(worker)
+                self.feed(StartFailed(worker, 2, self.now))
+            case "exit" | "die":
+                code = -9 if what == "die" or worker in self.killed else number % 3
+                self.alive.discard(worker)
+                self.feed(WorkerExited(worker, code, worker in self.told, self.now))
+            case "stop":
+                self.feed(StopRequested((2, 15, 1)[number % 3]))
+            case "deadline":
+                self.now = max(self.now, self.supervisor.deadline)
+                self.feed(DeadlinePassed())
+            case "lose shepherd":
+                self.shepherd = False
+                self.feed(ShepherdLost(-9, self.now))
+            case "swept":
+                self.sweeping = False
+                self.alive.clear()
+                self.feed(RoundSwept())
+
+
+policies = st.builds(
+    RestartPolicy, limit=st.integers(0, 3), enabled=st.booleans(), elastic_level=st.sampled_from([-1, 0, 1])
+)
+moves = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=60)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(workers=st.integers(1, 5), policy=policies, moves=moves)
+def test_any_order_of_events_ends_once_with_nobody_alive(workers, policy, moves):
+    world = World(workers, policy)
+    for choice, number in moves:
+        if world.verdicts:
+            break
+        possible = world.possible()
+        world.happen(possible[choice % len(possible)], number)
+    finish(world)
+
+    assert len(world.verdicts) == 1
+    assert world.starts <= (policy.limit + 1 if policy.enabled else 1)
+    verdict = world.verdicts[0]
+    assert (verdict.exit_code == 0) == (verdict.kind == SUCCEEDED)
+    assert (verdict.kind == FAILED) <= bool(verdict.failures)
+    assert (verdict.kind == STOPPED) == bool(verdict.signal)
+
+
+def finish(world: World) -> None:
+    """From any point, when everybody ends, the job ends."""
+    for _ in range(200):
+        if world.verdicts:
+            return
+        possible = world.possible()
+        world.happen("swept" if "swept" in possible else "exit", 0)
+    raise AssertionError("the job never ends")
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(workers=st.integers(1, 4), policy=policies, moves=moves)
+def test_after_a_stop_nothing_restarts(workers, policy, moves):
+    world = World(workers, policy)
+    world.happen("stop", 1)
+    for choice, number in moves:
+        if world.verdicts:
+            break
+        possible = world.possible()
+        world.happen(possible[choice % len(possible)], number)
+    finish(world)
+
+    assert world.starts == 1
+    assert world.verdicts[0].kind == STOPPED

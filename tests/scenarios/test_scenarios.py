@@ -1,0 +1,118 @@
+"""Replays the stories in *.txt against the supervisor. A story is a line of words, a line of dashes, and what follows.
+
+pytest tests/scenarios --rewrite    records what the supervisor does now; review it in the diff
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from flota.job.spec import RestartPolicy
+from flota.supervise.actions import Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.events import (
+    DeadlinePassed,
+    RoundSwept,
+    ShepherdLost,
+    StartFailed,
+    StopRequested,
+    WorkerExited,
+    WorkerStarted,
+)
+from flota.supervise.machine import Supervisor
+
+STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+class Stage:
+    """A supervisor, and a clock that the story moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.supervisor = None
+
+    def play(self, line: str) -> str:
+        verb, *words = line.split()
+        facts = dict(word.split("=") for word in words)
+        return getattr(self, f"do_{verb}")(**facts)
+
+    def do_job(self, workers, restarts=None, level="-1", grace="30"):
+        policy = RestartPolicy(
+            int(restarts or 3), enabled=restarts is not None or int(level) >= 0, elastic_level=int(level)
+        )
+        self.supervisor = Supervisor(int(workers), policy, float(grace), self.now)
+        return self._state([])
+
+    def do_started(self, worker, pid="1"):
+        return self._step(WorkerStarted(int(worker), int(pid), self.now))
+
+    def do_exit(self, worker, code, told="no"):
+        number = int(code) if code.lstrip("-").isdecimal() else -signal.Signals[code]
+        return self._step(WorkerExited(int(worker), number, told == "yes", self.now))
+
+    def do_cannot_start(self, worker):
+        return self._step(StartFailed(int(worker), 2, self.now))
+
+    def do_swept(self):
+        return self._step(RoundSwept())
+
+    def do_shepherd_lost(self, code="-9"):
+        return self._step(ShepherdLost(int(code), self.now))
+
+    def do_stop(self, signal_name="SIGTERM"):
+        return self._step(StopRequested(signal.Signals[signal_name]))
+
+    def do_pass(self, seconds):
+        """Time passes; if the supervisor's deadline lies in it, it is told."""
+        self.now += float(seconds)
+        deadline = self.supervisor.deadline
+        return self._step(DeadlinePassed()) if deadline is not None and deadline <= self.now else self._state([])
+
+    def _step(self, event):
+        return self._state(self.supervisor.step(event, self.now))
+
+    def _state(self, actions):
+        lines = [describe(action) for action in actions]
+        deadline = self.supervisor.deadline
+        waiting = f" until {deadline:g}s" if deadline is not None else ""
+        return "\n".join([*lines, f"{self.supervisor.phase.value}{waiting}"])
+
+
+def describe(action) -> str:
+    match action:
+        case StopWorker(worker, number):
+            return f"stop {worker} {signal.Signals(number).name}"
+        case KillWorker(worker):
+            return f"kill {worker}"
+        case SweepRound():
+            return "sweep"
+        case StartRound(round_number, attempt, after):
+            return f"start round={round_number} attempt={attempt} after={[failure.worker for failure in after]}"
+        case Finish(verdict):
+            return f"finish {verdict.kind} exit={verdict.exit_code} failed={[failure.worker for failure in verdict.failures]}"
+
+
+def replay(text: str) -> str:
+    """The story with what the supervisor does now in place of what it did when the story was recorded."""
+    stage = Stage()
+    told: list[str] = []
+    for paragraph in text.strip().split("\n\n"):
+        words = paragraph.split("\n----\n")[0]
+        comments = [line for line in words.split("\n") if line.startswith("#")]
+        (verb,) = [line for line in words.split("\n") if not line.startswith("#")]
+        told.append("\n".join([*comments, verb, "----", stage.play(verb)]))
+    return "\n\n".join(told) + "\n"
+
+
+@pytest.mark.parametrize("story", STORIES, ids=[story.stem for story in STORIES])
+def test_story(story, request):
+    if request.config.getoption("--rewrite"):
+        story.write_text(replay(story.read_text()))
+
+    assert replay(story.read_text()) == story.read_text()
+
+
+def test_there_are_stories():
+    assert len(STORIES) >= 10

@@ -1,0 +1,83 @@
+"""Held ports: nobody else is given them, and the worker they are for can use them."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from flota.errors import ForeignAddress, PortInUse, TooFewPorts
+from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
+
+
+@pytest.fixture
+def held():
+    holders = hold_free(4, "127.0.0.1")
+    yield holders
+    release(holders)
+
+
+def serve(host, port, *options, family=socket.AF_INET):
+    with socket.socket(family) as server:
+        for option in options:
+            server.setsockopt(socket.SOL_SOCKET, option, 1)
+        server.bind((host, port))
+        server.listen()
+        with socket.create_connection(("127.0.0.1" if family == socket.AF_INET else "::1", port), timeout=5):
+            return True
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "options", [(socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)]
+)
+def test_the_worker_can_serve_on_a_held_port(held, host, options):
+    assert serve(host, int(number(held[0])), *options)
+
+
+def test_also_on_all_ipv6_addresses(held):
+    assert serve("::", int(number(held[0])), socket.SO_REUSEADDR, family=socket.AF_INET6)
+
+
+def test_a_stranger_without_options_is_refused(held):
+    with pytest.raises(OSError, match="in use"):
+        serve("127.0.0.1", int(number(held[0])))
+
+
+def test_two_jobs_never_hold_the_same_port_of_a_range(held):
+    port = int(number(held[0]))
+
+    with pytest.raises(PortInUse):
+        hold_exactly(port, 1, "127.0.0.1")
+    with pytest.raises(TooFewPorts):
+        hold_from(port, port, 1, "127.0.0.1")
+
+
+def test_the_kernel_gives_a_held_port_to_nobody(held):
+    taken = {int(number(holder)) for holder in held}
+    others = hold_free(500, "127.0.0.1")
+
+    assert not taken & {int(number(holder)) for holder in others}
+    release(others)
+
+
+def test_a_range_is_searched_for_free_ports(held):
+    low = int(number(held[0]))
+
+    found = hold_from(low, min(low + 50, 65535), 3, "127.0.0.1")
+
+    assert all(low < int(number(holder)) for holder in found)
+    release(found)
+
+
+def test_too_few_ports_release_those_found():
+    with pytest.raises(TooFewPorts, match="10 free ports needed"):
+        hold_from(65530, 65535, 10, "127.0.0.1")
+    release(hold_from(65530, 65535, 1, "127.0.0.1"))
+
+
+def test_own_addresses_are_known():
+    check_own_address("127.0.0.1")
+    check_own_address("::1")
+    with pytest.raises(ForeignAddress):
+        check_own_address("203.0.113.1")

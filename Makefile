@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests say themselves what their workers get; a shell's own habits must not leak in.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
-.PHONY: demo test check soak bench docs peers clean
+.PHONY: demo test check soak bench docs system peers clean
 
 demo: $(BIN)/flota
 	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/train.py
@@ -17,7 +17,7 @@ check: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/guards
 
-test: check peers
+test: check system peers
 	$(BIN)/pytest tests/processes tests/contracts tests/peers
 
 soak: $(VENV)/dev peers
@@ -25,6 +25,11 @@ soak: $(VENV)/dev peers
 
 bench: $(VENV)/dev peers
 	$(BIN)/python -m bench
+
+# Shells whose completion is tried; other tests say what they miss.
+system:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { command -v zsh && command -v fish; } >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish >/dev/null; fi
 
 peers: $(VENV)/dev
 	$(BIN)/python tests/peers/environments.py

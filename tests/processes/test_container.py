@@ -27,7 +27,7 @@ def unshared(flota, *words, own_proc, **options):
 def test_as_pid_1_it_ends_with_the_workers_code(flota, own_proc):
     running = unshared(flota, "--nproc_per_node", 2, "fails.py", own_proc=own_proc, env={"FAIL_HOW": "7"})
 
-    out, err = running.output()
+    _, err = running.output()
     assert (running.wait(), "rank 1 failed first: exit code 7" in err) == (7, True), err
 
 

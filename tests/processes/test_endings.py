@@ -152,7 +152,7 @@ def test_a_program_that_cannot_be_run_is_not_restarted(flota):
     result = flota.run("--max_restart", 3, "./not_a_program")
 
     assert result.returncode == 127
-    assert "rank 0 could not be started: Exec format error" in result.stderr
+    assert "rank 0 could not be started\n  Exec format error: ./not_a_program" in result.stderr
     assert report(flota)["rounds"] == 1
 
 

@@ -6,11 +6,12 @@ import fcntl
 import os
 import re
 import subprocess
+import sys
 import threading
 
 import pytest
 
-from tests.launching import wait_until
+from tests.launching import COMMAND, wait_until
 
 HOST = os.uname().nodename
 
@@ -338,3 +339,48 @@ def test_secrets_stay_out_of_files_and_process_lists(flota):
         ["grep", "-r", "s3cr3t", flota.directory / "log"], capture_output=True, text=True, check=False
     )
     assert found.stdout == ""
+
+
+def test_closed_standard_streams_do_not_send_output_into_other_files(flota):
+    script(flota, "print('hello')")
+
+    result = subprocess.run(["sh", "-c", f"exec {COMMAND} script.py <&- >&- 2>&-"], cwd=flota.directory, check=False)
+
+    assert result.returncode == 0
+    assert flota.log(0) == "hello\n"
+    assert "hello" not in (flota.directory / "log" / ".flota.lock").read_text()
+
+
+def test_a_full_disk_costs_files_not_the_job(flota):
+    """The directory's small file system fills up after the start; the job still ends with the worker's own code."""
+    if os.getuid() != 0:
+        pytest.skip("mounting needs root")
+    (flota.directory / "log").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", flota.directory / "log"], check=True)
+    try:
+        code = (
+            "import os, sys\ntry:\n open('log/fill', 'wb', 0).write(bytes(1 << 20))\nexcept OSError: pass\nsys.exit(6)"
+        )
+        result = flota.run(script(flota, code))
+    finally:
+        subprocess.run(["umount", flota.directory / "log"], check=True)
+
+    assert result.returncode == 6, result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_without_inotify_the_files_are_looked_at(flota):
+    """The system's watches can be used up by others."""
+    code = "import flota.logs.growth as g\ng.Growth.watch = lambda self, path: -1\nimport sys\nfrom flota.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+
+    result = flota.run("prints.py", command=[sys.executable, "-c", code], env={"LINES_TO_PRINT": "3000"})
+
+    assert len(result.stdout.splitlines()) == 3000
+
+
+def test_an_earlier_jobs_report_is_not_taken_for_this_ones(flota):
+    flota.run("prints.py", env={"LINES_TO_PRINT": "1"})
+    running = flota.start("sleeps.py")
+    running.wait_for("ready.0.0")
+
+    wait_until(lambda: not (flota.directory / "log" / "report.json").exists(), "the old report to go")

@@ -25,8 +25,7 @@ def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> i
 
         print(json.dumps({"job_id": spec.job_id, "workers": [_as_dict(plan) for plan in plans]}, indent=1))
     else:
-        for plan in plans:
-            print(_as_text(plan))
+        print("\n".join([f"job {spec.job_id}", "", *_table(plans), "", *_variables(plans)]))
     return 0
 
 
@@ -43,15 +42,25 @@ def _as_dict(plan: WorkerPlan) -> dict[str, object]:
     }
 
 
-def _as_text(plan: WorkerPlan) -> str:
+def _table(plans: list[WorkerPlan]) -> list[str]:
+    """One row a worker."""
     from shlex import join
 
-    worker = plan.worker
-    head = [
-        f"rank {worker.rank}",
-        f"  command  {join(worker.argv)}",
-        f"  devices  {','.join(worker.devices) or 'cpu'}",
-        f"  log      {' '.join(worker.logs)}",
-        "  variables",
+    head = ("rank", "devices", "log", "command")
+    workers = [plan.worker for plan in plans]
+    rows = [head, *((str(w.rank), ",".join(w.devices) or "cpu", " ".join(w.logs), join(w.argv)) for w in workers)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
     ]
-    return "\n".join([*head, *(f"    {name}={value}" for name, value in plan.env.items()), ""])
+
+
+def _variables(plans: list[WorkerPlan]) -> list[str]:
+    """What every worker gets, then what differs from worker to worker."""
+    common = [name for name in plans[0].env if all(plan.env.get(name) == plans[0].env[name] for plan in plans)]
+    lines = ["every worker gets", *(f"  {name}={plans[0].env[name]}" for name in common)]
+    for plan in plans:
+        own = [f"  {name}={value}" for name, value in plan.env.items() if name not in common]
+        if own:
+            lines += ["", f"rank {plan.worker.rank} gets", *own]
+    return lines

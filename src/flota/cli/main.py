@@ -58,8 +58,18 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
         return 0
     if sys.platform == "win32":
         raise UnsupportedSystem("Windows")
+    open_standard_streams()
     environ = without_parents_variables(os.environ)
     return _run(line, gather(line.given, environ, os.curdir), environ, interpreter)
+
+
+def open_standard_streams() -> None:
+    """A caller may have closed some: the next file opened would take the number, and worker output would go into it."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
 
 
 def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> int:

@@ -32,8 +32,9 @@ def resolve_command(
     if not os.path.exists(line.script):
         raise MissingScript(line.script, _nearest_file(line.script))
     as_python = line.script.endswith(".py") or settings["run_path"] or not os.access(line.script, os.X_OK)
-    target = line.script if as_python else os.path.join(".", line.script)
-    return Command("script" if as_python else "program", target, line.args, python)
+    if as_python:
+        return Command("script", line.script, line.args, python)
+    return Command("program", line.script if os.path.dirname(line.script) else f"./{line.script}", line.args, python)
 
 
 def choose_python(settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> str:

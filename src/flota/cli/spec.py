@@ -102,10 +102,15 @@ def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
             raise TooManyWorkers(wanted, len(devices.chosen))
         return wanted
     if wanted == "cpu" or (wanted == "auto" and not devices.chosen):
-        return len(os.sched_getaffinity(0))
+        return count_cpus()
     if wanted not in ("auto", devices.kind) or not devices.chosen:
         raise NoDevices(wanted)
     return len(devices.chosen)
+
+
+def count_cpus() -> int:
+    """The CPUs this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | None:
@@ -114,7 +119,7 @@ def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | 
         return wanted
     if workers == 1:
         return None
-    return 1 if devices.chosen else max(1, len(os.sched_getaffinity(0)) // workers)
+    return 1 if devices.chosen else max(1, count_cpus() // workers)
 
 
 def log_wish(settings: Settings) -> LogWish:

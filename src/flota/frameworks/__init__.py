@@ -18,6 +18,7 @@ VARIABLES_OF = {
     "tensorflow": tensorflow.variables,
 }
 SHOWN_OF = {"torch": torch.SHOWN, "paddle": paddle.SHOWN, "jax": jax.SHOWN, "tensorflow": tensorflow.SHOWN}
+KEPT = ("POD_NAME", "TORCH_NCCL_ASYNC_ERROR_HANDLING")  # the platform and the user know better
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
@@ -27,8 +28,7 @@ def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, s
     for framework in spec.frameworks:
         given.update(VARIABLES_OF[framework](spec, roster, worker))
     given.update(_own_variables(spec, roster, worker))
-    if "POD_NAME" in given and "POD_NAME" in environ:
-        del given["POD_NAME"]  # a platform has named this pod already
+    given = {name: value for name, value in given.items() if name not in KEPT or name not in environ}
     if spec.threads and "OMP_NUM_THREADS" not in environ:
         given["OMP_NUM_THREADS"] = str(spec.threads)
     given["FLOTA_GIVEN"] = ",".join(given)

@@ -46,14 +46,20 @@ def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> dic
         ).encode()
         for path in worker.logs:
             try:
-                log = os.open(path, flags, 0o666)
+                marks[path] = _mark(path, flags, mark)
             except OSError as error:
                 raise UnwritableLogDir(spec.log.directory, error.strerror or str(error)) from None
-            before = os.fstat(log).st_size
-            os.write(log, mark)
-            os.close(log)
-            marks[path] = (before, before + len(mark))
     return marks
+
+
+def _mark(path: str, flags: int, mark: bytes) -> tuple[int, int]:
+    log = os.open(path, flags, 0o666)
+    try:
+        before = os.fstat(log).st_size
+        os.write(log, mark)
+    finally:
+        os.close(log)
+    return before, before + len(mark)
 
 
 def remove(path: str) -> None:

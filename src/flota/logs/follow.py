@@ -71,12 +71,18 @@ class Follower:
         self.timestamps = timestamps
         self.streams: list[Stream] = []
         self.growth = Growth()
+        self.blind = self.growth.fd < 0  # nobody tells of growth: the files have to be looked at
         self._watched: dict[int, Stream] = {}
         keep_freed_memory()
 
     def follow(self, stream: Stream) -> None:
         self.streams.append(stream)
-        self._watched[self.growth.watch(stream.path)] = stream
+        self._watch(stream)
+
+    def _watch(self, stream: Stream) -> None:
+        number = self.growth.watch(stream.path)
+        self.blind = self.blind or number < 0
+        self._watched[number] = stream
 
     def rotated(self, path: str) -> None:
         """The log goes on in a new file under the same name."""
@@ -84,7 +90,7 @@ class Follower:
             if stream.path == path:
                 stream.segments.append(Segment(path))
                 stream.dirty = True
-                self._watched[self.growth.watch(path)] = stream
+                self._watch(stream)
 
     @property
     def busy(self) -> bool:

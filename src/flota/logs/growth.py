@@ -23,7 +23,7 @@ class Growth:
         self.fd = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)) if sys.platform == "linux" else -1
 
     def watch(self, path: str) -> int:
-        """A number that `read` gives back when this file has grown."""
+        """A number that `read` gives back when this file has grown; negative when the system has no watch left."""
         return int(_libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY)) if self.fd >= 0 else -1
 
     def read(self) -> list[int]:

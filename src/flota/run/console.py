@@ -13,7 +13,7 @@ from flota.job.report import FAILED, STOPPED, SUCCEEDED, Report, report_as_dict
 from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs import blocks
 from flota.logs.events import EventLog
-from flota.logs.files import write_whole
+from flota.logs.files import remove, write_whole
 from flota.logs.follow import Follower, Stream
 from flota.logs.journal import Journal
 from flota.logs.outlet import Outlet
@@ -59,6 +59,7 @@ class Console:
         self.events.write(event, **facts)
 
     def greet(self, started: Started, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
+        remove(f"{self.spec.log.directory}/report.json")  # an earlier job's
         self.event("job_started", world_size=started.roster.world_size, pid=os.getpid())
         for note in notes:
             self.say("INFO", note)
@@ -75,6 +76,12 @@ class Console:
         devices = len(self.spec.devices.chosen)
         if 0 < devices < self.spec.workers:
             self.say("WARNING", f"{self.spec.workers} workers share {devices} devices")
+
+    def _save(self, name: str, text: str) -> None:
+        try:
+            write_whole(f"{self.spec.log.directory}/{name}", text)
+        except OSError as error:
+            self.say("WARNING", f"cannot write {name}: {error.strerror}")  # a full disk must not end the job
 
     def record(self, event: Event, started: Started) -> None:
         """For programs: events.<node>.jsonl."""
@@ -96,7 +103,7 @@ class Console:
     def tell(self, report: Report) -> None:
         """The last screen: at most 15 lines, the culprit first."""
         if not self.spec.interactive:
-            write_whole(f"{report.log_dir}/report.json", json.dumps(report_as_dict(report), indent=1) + "\n")
+            self._save("report.json", json.dumps(report_as_dict(report), indent=1) + "\n")
         if not self.out.at_line_start and os.isatty(1) and os.isatty(2):
             self.err.write(b"\n")
         took = duration_in_words(report.seconds)
@@ -114,7 +121,7 @@ class Console:
         if self.spec.interactive:
             return
         endpoints = ["PADDLE_TRAINER_ENDPOINTS:", *started.roster.endpoints()]
-        write_whole(f"{self.spec.log.directory}/endpoints.log", "".join(f"{line}\n" for line in endpoints))
+        self._save("endpoints.log", "".join(f"{line}\n" for line in endpoints))
         for log in started.rotating:
             log.on_rotated = self.follower.rotated
             self.loop.watch(log.fd, partial(self._copy_to_log, log))
@@ -160,7 +167,7 @@ class Console:
         """How long the loop may sleep, given how long the supervisor would let it."""
         if self.follower.busy:
             return 0
-        if self.follower.growth.fd < 0 and self.follower.streams:
+        if self.follower.blind and self.follower.streams:
             self.follower.look_at_all()
             return min(LOOK_AGAIN, wait) if wait is not None else LOOK_AGAIN
         return wait
@@ -185,15 +192,13 @@ def _rank(started: Started, worker: int) -> int:
 
 
 def _failure_page(report: Report) -> list[str]:
-    failures = report.verdict.failures
+    """Who failed, who was first, what it said last, and where its log is."""
     if not report.failed:
-        return [sentence(failures[0], -1)] if failures else ["the job could not be restarted"]
+        return [sentence(failure, -1) for failure in report.verdict.failures[:1]] or ["the job could not be restarted"]
     first = report.failed[0]
-    lines = [abort_line(report.world_size, [failed.rank for failed in report.failed])]
-    own = next(failure for failure in failures if failure.code == first.code)
-    lines.append(sentence(own, first.rank, first.said[0] if first.said else ""))
-    if first.cause != "not-started":
-        lines += [f"  {line}" for line in first.said]
-    if first.log:
-        lines.append(f"log: {first.log}")
-    return lines
+    return [
+        abort_line(report.world_size, [failed.rank for failed in report.failed]),
+        sentence(report.verdict.failures[0], first.rank),
+        *(f"  {line}" for line in first.said),
+        *([f"log: {first.log}"] if first.log else []),
+    ]

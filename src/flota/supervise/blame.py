@@ -47,12 +47,12 @@ def ending_in_words(failure: Failure) -> str:
     return f"{name} ({words})" if words else name
 
 
-def sentence(failure: Failure, rank: int, reason: str = "") -> str:
+def sentence(failure: Failure, rank: int) -> str:
     """The line that names the culprit."""
     if failure.cause == SHEPHERD_LOST:
         return f"flota's own shepherd process ended with {ending_in_words(failure)}; its workers were stopped"
     if failure.cause == NOT_STARTED:
-        return f"rank {rank} could not be started: {reason}"
+        return f"rank {rank} could not be started"
     return f"rank {rank} failed first: {ending_in_words(failure)} after {duration_in_words(failure.ran)}"
 
 

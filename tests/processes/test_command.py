@@ -88,9 +88,11 @@ BAD_INPUT = [
     ),
     (
         ["--numa-binding", "node", "train.py"],
-        "`--numa-binding` is not there yet: binding workers to CPUs",
-        "flota --help",
+        "`--numa-binding` is refused: bind with the tool made for it",
+        "leave it out",
     ),
+    (["--enable_gpu_log", "true", "train.py"], "`--enable_gpu_log` is refused", "leave it out"),
+    (["--elastic_pre_hook", "true", "train.py"], "`--elastic_pre_hook` is not there yet", "flota --help"),
     (["completion", "tcsh"], "bash, zsh or fish: `tcsh`", "flota completion bash"),
 ]
 
@@ -358,6 +360,10 @@ def test_a_flag_without_effect_says_so(flota):
 
     assert "--monitor-interval has no effect" in result.stderr
     assert "--legacy has no effect" in result.stderr
+
+
+def test_refused_switches_may_be_off(flota):
+    assert flota.run("--enable_gpu_log=false", "--enable_auto_mapping", "no", "dumps_env.py").returncode == 0
 
 
 def test_dry_run_shows_everything_and_starts_nothing(flota):

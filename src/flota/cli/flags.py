@@ -77,7 +77,6 @@ FLAGS = (
     Flag("port-range", "ports", None, "workers", "take workers' ports from here [any free ones]", "LOW:HIGH", variables="PORT_RANGE FLAGS_START_PORT", origin="paddle"),
     Flag("start-port", "port", 6070, "workers", "given: worker i gets the port START + i", "PORT", variables="PADDLE_START_PORT", origin="paddle"),
     Flag("host", "text", None, "workers", "this machine's address in the workers' variables [127.0.0.1]", "ADDR", variables="POD_IP", origin="000 001"),
-    Flag("numa-binding", "choice:node,socket,exclusive,core-complex", None, "workers", "bind workers to CPUs", "HOW", origin="torch", later="binding workers to CPUs"),
 
     Flag("log-dir", "text", "log", "output", "directory of all logs [log]", "DIR", variables="PADDLE_LOG_DIR PET_LOG_DIR", origin="000 001 002 torch"),
     Flag("log-overwrite", "bool", False, "output", "start with empty logs [append]", variables="PADDLE_LOG_OVERWRITE", origin="paddle"),
@@ -92,7 +91,6 @@ FLAGS = (
     Flag("duplicate-stdout-filters", "filters", (), "output", "tee'd lines with one of these words also go to filtered_stdout.log", "WORDS", variables="PET_DUPLICATE_STDOUT_FILTERS", origin="torch"),
     Flag("duplicate-stderr-filters", "filters", (), "output", "the same for stderr and filtered_stderr.log", "WORDS", variables="PET_DUPLICATE_STDERR_FILTERS", origin="torch"),
     Flag("event-log-handler", "choice:null,console,dynamic_rendezvous", "null", "output", "console: events as JSON lines on stderr too", "WHERE", variables="PET_EVENT_LOG_HANDLER", origin="torch"),
-    Flag("enable-gpu-log", "bool", False, "output", "a log of the devices' load", variables="", origin="paddle", later="a log of the devices' load"),
 
     Flag("max-restart", "count", 3, "restarts", "restart failed workers this often; given, it turns restarting on", "N", variables="PADDLE_MAX_RESTART PET_MAX_RESTARTS", origin="000"),
     Flag("elastic-level", "choice:-1,0,1", "-1", "restarts", "-1 off, 0 a failing node leaves, 1 restart in place", "N", variables="PADDLE_ELASTIC_LEVEL", origin="000"),
@@ -139,6 +137,8 @@ FLAGS = (
     Flag("scale", "text", None, "never", "scaling an old elastic job", origin="paddle legacy", refused="start or stop nodes instead: the job follows"),
     Flag("force", "text", None, "never", "forcing an old elastic job", origin="paddle legacy", refused="start or stop nodes instead: the job follows"),
     Flag("logs-specs", "text", None, "never", "torch's log plug-ins", origin="torch", refused="flota has no log plug-ins"),
+    Flag("numa-binding", "choice:node,socket,exclusive,core-complex", None, "never", "torch's binding to CPUs", origin="torch", refused="bind with the tool made for it, as in `flota --no-python numactl --cpunodebind=${local_rank} python train.py`"),
+    Flag("enable-gpu-log", "bool", False, "never", "Paddle's log of the devices' load", origin="paddle", refused="run the driver's own monitor beside the job, as in `nvidia-smi dmon`"),
 )
 # fmt: on
 

@@ -80,9 +80,9 @@ def _following(flag: Flag, spelled: str, words: list[str], position: int) -> tup
 
 def keep(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
     """Note a flag's value; a flag given twice counts as last given, but --env adds up."""
-    if flag.refused:
-        raise RefusedFlag(source, flag.refused)
     value = word if flag.kind == "help" else convert(source, flag.kind, word)
+    if flag.refused and value != flag.default:
+        raise RefusedFlag(source, flag.refused)
     if flag.kind == "env" and flag.dest in given:
         value = given[flag.dest].value + value  # type: ignore[operator]
     given[flag.dest] = Given(value, source)

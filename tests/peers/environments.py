@@ -18,13 +18,17 @@ from threading import Lock
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / ".peers"
 
-# The slowest first: two are made at a time. `+cpu` is a build of its own, so no index can answer with CUDA's.
+# The slowest first: two are made at a time. `torch==2.13.0+cpu` and not `torch==2.13.0`, which on many indexes is a
+# CUDA build of several gigabytes; where pip does not find it, PIP_EXTRA_INDEX_URL must name an index of CPU builds.
 REQUIREMENTS = {
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     "torch": ("torch==2.13.0+cpu", "numpy==2.4.6", "accelerate==1.15.0", "lightning==2.6.6"),
-    "paddle": ("paddlepaddle==3.3.1",),
+    "paddle": ("paddlepaddle==3.3.1", "setuptools==80.9.0"),
     "jax": ("jax==0.10.2", "jaxlib==0.10.2"),
 }
+
+# Kept as wheels too: test_fleetrun.py installs them beside flota, again and again.
+KEPT = {"paddle": "paddlepaddle==3.3.1"}
 
 # Editable installs write into the same src/flota.egg-info.
 one_at_a_time = Lock()
@@ -58,7 +62,7 @@ def set_up(name: str) -> bool:
 
 def bring_up_to_date(name: str, directory: Path) -> bool:
     """Whether anything had to be done."""
-    wanted = stamp_of(*REQUIREMENTS[name], sys.version, str(directory))
+    wanted = stamp_of(*REQUIREMENTS[name], KEPT.get(name, ""), sys.version, str(directory))
     made = directory.is_symlink() or read(directory / "stamp") != wanted
     if made:
         make(name, directory)
@@ -79,7 +83,12 @@ def make(name: str, directory: Path) -> None:
         shutil.rmtree(directory)
     run([sys.executable, "-m", "venv", str(directory)])
     pip(directory, "install", "--upgrade", "pip")
-    pip(directory, "install", *REQUIREMENTS[name])
+    found_in: tuple[str, ...] = ()
+    if name in KEPT:
+        wheels = str(directory / "wheels")
+        pip(directory, "download", "--no-deps", "--dest", wheels, KEPT[name])
+        found_in = ("--find-links", wheels)
+    pip(directory, "install", *found_in, *REQUIREMENTS[name])
 
 
 def pip(directory: Path, *words: str) -> None:
@@ -87,7 +96,7 @@ def pip(directory: Path, *words: str) -> None:
 
 
 def run(command: list[str]) -> None:
-    # Without its own words for PYTHON* the shell's would leave packages uncompiled, and every start slow.
+    # A shell's PYTHON* could point an environment at packages that are not its own.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     if ended.returncode != 0:

@@ -1,0 +1,155 @@
+"""Runs the commands of a framework's environment, and sees to it that nothing outlives them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from .environments import PEERS
+
+SCRIPTS = Path(__file__).parent / "scripts"
+PR_SET_CHILD_SUBREAPER = 36
+KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR")
+
+
+class Ended(NamedTuple):
+    """A command that ended by itself, and what it left running."""
+
+    code: int
+    out: str
+    err: str
+    left: list[str]
+
+
+class Peer:
+    """A framework's environment, and a directory to run its commands in."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.bin = PEERS / name / "bin"
+        self.directory = directory
+        if not (self.bin / "flota").exists():
+            pytest.fail(f"no environment .peers/{name}: run make peers", pytrace=False)
+
+    def flota(self, *words: str, **environ: str) -> Ended:
+        """A job that must end well and take all its processes along."""
+        ended = self.run("flota", *words, **environ)
+        assert ended.code == 0, ended.err + ended.out
+        assert ended.left == []
+        return ended
+
+    def run(self, program: str, *words: str, **environ: str) -> Ended:
+        return run([str(self.bin / program), *words], self.directory, **environ)
+
+    def said(self, rank: int, log_dir: str = "log") -> str:
+        return (self.directory / log_dir / f"workerlog.{rank}").read_text()
+
+    def results(self, rank: int, log_dir: str = "log") -> list[str]:
+        return results(self.said(rank, log_dir))
+
+    def report(self) -> dict:
+        return json.loads((self.directory / "log" / "report.json").read_text())
+
+
+def script(name: str) -> str:
+    return str(SCRIPTS / name)
+
+
+def results(said: str) -> list[str]:
+    """The lines in which a script tells its results."""
+    return [line for line in said.splitlines() if line.startswith("RESULT ")]
+
+
+def fact(result: str, name: str) -> str:
+    """One fact of a result: `RESULT rank=0 loss=0.5`."""
+    return dict(word.split("=") for word in result.split()[1:])[name]
+
+
+def run(command: list[str], directory: Path, *, timeout: float = 120, **environ: str) -> Ended:
+    """Run a command in an almost empty environment: what the shell has set must not decide a test."""
+    env = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    collect_orphans()
+    before = living_descendants()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            command, cwd=directory, env=env | environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+        )
+        late = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            late = True
+        finally:
+            # Also when the test itself is interrupted.
+            left = end_all_but(before)
+            process.wait()
+        ended = Ended(process.returncode, everything(out), everything(err), left)
+    assert not late, f"{command} still ran after {timeout} s\n{ended.err}{ended.out}"
+    return ended
+
+
+def everything(file) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def collect_orphans() -> None:
+    """From now on a process whose parent has died is ours, so that it can be seen and ended."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_all_but(spared: dict[int, str]) -> list[str]:
+    """End our other descendants; the commands of those that were found."""
+    found: dict[int, str] = {}
+    deadline = time.monotonic() + 20
+    while left := {pid: command for pid, command in living_descendants().items() if pid not in spared}:
+        assert time.monotonic() < deadline, f"cannot end {left}"
+        found |= left
+        for pid in left:
+            kill(pid)
+    return list(found.values())
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def living_descendants() -> dict[int, str]:
+    """All processes below this one that still run, with their commands."""
+    parents = living_processes()
+    below = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    return {pid: command_of(pid) for pid in below - {os.getpid()}}
+
+
+def living_processes() -> dict[int, int]:
+    """Every process that is no zombie, and its parent."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name stands in parentheses and may hold anything, parentheses too.
+            state, parent = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # it has ended meanwhile
+        if state != "Z":
+            parents[int(stat.parent.name)] = int(parent)
+    return parents
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
+    except OSError:
+        return "?"

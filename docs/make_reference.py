@@ -115,7 +115,7 @@ MEANINGS = {
     "FLOTA_LOG_DIR": "`--log_dir` as a whole path",
     "FLOTA_GIVEN": "the names of all these variables: a flota inside a worker does not take them for its own settings",
     "NODE_RANK": "this machine's number, for accelerate and Lightning",
-    "OMP_NUM_THREADS": "not touched when it is set already; see `--threads`",
+    "OMP_NUM_THREADS": "not touched when it is set already, unless `--threads` is given",
     "PYTHONUNBUFFERED": "output appears at once; kept when it is set already",
     "PYTHONFAULTHANDLER": "a crash leaves a traceback in the log; kept when it is set already",
     "CUDA_VISIBLE_DEVICES": "set when `--devices` or `--virtual-local-rank` narrows it; other kinds have their own",

@@ -85,8 +85,8 @@ class NotThereYet(FlotaError):
 
 
 class RefusedFlag(FlotaError):
-    def __init__(self, flag: str, why: str) -> None:
-        super().__init__(f"`{flag}` is refused: {why}", "leave it out")
+    def __init__(self, flag: str, why: str, hint: str = "leave it out") -> None:
+        super().__init__(f"`{flag}` is refused: {why}", hint)
 
 
 class Contradiction(FlotaError):
@@ -131,10 +131,8 @@ class NoDevices(FlotaError):
 
 class NodeRankOutOfRange(FlotaError):
     def __init__(self, rank: int, nodes: int) -> None:
-        super().__init__(
-            f"--rank {rank} in a job of {nodes} node{'s' * (nodes > 1)}",
-            f"use --rank 0 to --rank {nodes - 1}, or leave it out",
-        )
+        hint = f"use --rank 0 to --rank {nodes - 1}, or leave it out" if nodes > 1 else "leave it out"
+        super().__init__(f"--rank {rank} in a job of {nodes} node{'s' * (nodes > 1)}", hint)
 
 
 class ForeignAddress(FlotaError):

@@ -179,6 +179,7 @@ def test_backend_is_paddles(flota):
         (["--nproc_per_node", 2], {"CUDA_VISIBLE_DEVICES": "0,1"}, 1),
         (["--nproc_per_node", 2, "--threads", 5], {}, 5),
         (["--nproc_per_node", 2], {"OMP_NUM_THREADS": "7"}, 7),
+        (["--nproc_per_node", 2, "--threads", 5], {"OMP_NUM_THREADS": "7"}, 5),
     ],
 )
 def test_threads(flota, flags, env, threads):

@@ -43,7 +43,7 @@ BAD_INPUT = [
     (["--nnodes", "0", "train.py"], "`0`", "--nnodes 4"),
     (["--nnodes", "abc", "train.py"], "`abc`", "--nnodes 2:4"),
     (["--nnodes", "3:2", "train.py"], "`3:2`", "--nnodes 2:4"),
-    (["--rank", "5", "train.py"], "--rank 5 in a job of 1 node", "--rank 0"),
+    (["--rank", "5", "train.py"], "--rank 5 in a job of 1 node", "leave it out"),
     (["--devices", "0,1", "train.py"], "unknown device `0`: this machine shows no device", "--devices cpu"),
     (["--log_level", "loud", "train.py"], "`loud`", "--log_level INFO"),
     (["--grace", "soon", "train.py"], "--grace needs a duration: `soon`", "30s, 2m or 1h"),
@@ -65,7 +65,16 @@ BAD_INPUT = [
     (["--start_port", "6000", "--port-range", "5000:6000", "train.py"], "contradict each other", "not both"),
     (["--auto_tuner_json", "x", "train.py"], "`--auto_tuner_json` is refused", "leave it out"),
     (["--logs-specs", "x", "train.py"], "`--logs-specs` is refused", "leave it out"),
-    (["run_check"], "`run_check` is refused", "leave it out"),
+    (["run_check"], "`run_check` is refused", "a small script of your own"),
+    (["--help", "bogus"], "--help needs one of all, script,", "flota --help workers"),
+    (["--log_dir", "", "train.py"], "--log_dir needs a directory: ``", "--log_dir log"),
+    (["--log_backups", "-1", "train.py"], "`-1`", "--log_backups 3"),
+    (["--job_id", "--max_restart", "3", "train.py"], "--job_id needs a value", "--job_id NAME"),
+    (
+        ["--start_port", "65535", "--nproc_per_node", "3", "train.py"],
+        "leaves room for 3 workers: `65535`",
+        "--start_port 6070",
+    ),
     (["--nnodes", "2", "train.py"], "`--nnodes 2` is not there yet: jobs on many machines", "flota --help"),
     (["--nnodes=2:3", "train.py"], "`--nnodes 2:3` is not there yet: jobs on many machines", "flota --help"),
     (["--ips", "10.0.0.1,10.0.0.2", "train.py"], "is not there yet: jobs on many machines", "flota --help"),
@@ -348,6 +357,24 @@ def test_a_flota_inside_a_worker_starts_a_job_of_its_own(flota):
     )
 
 
+def test_a_bad_variable_is_named_and_a_flag_is_the_example(flota):
+    result = flota.run("sleeps.py", env={"FLOTA_NPROC_PER_NODE": "zero0"})
+
+    assert "flota: error: FLOTA_NPROC_PER_NODE needs a number of 1 or more" in result.stderr
+    assert "hint: for example --nproc_per_node 8" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--master", "10.0.0.1:8080"], ["--master_port", "29501"], ["--rdzv-backend", "c10d"], ["--gloo_port", "7000"]],
+)
+def test_flags_that_one_machine_does_not_need_say_so(flota, flags):
+    result = flota.run(*flags, "dumps_env.py")
+
+    assert result.returncode == 0
+    assert f"{flags[0]} has no effect" in result.stderr
+
+
 def test_old_names_work_with_one_quiet_note(flota):
     result = flota.run("--gpus", "1", "dumps_env.py", env={"CUDA_VISIBLE_DEVICES": "0,1"})
 
@@ -372,6 +399,8 @@ def test_dry_run_shows_everything_and_starts_nothing(flota):
     assert "dumps_env.py --lr 'a b'" in result.stdout
     assert "PADDLE_CURRENT_ENDPOINT=127.0.0.1:<free>" in result.stdout
     assert "MASTER_PORT=<free>" in result.stdout
+    everybody, own = result.stdout.split("rank 0 gets")
+    assert "PADDLE_CURRENT_ENDPOINT" in own and "PADDLE_CURRENT_ENDPOINT=" not in everybody
     assert not (flota.directory / "log").exists()
 
 
@@ -408,10 +437,12 @@ def test_bash_completes_flags_and_choices(flota):
 eval "$({COMMAND} completion bash)"
 COMP_WORDS=(flota --elastic_l); COMP_CWORD=1; _flota; echo "${{COMPREPLY[@]}}"
 COMP_WORDS=(flota --run_mode p); COMP_CWORD=2; _flota; echo "${{COMPREPLY[@]}}"
+COMP_WORDS=(flota --nproc-p); COMP_CWORD=1; _flota; echo "${{COMPREPLY[@]}}"
+COMP_WORDS=(flota --log_level W); COMP_CWORD=2; _flota; echo "${{COMPREPLY[@]}}"
 """
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=environment())
 
-    assert result.stdout.splitlines() == ["--elastic_level", "ps ps-heter"]
+    assert result.stdout.splitlines() == ["--elastic_level", "ps ps-heter", "--nproc_per_node", "WARNING"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -440,6 +471,12 @@ def test_zsh_takes_the_completion_script(flota):
     result = subprocess.run(["zsh", "-fc", script], capture_output=True, text=True, check=True, env=environment())
 
     assert (result.stdout.strip(), result.stderr) == ("_flota _flota", "")
+
+
+def test_interactive_means_one_worker_with_all_devices(flota):
+    flota.run("--interactive", "dumps_env.py", env={"CUDA_VISIBLE_DEVICES": "4,5"})
+
+    assert (dump(flota)["env"]["WORLD_SIZE"], dump(flota)["env"]["FLAGS_selected_gpus"]) == ("1", "0,1")
 
 
 def test_interactive_gives_the_terminal_to_one_worker(flota):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -302,13 +303,66 @@ def test_a_closed_stdout_stops_the_console_not_the_training(flota):
     assert (flota.directory / "trained to the end").exists()
 
 
+def test_a_fixed_port_can_be_used_again_by_the_next_round(flota):
+    """Rank 0 serves on it and closes the connection itself, so that it lingers in TIME_WAIT."""
+    code = """
+import os, socket, sys
+host, port = os.environ["PADDLE_CURRENT_ENDPOINT"].split(":")
+server = socket.create_server((host, int(port)))
+client = socket.create_connection((host, int(port)))
+accepted = server.accept()[0]
+accepted.close()
+client.recv(1)
+sys.exit(os.environ["FLOTA_ATTEMPT"] != "2")
+"""
+    (flota.directory / "serves.py").write_text(code)
+
+    result = flota.run("--start_port", 27170, "--max_restart", 2, "serves.py")
+
+    assert (result.returncode, report(flota)["rounds"]) == (0, 3), result.stderr
+
+
+def test_a_restart_that_cannot_take_place_ends_with_the_culprits_code(flota):
+    (flota.directory / "waits.py").write_text(
+        "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nraise SystemExit(9)"
+    )
+    running = flota.start("--start_port", 27180, "--max_restart", 2, "waits.py")
+    wait_until(lambda: children(running.pid) and children(running.shepherd()), "the worker")
+    with socket.create_server(("127.0.0.1", 27180), reuse_port=True):
+        (flota.directory / "go").touch()
+
+        assert running.wait() == 9
+    assert report(flota)["rounds"] == 1
+
+
+def test_a_lost_shepherd_is_told_to_programs_too(flota):
+    running = flota.start("sleeps.py")
+    running.wait_for("ready.0.0")
+
+    os.kill(running.shepherd(), signal.SIGKILL)
+    running.wait()
+
+    (failure,) = report(flota)["failures"]
+    assert (failure["rank"], failure["cause"], failure["signal"]) == (None, "shepherd-lost", 9)
+    assert "shepherd_lost" in [event["event"] for event in events(flota)]
+
+
+def test_a_script_that_removes_the_log_directory_still_runs(flota):
+    code = "import shutil, os, sys, time\nshutil.rmtree('log')\ntime.sleep(0.3)\nsys.exit(8)"
+    (flota.directory / "cleans.py").write_text(code)
+
+    result = flota.run("cleans.py")
+
+    assert (result.returncode, "Traceback" in result.stderr) == (8, False)
+
+
 def test_events_tell_the_story_to_programs(flota):
     flota.run("--nproc_per_node", 2, "--max_restart", 1, "fails.py", env={"FAIL_UNTIL": "0"})
 
     story = [event["event"] for event in events(flota)]
     assert story[0] == "job_started"
     assert story.count("worker_started") == 4
-    assert story.count("round_started") == 1
+    assert story.count("round_started") == 2
     assert story[-1] == "job_ended"
     exits = [event for event in events(flota) if event["event"] == "worker_exited"]
     assert {(event["rank"], event["code"], event["told_to_stop"]) for event in exits[:2]} == {

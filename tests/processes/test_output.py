@@ -181,6 +181,14 @@ def test_tee_shows_what_it_redirects(flota):
     assert (flota.directory / "log" / "workerlog.1.err").read_text().endswith("err\n")
 
 
+def test_local_ranks_filter_counts_for_teed_streams_too(flota):
+    result = flota.run(
+        "--nproc_per_node", 3, "-t", "3", "--local-ranks-filter", "1", "prints.py", env={"LINES_TO_PRINT": "1"}
+    )
+
+    assert result.stdout == "rank 1 line 0\n"
+
+
 def test_duplicate_filters_collect_matching_lines(flota):
     name = script(flota, "import os\nfor n in range(5): print('loss' if n % 2 else 'step', n)")
 
@@ -211,6 +219,15 @@ def test_rotation_loses_no_line_and_splits_none(flota):
     lines = [line for path in files for line in path.read_text().splitlines() if not line.startswith("=====")]
     assert lines == [f"rank 0 line {number}" for number in range(20000)]
     assert result.stdout.splitlines() == lines
+
+
+def test_the_last_words_are_whole_after_a_rotation(flota):
+    name = script(flota, "for n in range(20000): print('line', n)\nraise ValueError('at the end')")
+
+    result = flota.run("--log-max-size", "64K", "--log_level", "ERROR", name)
+
+    assert "  ValueError: at the end" in result.stderr
+    assert "Traceback (most recent call last):" in result.stderr
 
 
 def test_rotation_keeps_no_more_than_asked(flota):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.cli.convert import FRAMEWORKS, LEVELS
 from flota.cli.flags import ALIASES, FLAGS, SWITCH, Flag
 from flota.errors import BadValue
 
@@ -11,7 +12,10 @@ _flota() {{
   case "$before" in
 {cases}
   esac
-  if [[ "$word" == -* ]]; then
+  if [[ "$word" == --* ]]; then
+    local flag="${{word#--}}"
+    COMPREPLY=($(compgen -W "{flags}" -- "--${{flag//-/_}}"))
+  elif [[ "$word" == -* ]]; then
     COMPREPLY=($(compgen -W "{flags}" -- "$word"))
   else
     COMPREPLY=($(compgen -f -- "$word"))
@@ -47,7 +51,9 @@ def _offered() -> list[tuple[str, Flag]]:
 
 
 def _choices(flag: Flag) -> list[str]:
-    return flag.kind[7:].split(",") if flag.kind.startswith("choice:") else []
+    if flag.kind.startswith("choice:"):
+        return flag.kind[7:].split(",")
+    return list({"level": LEVELS, "frameworks": FRAMEWORKS}.get(flag.kind, ()))
 
 
 def _bash() -> str:

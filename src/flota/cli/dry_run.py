@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import count
+
 from flota.frameworks import equip
 from flota.job.plan import WorkerPlan, plan_workers
 from flota.job.roster import Ports
@@ -12,20 +15,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FREE = "<free>"
-
 
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:
-    first = spec.start_port
-    own = [str(first + i) if first else FREE for i in range(spec.workers)]
-    roster = one_node_roster(spec, Ports(tuple(own), FREE, FREE, FREE), 0, 0)
+    # Each free port has a number of its own until it is printed: which variables differ must show.
+    free = (f"<free{number}>" for number in count())
+    own = [str(spec.start_port + i) if spec.start_port else next(free) for i in range(spec.workers)]
+    roster = one_node_roster(spec, Ports(tuple(own), next(free), next(free), next(free)), 0, 0)
     plans = [equip(spec, roster, worker, environ) for worker in plan_workers(spec, roster, 0)]
     if as_json:
         import json
 
-        print(json.dumps({"job_id": spec.job_id, "workers": [_as_dict(plan) for plan in plans]}, indent=1))
+        text = json.dumps({"job_id": spec.job_id, "workers": [_as_dict(plan) for plan in plans]}, indent=1)
     else:
-        print("\n".join([f"job {spec.job_id}", "", *_table(plans), "", *_variables(plans)]))
+        text = "\n".join([f"job {spec.job_id}", "", *_table(plans), "", *_variables(plans)])
+    print(re.sub(r"<free\d+>", "<free>", text))
     return 0
 
 

@@ -40,6 +40,7 @@ class Alias(NamedTuple):
 
 PARAMETER_SERVERS = "parameter-server and other jobs with roles"
 MANY_MACHINES = "jobs on many machines"
+ALONE = "has no effect on one machine"
 
 GROUPS = {
     "script": "what to run",
@@ -82,7 +83,7 @@ FLAGS = (
     Flag("log-overwrite", "bool", False, "output", "start with empty logs [append]", variables="PADDLE_LOG_OVERWRITE", origin="paddle"),
     Flag("log-level", "level", "INFO", "output", "how much flota itself says: CRITICAL, ERROR, WARNING, INFO, DEBUG, NOTSET", "LEVEL", variables="PADDLE_LOG_LEVEL", origin="000"),
     Flag("log-max-size", "size", None, "output", "rotate a worker's log at this size, e.g. 100M [never]", "SIZE"),
-    Flag("log-backups", "int", 5, "output", "rotated logs to keep a worker [5]", "N"),
+    Flag("log-backups", "count", 5, "output", "rotated logs to keep a worker [5]", "N"),
     Flag("log-timestamps", "switch", False, "output", "the time before each line on the console"),
     Flag("console", "ranks", "0", "output", "ranks to show: none, all, or a list [0]", "RANKS"),
     Flag("local-ranks-filter", "list", None, "output", "show only these local ranks", "RANKS", variables="PET_LOCAL_RANKS_FILTER", origin="torch"),
@@ -99,21 +100,21 @@ FLAGS = (
     Flag("monitor-interval", "seconds", 0.1, "restarts", "no effect: flota waits for workers, it does not poll", "SECS", variables="PET_MONITOR_INTERVAL", origin="torch", note="has no effect: flota waits for workers, it does not poll them"),
 
     Flag("nnodes", "nodes", (1, 1), "nodes", "machines: N, or MIN:MAX [1]", "N", variables="PADDLE_NNODES PET_NNODES", origin="000 004 torch"),
-    Flag("master", "text", None, "nodes", "where nodes meet: HOST:PORT or etcd://HOST:PORT", "ADDR", variables="PADDLE_MASTER", origin="000"),
+    Flag("master", "text", None, "nodes", "where nodes meet: HOST:PORT or etcd://HOST:PORT", "ADDR", variables="PADDLE_MASTER", origin="000", note=ALONE),
     Flag("rank", "int", -1, "nodes", "this node's number [-1: agreed at the meeting]", "N", variables="PADDLE_RANK PET_NODE_RANK", origin="000"),
     Flag("job-id", "text", "default", "nodes", "the job's name, also in log names [default]", "NAME", variables="PADDLE_JOB_ID PET_RDZV_ID", origin="000 001"),
     Flag("run-mode", "choice:collective,ps,ps-heter,rpc", "collective", "nodes", "collective, ps, ps-heter or rpc [collective]", "MODE", variables="PADDLE_RUN_MODE", origin="000 001"),
     Flag("ips", "text", "127.0.0.1", "nodes", "addresses of all nodes [127.0.0.1]", "ADDRS", variables="PADDLE_IPS", origin="000 001 002"),
-    Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle"),
-    Flag("elastic-timeout", "duration", 30.0, "nodes", "wait this long for more than MIN nodes [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="000"),
-    Flag("join-timeout", "duration", 600.0, "nodes", "wait this long for the other nodes [600s]", "TIME"),
+    Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle", note=ALONE),
+    Flag("elastic-timeout", "duration", 30.0, "nodes", "wait this long for more than MIN nodes [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="000", note=ALONE),
+    Flag("join-timeout", "duration", 600.0, "nodes", "wait this long for the other nodes [600s]", "TIME", note=ALONE),
     Flag("elastic-pre-hook", "text", None, "nodes", "a command to run before each round", "COMMAND", origin="paddle legacy", later="a command before each round"),
     Flag("standalone", "switch", False, "nodes", "one machine; what flota does anyway", variables="PET_STANDALONE", origin="torch"),
-    Flag("master-addr", "text", "127.0.0.1", "nodes", "torch's form of --master", "ADDR", variables="PET_MASTER_ADDR", origin="004 torch"),
-    Flag("master-port", "port", 29500, "nodes", "torch's form of --master", "PORT", variables="PET_MASTER_PORT", origin="004 torch"),
-    Flag("rdzv-backend", "choice:static,c10d,etcd,etcd-v2", "static", "nodes", "torch's form of --master", "NAME", variables="PET_RDZV_BACKEND", origin="torch"),
-    Flag("rdzv-endpoint", "text", "", "nodes", "torch's form of --master", "ADDR", variables="PET_RDZV_ENDPOINT", origin="torch"),
-    Flag("rdzv-conf", "text", "", "nodes", "torch's settings of the meeting", "K=V,…", variables="PET_RDZV_CONF", origin="torch"),
+    Flag("master-addr", "text", "127.0.0.1", "nodes", "torch's form of --master", "ADDR", variables="PET_MASTER_ADDR", origin="004 torch", note=ALONE),
+    Flag("master-port", "port", 29500, "nodes", "torch's form of --master", "PORT", variables="PET_MASTER_PORT", origin="004 torch", note=ALONE),
+    Flag("rdzv-backend", "choice:static,c10d,etcd,etcd-v2", "static", "nodes", "torch's form of --master", "NAME", variables="PET_RDZV_BACKEND", origin="torch", note=ALONE),
+    Flag("rdzv-endpoint", "text", "", "nodes", "torch's form of --master", "ADDR", variables="PET_RDZV_ENDPOINT", origin="torch", note=ALONE),
+    Flag("rdzv-conf", "text", "", "nodes", "torch's settings of the meeting", "K=V,…", variables="PET_RDZV_CONF", origin="torch", note=ALONE),
 
     Flag("server-num", "text", None, "roles", "parameter servers on this machine", "N", variables="PADDLE_SERVER_NUM", origin="000 001 002", later=PARAMETER_SERVERS),
     Flag("trainer-num", "text", None, "roles", "trainers on this machine", "N", variables="PADDLE_TRAINER_NUM", origin="000", later=PARAMETER_SERVERS),
@@ -124,12 +125,12 @@ FLAGS = (
     Flag("heter-devices", "text", "", "roles", "device kinds of the heterogeneous workers", "KINDS", origin="paddle legacy", later=PARAMETER_SERVERS),
     Flag("coordinators", "text", "", "roles", "addresses of all coordinators", "ADDRS", origin="paddle legacy", later=PARAMETER_SERVERS),
     Flag("coordinator-num", "text", None, "roles", "coordinators on this machine", "N", origin="paddle legacy", later=PARAMETER_SERVERS),
-    Flag("gloo-port", "port", 6767, "roles", "the servers' gloo port", "PORT", variables="PADDLE_GLOO_PORT", origin="000"),
-    Flag("with-gloo", "choice:0,1,2", "0", "roles", "gloo among trainers (1) or all (2)", "N", variables="PADDLE_WITH_GLOO", origin="000"),
+    Flag("gloo-port", "port", 6767, "roles", "the servers' gloo port", "PORT", variables="PADDLE_GLOO_PORT", origin="000", note="has no effect without parameter servers"),
+    Flag("with-gloo", "choice:0,1,2", "0", "roles", "gloo among trainers (1) or all (2)", "N", variables="PADDLE_WITH_GLOO", origin="000", note="has no effect without parameter servers"),
 
     Flag("legacy", "bool", False, "never", "no effect: there is one launcher", origin="paddle", note="has no effect: flota has one launcher for both"),
     Flag("auto-parallel-config", "text", None, "never", "Paddle's auto-parallel tuner", origin="paddle", refused="flota does not drive Paddle's auto-parallel tuner"),
-    Flag("auto-cluster-config", "text", None, "never", "Paddle's auto-parallel tuner", origin="paddle", refused="flota does not drive Paddle's auto-parallel tuner"),
+    Flag("auto-cluster-config", "bool", False, "never", "Paddle's auto-parallel tuner", origin="paddle", refused="flota does not drive Paddle's auto-parallel tuner"),
     Flag("auto-tuner-json", "text", None, "never", "Paddle's auto-tuner", origin="paddle", refused="flota does not drive Paddle's auto-tuner"),
     Flag("cluster-topo-path", "text", None, "never", "Paddle's cluster topology", origin="paddle legacy", refused="flota does not map ranks from a topology file"),
     Flag("rank-mapping-path", "text", None, "never", "Paddle's rank mapping", origin="paddle legacy", refused="flota does not map ranks from a file"),
@@ -137,7 +138,7 @@ FLAGS = (
     Flag("scale", "text", None, "never", "scaling an old elastic job", origin="paddle legacy", refused="start or stop nodes instead: the job follows"),
     Flag("force", "text", None, "never", "forcing an old elastic job", origin="paddle legacy", refused="start or stop nodes instead: the job follows"),
     Flag("logs-specs", "text", None, "never", "torch's log plug-ins", origin="torch", refused="flota has no log plug-ins"),
-    Flag("numa-binding", "choice:node,socket,exclusive,core-complex", None, "never", "torch's binding to CPUs", origin="torch", refused="bind with the tool made for it, as in `flota --no-python numactl --cpunodebind=${local_rank} python train.py`"),
+    Flag("numa-binding", "choice:node,socket,exclusive,core-complex", None, "never", "torch's binding to CPUs", origin="torch", refused="bind with the tool made for it, as in `flota --no-python numactl --cpunodebind='${local_rank}' python train.py`"),
     Flag("enable-gpu-log", "bool", False, "never", "Paddle's log of the devices' load", origin="paddle", refused="run the driver's own monitor beside the job, as in `nvidia-smi dmon`"),
 )
 # fmt: on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flota.cli.flags import ALIASES, FLAGS, GROUPS, SWITCH, Flag
+from flota.errors import BadValue
 
 OVERVIEW = """\
 usage: flota [flags] script.py [the script's own arguments]
@@ -32,6 +33,8 @@ def print_help(group: str) -> int:
             print(_group(name))
     elif group in GROUPS:
         print(_group(group), end="")
+    elif group:
+        raise BadValue("--help", group, f"one of all, {', '.join(GROUPS)}", "flota --help workers")
     else:
         print(OVERVIEW)
         print(_group("script"))

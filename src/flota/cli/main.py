@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None, *, interpreter: str | None = None, legac
         import traceback
 
         traceback.print_exc()
-        sys.stderr.write("flota: error: this is a bug in flota, please report it with the lines above\n")
+        sys.stderr.write("flota: error: this is a bug in flota: report it with the lines above\n")
         return BUG
 
 
@@ -58,6 +58,8 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
         return 0
     if sys.platform == "win32":
         raise UnsupportedSystem("Windows")
+    if not hasattr(os, "waitid"):
+        raise UnsupportedSystem("a Python without os.waitid (macOS before 3.13)")
     open_standard_streams()
     environ = without_parents_variables(os.environ)
     return _run(line, gather(line.given, environ, os.curdir), environ, interpreter)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flota.cli.convert import convert, is_boolean
 from flota.cli.flags import ALIAS_OF, BY_NAME, BY_SHORT, DEPRECATED, Flag
-from flota.errors import AbbreviatedFlag, MissingValue, RefusedFlag, UnknownFlag
+from flota.errors import AbbreviatedFlag, BadValue, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
 
@@ -73,19 +73,34 @@ def _following(flag: Flag, spelled: str, words: list[str], position: int) -> tup
         return (word, 1) if word is not None and is_boolean(word) else ("true", 0)
     if flag.kind == "help":
         return (word, 1) if word is not None and not word.startswith("-") else ("", 0)
-    if word is None or (word.startswith("--") and flag.kind != "text"):
+    if word is None or (word.startswith("--") and (flag.kind != "text" or _is_flag(word))):
         raise MissingValue(spelled, flag.metavar)
     return word, 1
 
 
+def _is_flag(word: str) -> bool:
+    name = word.partition("=")[0][2:].replace("_", "-")
+    return name in BY_NAME or name in ALIAS_OF
+
+
 def keep(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
     """Note a flag's value; a flag given twice counts as last given, but --env adds up."""
-    value = word if flag.kind == "help" else convert(source, flag.kind, word)
+    value = word if flag.kind == "help" else _convert(flag, source, word)
     if flag.refused and value != flag.default:
         raise RefusedFlag(source, flag.refused)
     if flag.kind == "env" and flag.dest in given:
         value = given[flag.dest].value + value  # type: ignore[operator]
     given[flag.dest] = Given(value, source)
+
+
+def _convert(flag: Flag, source: str, word: str) -> object:
+    """The value; a bad one is named by its source, a variable or a key, with a flag as the example."""
+    spelled = source if source.startswith("-") else f"--{flag.dest}"
+    try:
+        return convert(spelled, flag.kind, word)
+    except BadValue as error:
+        error.message = error.message.replace(spelled, source, 1)
+        raise
 
 
 def note_of(flag: Flag, spelled: str) -> list[str]:

@@ -26,7 +26,7 @@ def resolve_command(
     if settings["no_python"]:
         return Command("program", _on_path(line.script, environ), line.args, python)
     if line.script == "run_check" and not os.path.exists(line.script):
-        raise RefusedFlag("run_check", "flota has no built-in Paddle self-test")
+        raise RefusedFlag("run_check", "flota has no built-in self-test of Paddle", "run a small script of your own")
     if os.path.isdir(line.script) and not settings["run_path"]:
         raise ScriptIsDirectory(line.script)
     if not os.path.exists(line.script):

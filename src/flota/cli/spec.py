@@ -9,8 +9,10 @@ from flota.cli.parse import CommandLine
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
 from flota.devices import choose_devices, find_devices
-from flota.errors import Contradiction, NodeRankOutOfRange, NoDevices, NotThereYet, TooManyWorkers
+from flota.errors import BadValue, Contradiction, NodeRankOutOfRange, NoDevices, NotThereYet, TooManyWorkers
 from flota.job.spec import DeviceSet, JobSpec, LogWish, RestartPolicy
+
+LAST_PORT = 65535
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
     refuse_contradictions(settings)
     get: Any = settings.__getitem__
     devices = choose_devices(find_devices(environ), get("devices"))
-    workers = count_workers(get("nproc_per_node"), devices)
+    workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
     command = resolve_command(line, settings, environ, interpreter)
     return JobSpec(
         command=command,
@@ -33,13 +35,14 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         devices=devices,
         address=get("host") or get("ips"),
         port_range=get("port_range"),
-        start_port=get("start_port") if settings.source("start_port") else None,
+        start_port=choose_start_port(settings, workers),
         restarts=restart_policy(settings),
         grace=get("grace"),
         stop_signals=tuple(get("signals_to_handle").split(",")),
         frameworks=get("framework"),
         env=get("env"),
         threads=count_threads(get("threads"), workers, devices),
+        threads_given=get("threads") != "auto",
         backend=get("backend"),
         role=get("role"),
         interactive=get("interactive"),
@@ -80,9 +83,10 @@ def refuse_contradictions(settings: Settings) -> None:
     both("start_port", "port_range", "both say which ports workers get")
     both("log_max_size", "interactive", "an interactive worker has no log")
     if settings["legacy_local_rank"] and settings["no_python"] and not settings["use_env"]:
-        raise Contradiction(
-            settings.source("no_python") or "--no-python", "--local-rank", "the program may not take it; add --use-env"
-        )
+        why = "a program may not take it; --use-env leaves it out"
+        raise Contradiction(str(settings.source("no_python")), "giving --local-rank", why)
+    if not settings["log_dir"]:
+        raise BadValue(str(settings.source("log_dir")), "", "a directory", "--log_dir log")
     workers = settings["nproc_per_node"]
     if settings["interactive"] and workers not in (None, 1):
         raise Contradiction(
@@ -108,6 +112,14 @@ def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
     return len(devices.chosen)
 
 
+def choose_start_port(settings: Settings, workers: int) -> int | None:
+    first: Any = settings["start_port"]
+    source = settings.source("start_port")
+    if source and first + workers - 1 > LAST_PORT:
+        raise BadValue(source, str(first), f"a port that leaves room for {workers} workers", "--start_port 6070")
+    return int(first) if source else None
+
+
 def count_cpus() -> int:
     """The CPUs this process may use, where the system tells."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -124,11 +136,12 @@ def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | 
 
 def log_wish(settings: Settings) -> LogWish:
     get: Any = settings.__getitem__
-    console = get("console")
-    if settings.source("local_ranks_filter"):
-        console = get("local_ranks_filter")
+    console, only = get("console"), get("local_ranks_filter")
+    if only is not None and not settings.source("console"):
+        console = only
     return LogWish(
         directory=os.path.abspath(get("log_dir")),
+        only=only,
         level=get("log_level"),
         overwrite=get("log_overwrite"),
         max_size=get("log_max_size"),

@@ -29,7 +29,7 @@ def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, s
         given.update(VARIABLES_OF[framework](spec, roster, worker))
     given.update(_own_variables(spec, roster, worker))
     given = {name: value for name, value in given.items() if name not in KEPT or name not in environ}
-    if spec.threads and "OMP_NUM_THREADS" not in environ:
+    if spec.threads and (spec.threads_given or "OMP_NUM_THREADS" not in environ):
         given["OMP_NUM_THREADS"] = str(spec.threads)
     given["FLOTA_GIVEN"] = ",".join(given)
     env = {name: "1" for name in ("PYTHONUNBUFFERED", "PYTHONFAULTHANDLER") if name not in environ}
@@ -75,7 +75,7 @@ def _visible_devices(spec: JobSpec, worker: Worker) -> dict[str, str]:
     devices = spec.devices
     if spec.virtual_local_rank and worker.devices:
         return {devices.variable: ",".join(worker.devices)}
-    if devices.narrowed and spec.frameworks != ("paddle",):
+    if devices.narrowed and (spec.frameworks != ("paddle",) or not devices.chosen):
         return {devices.variable: ",".join(devices.chosen)} if devices.variable else {}
     return {}
 

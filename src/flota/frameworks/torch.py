@@ -11,7 +11,7 @@ SHOWN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     world = str(roster.world_size)
-    restarts = spec.restarts.limit if spec.restarts.enabled else 0
+    restarts = spec.restarts.limit if spec.restarts.enabled and spec.restarts.elastic_level != 0 else 0
     return {
         "RANK": str(worker.rank),
         "LOCAL_RANK": "0" if spec.virtual_local_rank else str(worker.local_rank),

@@ -12,7 +12,7 @@ from _socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, 
 
 from flota.errors import ForeignAddress, PortInUse, TooFewPorts
 
-LAST_PORT = 65535
+TIME_WAIT = "06"
 
 
 def hold_free(count: int, address: str) -> list[socket]:
@@ -38,15 +38,28 @@ def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
 
 
 def hold_exactly(first: int, count: int, address: str) -> list[socket]:
-    """These very ports, or none."""
+    """These very ports, or none. A port on which only closed connections linger, as after a restart, is free."""
     held: list[socket] = []
     for port in range(first, first + count):
         try:
-            held.append(_bind(address, port))
-        except (OSError, OverflowError):
+            held.append(_bind(address, port, over_lingering=_only_lingers(port)))
+        except OSError:
             release(held)
             raise PortInUse(port) from None
     return held
+
+
+def _only_lingers(port: int) -> bool:
+    """Whether all that the kernel knows of a port are connections in TIME_WAIT."""
+    states = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table) as rows:
+                fields = [row.split() for row in rows][1:]
+        except OSError:
+            continue
+        states |= {row[3] for row in fields if int(row[1].rpartition(":")[2], 16) == port}
+    return states == {TIME_WAIT}
 
 
 def number(holder: socket) -> str:
@@ -69,9 +82,11 @@ def check_own_address(address: str) -> None:
         probe.close()
 
 
-def _bind(address: str, port: int) -> socket:
+def _bind(address: str, port: int, *, over_lingering: bool = False) -> socket:
     family = _family(address)
     holder = socket(family, SOCK_STREAM)
+    if over_lingering:
+        holder.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:
         holder.bind(("::" if family == AF_INET6 else "0.0.0.0", port))  # noqa: S104  a reservation, never listening
     except OSError:

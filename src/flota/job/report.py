@@ -34,7 +34,7 @@ def exit_code_of(code: int) -> int:
 
 
 class FailedWorker(NamedTuple):
-    """A failure with everything a person needs: where, how, and what it said last."""
+    """A failure with everything a person needs: where, how, and what it said last. Rank -1 is the shepherd."""
 
     rank: int
     local_rank: int
@@ -83,8 +83,8 @@ def report_as_dict(report: Report) -> dict[str, object]:
 
 def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
     return {
-        "rank": failed.rank,
-        "local_rank": failed.local_rank,
+        "rank": failed.rank if failed.rank >= 0 else None,
+        "local_rank": failed.local_rank if failed.rank >= 0 else None,
         "node": failed.node,
         "pid": failed.pid,
         "exit_code": failed.code if failed.code >= 0 else None,

@@ -43,6 +43,7 @@ class LogWish(NamedTuple):
     backups: int = 5
     timestamps: bool = False
     console: str | tuple[int, ...] = (0,)
+    only: tuple[int, ...] | None = None  # of what would be shown, these ranks
     redirects: int | tuple[tuple[int, int], ...] | None = None
     tee: int | tuple[tuple[int, int], ...] | None = None
     stdout_filters: tuple[str, ...] = ()
@@ -50,16 +51,17 @@ class LogWish(NamedTuple):
     events_on_console: bool = False
 
     def shows(self, rank: int) -> bool:
-        if isinstance(self.console, str):
-            return self.console == "all"
-        return rank in self.console
+        if self.only is not None and rank not in self.only:
+            return False
+        return self.console == "all" if isinstance(self.console, str) else rank in self.console
 
     def split(self, rank: int) -> int:
         """Which of a rank's streams (OUT, ERR, both) have files of their own."""
         return _mask(self.redirects, rank) | _mask(self.tee, rank)
 
     def teed(self, rank: int) -> int:
-        return _mask(self.tee, rank)
+        """Which streams with files of their own are shown."""
+        return _mask(self.tee, rank) if self.only is None or rank in self.only else 0
 
 
 def _mask(wish: int | tuple[tuple[int, int], ...] | None, rank: int) -> int:
@@ -93,6 +95,7 @@ class JobSpec(NamedTuple):
     frameworks: tuple[str, ...] = ("torch", "paddle", "jax", "tensorflow")
     env: tuple[tuple[str, str], ...] = ()
     threads: int | None = None
+    threads_given: bool = False
     backend: str = "auto"
     role: str = "default"
     interactive: bool = False

@@ -6,6 +6,8 @@ import json
 import os
 import time
 
+from flota.logs.files import open_append
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.logs.outlet import Outlet
@@ -15,7 +17,7 @@ class EventLog:
     def __init__(self, path: str, job_id: str, node: str, outlet: Outlet | None) -> None:
         self._about = {"job_id": job_id, "node": node}
         self._outlet = outlet
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = open_append(path)
 
     def write(self, event: str, **facts: object) -> None:
         now = time.time()

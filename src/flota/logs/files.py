@@ -62,6 +62,15 @@ def _mark(path: str, flags: int, mark: bytes) -> tuple[int, int]:
     return before, before + len(mark)
 
 
+def open_append(path: str) -> int:
+    """A descriptor to append to. What cannot be opened (a script removed the directory) costs its lines only."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
 def remove(path: str) -> None:
     try:
         os.unlink(path)

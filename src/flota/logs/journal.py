@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from flota.logs.files import open_append
 from flota.logs.outlet import Outlet
 
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
@@ -19,7 +20,7 @@ class Journal:
         self.outlet = outlet
         self._lowest = LEVELS[level]
         self._colour = colour
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = open_append(path)
 
     def line(self, level: str, text: str) -> None:
         """One sentence, with its level and time before it."""

@@ -18,6 +18,7 @@ class RotatingLog:
         self.path = path
         self.max_size = max_size
         self.backups = backups
+        self.rotated = False
         self.on_rotated: Callable[[str], None] = lambda _path: None
         self.fd, self.writer = os.pipe()
         self._file = self._open()
@@ -76,4 +77,5 @@ class RotatingLog:
         if self.backups == 0:
             os.unlink(self.path)
         self._file = self._open()
+        self.rotated = True
         self.on_rotated(self.path)

@@ -9,18 +9,18 @@ from functools import partial
 from flota.frameworks import SHOWN_OF
 from flota.host.loop import WRITABLE, Loop
 from flota.job.plan import Worker
-from flota.job.report import FAILED, STOPPED, SUCCEEDED, Report, report_as_dict
+from flota.job.report import STOPPED, SUCCEEDED, Report, report_as_dict
 from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs import blocks
 from flota.logs.events import EventLog
-from flota.logs.files import remove, write_whole
+from flota.logs.files import open_append, remove, write_whole
 from flota.logs.follow import Follower, Stream
 from flota.logs.journal import Journal
 from flota.logs.outlet import Outlet
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
 from flota.supervise.blame import abort_line, duration_in_words, sentence, signal_name
-from flota.supervise.events import Event, StartFailed, StopRequested, WorkerExited, WorkerStarted
+from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Console:
     def greet(self, started: Started, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
         remove(f"{self.spec.log.directory}/report.json")  # an earlier job's
         self.event("job_started", world_size=started.roster.world_size, pid=os.getpid())
+        self.event("round_started", round=0, attempt=0)
         for note in notes:
             self.say("INFO", note)
         if configuration:
@@ -91,6 +92,8 @@ class Console:
             self.event("start_failed", rank=_rank(started, event.worker), error=os.strerror(event.errno))
         elif isinstance(event, WorkerExited):
             self.event("worker_exited", rank=_rank(started, event.worker), code=event.code, told_to_stop=event.told)
+        elif isinstance(event, ShepherdLost):
+            self.event("shepherd_lost", code=event.code)
         elif isinstance(event, StopRequested):
             self.event("stop_requested", signal=signal_name(event.signal))
 
@@ -98,7 +101,6 @@ class Console:
         first = action.after[0]
         rank = _rank(started, first.worker) if first.worker >= 0 else -1
         self.say("WARNING", f"{sentence(first, rank)}; restart {action.attempt} of {self.spec.restarts.limit}")
-        self.event("round_started", round=action.round, attempt=action.attempt)
 
     def tell(self, report: Report) -> None:
         """The last screen: at most 15 lines, the culprit first."""
@@ -110,7 +112,7 @@ class Console:
         if report.verdict.kind == SUCCEEDED:
             self.say("INFO", f"{report.world_size} workers ended well after {took}")
             return
-        if report.verdict.failures or report.verdict.kind == FAILED:
+        if report.failed:
             self.journal.block("ERROR", "\n".join(_failure_page(report)))
         if report.verdict.kind == STOPPED:
             self.say("INFO", f"stopped by {signal_name(report.verdict.signal)} after {took}")
@@ -144,12 +146,14 @@ class Console:
             words = {OUT: wish.stdout_filters, ERR: wish.stderr_filters}.get(kind, ())
             copy = self._copy("filtered_stdout.log" if kind == OUT else "filtered_stderr.log") if words else -1
             prefix = f"[{node}:{worker.rank}] ".encode() if several else b""
-            self.follower.follow(Stream(path, prefix, [word.encode() for word in words], copy))
+            try:
+                self.follower.follow(Stream(path, prefix, [word.encode() for word in words], copy))
+            except OSError as error:
+                self.say("WARNING", f"cannot show {path}: {error.strerror}")
 
     def _copy(self, name: str) -> int:
         if name not in self._copies:
-            path = f"{self.spec.log.directory}/{name}"
-            self._copies[name] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self._copies[name] = open_append(f"{self.spec.log.directory}/{name}")
         return self._copies[name]
 
     def end_round(self, started: Started) -> None:
@@ -193,11 +197,10 @@ def _rank(started: Started, worker: int) -> int:
 
 def _failure_page(report: Report) -> list[str]:
     """Who failed, who was first, what it said last, and where its log is."""
-    if not report.failed:
-        return [sentence(failure, -1) for failure in report.verdict.failures[:1]] or ["the job could not be restarted"]
     first = report.failed[0]
+    failed = [failed.rank for failed in report.failed if failed.rank >= 0]
     return [
-        abort_line(report.world_size, [failed.rank for failed in report.failed]),
+        *([abort_line(report.world_size, failed)] if failed else []),
         sentence(report.verdict.failures[0], first.rank),
         *(f"  {line}" for line in first.said),
         *([f"log: {first.log}"] if first.log else []),

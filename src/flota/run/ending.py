@@ -47,13 +47,14 @@ class Ending:
             rounds=self.rounds,
             seconds=time.monotonic() - self.began,
             log_dir=self.spec.log.directory,
-            failed=tuple(
-                self._failed(failure, started) for failure in verdict.failures if failure.cause != SHEPHERD_LOST
-            ),
+            failed=tuple(self._failed(failure, started) for failure in verdict.failures),
             stopped=tuple(sorted(started.plans[worker].worker.rank for worker in self.stopped)),
         )
 
     def _failed(self, failure: Failure, started: Started) -> FailedWorker:
+        if failure.cause == SHEPHERD_LOST:
+            node = started.roster.seats[0].node
+            return FailedWorker(-1, -1, node, 0, failure.code, failure.cause, ending_in_words(failure), 0.0, "", ())
         worker = started.plans[failure.worker].worker
         return FailedWorker(
             rank=worker.rank,
@@ -76,7 +77,9 @@ class Ending:
         recorded = recorded_traceback(error_file(self.spec, worker.rank))
         if recorded:
             return shorten(recorded, SAID_LINES)
-        tails = [read_tail(path, started.marks[path][1]) for path in reversed(worker.logs) if path in started.marks]
+        begins = {path: end for path, (_, end) in started.marks.items()}
+        begins |= {log.path: 0 for log in started.rotating if log.rotated}
+        tails = [read_tail(path, begins[path]) for path in reversed(worker.logs) if path in begins]
         if failure.cause != SIGNALLED:
             for tail in tails:
                 traceback = last_traceback(tail)

@@ -11,7 +11,7 @@ import time
 from flota.errors import FlotaError
 from flota.host.loop import Loop
 from flota.host.signals import Signals, suspend_self
-from flota.job.report import FAILED, Report, Verdict
+from flota.job.report import FAILED, Report, Verdict, exit_code_of
 from flota.job.spec import JobSpec
 from flota.run.console import Console
 from flota.run.ending import Ending
@@ -89,7 +89,7 @@ class Watch:
             name = signal_name(number)
             if number in self.stop_signals:
                 self.hurried = self.verdict is not None
-                self.console.say("INFO", f"{name} received: stopping the workers")
+                self.console.say("INFO", f"{name} received")
                 self._step(StopRequested(number))
             elif name in PASSED_ON:
                 self._to_all("pass", number)
@@ -129,11 +129,12 @@ class Watch:
 
     def _restart(self, action: StartRound) -> None:
         self.console.tell_restart(action, self.started)
-        self.ending.begin_round()
         try:
             self.started = start_round(self.spec, self.environ, action.round, action.attempt)
         except FlotaError as error:
             self.console.say("ERROR", f"cannot restart: {error.message}")
-            self.verdict = Verdict(FAILED, error.exit_code, action.attempt)
+            self.verdict = Verdict(FAILED, exit_code_of(action.after[0].code), action.attempt - 1, action.after)
             return
+        self.ending.begin_round()
+        self.console.event("round_started", round=action.round, attempt=action.attempt)
         self._watch_round()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from importlib import import_module
 
 from bench import environments
-from bench.processes import Broken
+from bench.processes import Broken, adopt_orphans, end_orphans
 from bench.table import Row, render
 
 CLAIMS = (
@@ -30,6 +31,7 @@ def main(names: list[str]) -> int:
         print(f"bench: no claim `{unknown[0]}`; there are: {', '.join(CLAIMS)}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of every clean-up
+    adopt_orphans()
     try:
         environments.prepare()
     except environments.MissingPeer as missing:
@@ -49,9 +51,11 @@ def _rows(name: str) -> list[Row]:
     print(f"bench: {name} …", file=sys.stderr, flush=True)
     try:
         measured: list[Row] = import_module(f"bench.{name}").measure()
-    except Broken as broken:
+    except (Broken, OSError, subprocess.SubprocessError) as broken:
         print(f"bench: {name}: {broken}", file=sys.stderr)
         return [Row(name, "broken", "-", "-", met=False)]
+    finally:
+        end_orphans()
     return measured
 
 

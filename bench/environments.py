@@ -34,7 +34,7 @@ def prepare() -> None:
     digest = _digest_of_sources()
     if mark.exists() and mark.read_text() == digest:
         return
-    if not PYTHON.exists():
+    if not mark.exists():
         _quietly(sys.executable, "-m", "venv", str(BENCH))
         # Old pips write a console script that imports re, which would be counted as flota's.
         _quietly(str(PYTHON), "-m", "pip", "install", "--upgrade", "pip")

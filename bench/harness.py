@@ -32,7 +32,8 @@ def launch(launcher: str, workers: int, *words: object) -> list[str]:
 def launch_plainly(workers: int, *words: object) -> list[str]:
     """The same script without a launcher: as it is, or several started by a shell."""
     command = [str(environments.PYTHON), *map(str, words)]
-    return command if workers == 1 else ["sh", "-c", '"$@" & ' * workers + "wait", "sh", *command]
+    # Sessions of their own, as launchers give: the kernel shares out a busy machine's CPUs by session.
+    return command if workers == 1 else ["sh", "-c", 'setsid "$@" & ' * workers + "wait", "sh", *command]
 
 
 def alternate(turns: dict[str, tuple[int, Turn]]) -> dict[str, float]:
@@ -92,6 +93,9 @@ def sleeping_job(launcher: str, workers: int, *flags: object) -> Iterator[tuple[
         job = Sleepers(launcher, workers, here, *flags)
         with running(job.command, here) as process:
             yield process.pid, job
+            # The dead are the cheapest: what was measured counts only if the job was there to the end.
+            if process.poll() is not None:
+                raise Broken(f"`{' '.join(job.command)}` ended with {process.returncode} while it was measured")
 
 
 @contextmanager

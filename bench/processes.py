@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.environments import environ
 
+PR_SET_CHILD_SUBREAPER = 36
 PATIENCE = 60.0  # seconds; no measured command should need so long
 
 
@@ -63,6 +65,22 @@ def running(command: list[str], directory: Path, stdout: int = subprocess.DEVNUL
         yield process
     finally:
         _end(process)
+
+
+def adopt_orphans() -> None:
+    """Whatever a launcher leaves behind becomes our child, wherever it hid."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_orphans() -> None:
+    """Between claims, when nothing is measured, every process below us is one."""
+    for pid in descendants(os.getpid()):
+        descriptor = _descriptor(pid)
+        if descriptor is not None:
+            _kill(descriptor)
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, 0)[0]:
+            pass
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
@@ -131,9 +149,6 @@ def _descriptor(pid: int) -> int | None:
 
 
 def _kill(descriptor: int) -> None:
-    try:
+    with suppress(ProcessLookupError):  # ended by itself
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    except OSError:
-        pass  # ended by itself
-    finally:
-        os.close(descriptor)
+    os.close(descriptor)

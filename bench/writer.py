@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -31,12 +32,12 @@ def built_writer() -> Iterator[Writer]:
     compiler = shutil.which("cc")
     if not compiler:
         script = str(WORKERS / "write_lines.py")
-        yield Writer((script, str(LINES)), f"{environments.PYTHON} {script} {LINES}")
+        yield Writer((script, str(LINES)), shlex.join([str(environments.PYTHON), script, str(LINES)]))
         return
     with directory() as here:
         program = str(here / "write_lines")
         subprocess.run([compiler, "-O2", "-o", program, str(WORKERS / "write_lines.c")], check=True)
-        yield Writer(("--no-python", program, str(LINES)), f"{program} {LINES}")
+        yield Writer(("--no-python", program, str(LINES)), shlex.join([program, str(LINES)]))
 
 
 def shell(one_writer: str) -> list[str]:

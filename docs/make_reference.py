@@ -18,7 +18,7 @@ from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogWish
 from flota.supervise.events import Event
-from flota.supervise.machine import REACTIONS, Phase
+from flota.supervise.machine import PHASES, REACTIONS
 
 DOCS = Path(__file__).parent
 
@@ -310,11 +310,11 @@ def variables_page(old: str) -> str:
 
 
 def architecture_page(old: str) -> str:
-    rows = [(event.__name__, *(reaction(phase, event) for phase in Phase)) for event in get_args(Event)]
-    return filled(old, "the supervisor", table(("event", *(phase.value for phase in Phase)), rows))
+    rows = [(event.__name__, *(reaction(phase, event) for phase in PHASES)) for event in get_args(Event)]
+    return filled(old, "the supervisor", table(("event", *PHASES), rows))
 
 
-def reaction(phase: Phase, event: type) -> str:
+def reaction(phase: str, event: type) -> str:
     name = REACTIONS[phase, event].__name__.strip("_")
     return "-" if name == "nothing" else name.replace("_", " ")
 

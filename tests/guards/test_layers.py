@@ -15,10 +15,22 @@ LAYERS = [
     {"host", "logs", "frameworks", "devices"},
     {"supervise"},
     {"job"},
-    {"errors", "values", "__init__"},
+    {"errors", "values", "libc", "__init__"},
 ]
 PURE = {"job", "supervise"}
-IMPURE = {"os", "socket", "_socket", "time", "asyncio", "random", "subprocess", "select", "threading", "ctypes"}
+IMPURE = {
+    "os",
+    "socket",
+    "_socket",
+    "time",
+    "asyncio",
+    "random",
+    "subprocess",
+    "select",
+    "threading",
+    "ctypes",
+    "_ctypes",
+}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -6,8 +6,8 @@ from itertools import product
 from typing import get_args
 
 from flota.supervise.events import Event
-from flota.supervise.machine import REACTIONS, Phase
+from flota.supervise.machine import PHASES, REACTIONS
 
 
 def test_every_event_is_decided_in_every_phase():
-    assert set(REACTIONS) == set(product(Phase, get_args(Event)))
+    assert set(REACTIONS) == set(product(PHASES, get_args(Event)))

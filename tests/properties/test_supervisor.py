@@ -78,7 +78,7 @@ class World:
             choices.append("deadline")
         if self.shepherd:
             choices += ["started", "lose shepherd"]
-        return [*choices, "cannot start"] if self.supervisor.phase is Phase.RUNNING else choices
+        return [*choices, "cannot start"] if self.supervisor.phase == Phase.RUNNING else choices
 
     def happen(self, what: str, number: int) -> None:
         worker = sorted(self.alive)[number % len(self.alive)] if self.alive else 0

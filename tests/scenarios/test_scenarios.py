@@ -77,7 +77,7 @@ class Stage:
         lines = [describe(action) for action in actions]
         deadline = self.supervisor.deadline
         waiting = f" until {deadline:g}s" if deadline is not None else ""
-        return "\n".join([*lines, f"{self.supervisor.phase.value}{waiting}"])
+        return "\n".join([*lines, f"{self.supervisor.phase}{waiting}"])
 
 
 def describe(action) -> str:

@@ -42,7 +42,15 @@ def test_the_abort_line_is_exactly_so():
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [(3, "exit code 3"), (-11, "SIGSEGV (segmentation fault)"), (-10, "SIGUSR1"), (-63, "signal 63")]
+    ("code", "words"),
+    [
+        (3, "exit code 3"),
+        (-11, "SIGSEGV (segmentation fault)"),
+        (-10, "SIGUSR1"),
+        (-63, "signal 63"),
+        (-6, "SIGABRT (aborted itself)"),
+        (-17, "SIGCHLD"),
+    ],
 )
 def test_endings_in_words(code, words):
     assert ending_in_words(Failure(0, code, EXITED, 0.0, 0.0)) == words

@@ -1,11 +1,10 @@
-"""The process attributes that Python has no call for. Linux's; elsewhere they do nothing."""
+"""Process attributes. Linux's; elsewhere they do nothing."""
 
 from __future__ import annotations
 
 import sys
 
-# The C core of `ctypes`: the package itself costs a start 4 ms, and there is one call to make before workers start.
-from _ctypes import call_function, dlopen, dlsym
+from flota import libc
 
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
@@ -14,15 +13,10 @@ PR_SET_CHILD_SUBREAPER = 36
 def become_subreaper() -> None:
     """Orphans among our descendants become our children, whatever sessions they made."""
     if sys.platform == "linux":
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        libc.call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def name_process(name: str) -> None:
     """What `ps -o comm` shows."""
     if sys.platform == "linux":
-        _prctl(PR_SET_NAME, name.encode())
-
-
-def _prctl(option: int, value: int | bytes) -> None:
-    this_process = dlopen(None, 0)  # type: ignore[arg-type]
-    call_function(dlsym(this_process, "prctl"), (option, value, 0, 0, 0))
+        libc.call("prctl", PR_SET_NAME, name.encode(), 0, 0, 0)

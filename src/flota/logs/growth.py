@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
+
+from flota import libc
 
 IN_MODIFY = 0x2
 EVENT_SIZE = 16
@@ -13,18 +14,16 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 KEEP_UP_TO = 64 << 20
 
-_libc = ctypes.CDLL(None)
-
 
 class Growth:
     """Readable (fileno) when a watched file has grown. `fd` is -1 where the system cannot tell."""
 
     def __init__(self) -> None:
-        self.fd = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)) if sys.platform == "linux" else -1
+        self.fd = libc.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC) if sys.platform == "linux" else -1
 
     def watch(self, path: str) -> int:
         """A number that `read` gives back when this file has grown; negative when the system has no watch left."""
-        return int(_libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY)) if self.fd >= 0 else -1
+        return libc.call("inotify_add_watch", self.fd, os.fsencode(path), IN_MODIFY) if self.fd >= 0 else -1
 
     def read(self) -> list[int]:
         data = os.read(self.fd, 256 * EVENT_SIZE)
@@ -34,5 +33,5 @@ class Growth:
 def keep_freed_memory() -> None:
     """Large buffers come and go at console speed: without this every one of them is mapped and faulted in anew."""
     if sys.platform == "linux":
-        _libc.mallopt(M_MMAP_THRESHOLD, KEEP_UP_TO)
-        _libc.mallopt(M_TRIM_THRESHOLD, KEEP_UP_TO)
+        libc.call("mallopt", M_MMAP_THRESHOLD, KEEP_UP_TO)
+        libc.call("mallopt", M_TRIM_THRESHOLD, KEEP_UP_TO)

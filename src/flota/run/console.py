@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from functools import partial
 
 from flota.frameworks import SHOWN_OF
 from flota.host.loop import WRITABLE, Loop
@@ -16,6 +14,7 @@ from flota.logs.events import EventLog
 from flota.logs.files import open_append, remove, write_whole
 from flota.logs.follow import Follower, Stream
 from flota.logs.journal import Journal
+from flota.logs.json_text import readable
 from flota.logs.outlet import Outlet
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
@@ -105,7 +104,7 @@ class Console:
     def tell(self, report: Report) -> None:
         """The last screen: at most 15 lines, the culprit first."""
         if not self.spec.interactive:
-            self._save("report.json", json.dumps(report_as_dict(report), indent=1) + "\n")
+            self._save("report.json", readable(report_as_dict(report)))
         if not self.out.at_line_start and os.isatty(1) and os.isatty(2):
             self.err.write(b"\n")
         took = duration_in_words(report.seconds)
@@ -125,8 +124,7 @@ class Console:
         endpoints = ["PADDLE_TRAINER_ENDPOINTS:", *started.roster.endpoints()]
         self._save("endpoints.log", "".join(f"{line}\n" for line in endpoints))
         for log in started.rotating:
-            log.on_rotated = self.follower.rotated
-            self.loop.watch(log.fd, partial(self._copy_to_log, log))
+            self._copy_while_it_comes(log)
         if not self.follower.streams:
             self._follow([plan.worker for plan in started.plans], started.roster.seats[0].node)
         for stream in self.follower.streams:
@@ -162,6 +160,10 @@ class Console:
             while self.loop.watches(log.fd):
                 self._copy_to_log(log)
         self.follower.look_at_all()
+
+    def _copy_while_it_comes(self, log: RotatingLog) -> None:
+        log.on_rotated = self.follower.rotated
+        self.loop.watch(log.fd, lambda: self._copy_to_log(log))
 
     def _copy_to_log(self, log: RotatingLog) -> None:
         if not log.on_ready():

@@ -5,7 +5,7 @@ Imported after the workers have been started, while their interpreters boot.
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found]
 import time
 
 from flota.errors import FlotaError
@@ -36,7 +36,7 @@ class Watch:
         self.loop = Loop()
         # An interactive worker shares the terminal: Ctrl-C reaches it directly, and it decides what that means.
         stops = [name for name in spec.stop_signals if not (spec.interactive and name == "SIGINT")]
-        self.stop_signals = {int(getattr(signal, name)) for name in stops}
+        self.stop_signals = {int(getattr(_signal, name)) for name in stops}
         self.signals = signals
         self.supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic())
         self.console = Console(spec, environ, self.loop)
@@ -95,10 +95,10 @@ class Watch:
                 self._to_all("pass", number)
             elif name == "SIGTSTP":
                 # Workers lead sessions of their own, where the kernel ignores SIGTSTP: SIGSTOP does the same to them.
-                self._to_all("suspend", signal.SIGSTOP)
+                self._to_all("suspend", _signal.SIGSTOP)
                 suspend_self()
             elif name == "SIGCONT":
-                self._to_all("suspend", signal.SIGCONT)
+                self._to_all("suspend", _signal.SIGCONT)
             elif name == "SIGCHLD":
                 self.started.round.reap_strangers()
 
@@ -117,7 +117,7 @@ class Watch:
         if isinstance(action, StopWorker):
             round_.send("stop", action.worker, action.signal)
         elif isinstance(action, KillWorker):
-            round_.send("kill", action.worker, signal.SIGKILL)
+            round_.send("kill", action.worker, _signal.SIGKILL)
         elif isinstance(action, SweepRound):
             round_.sweep()
         elif isinstance(action, StartRound):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from signal import Signals
+import _signal  # type: ignore[import-not-found]
 
 from flota.job.report import NOT_STARTED, SHEPHERD_LOST, Failure
 
+OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
+NAMES = {
+    getattr(_signal, name): name
+    for name in dir(_signal)
+    if name.startswith("SIG") and "_" not in name and name not in OTHER_NAMES
+}
 SIGNALS_IN_WORDS = {
     "SIGABRT": "aborted itself",
     "SIGBUS": "bus error",
@@ -32,10 +38,7 @@ def abort_line(world_size: int, ranks: list[int]) -> str:
 
 
 def signal_name(number: int) -> str:
-    try:
-        return Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    return NAMES.get(number, f"signal {number}")
 
 
 def ending_in_words(failure: Failure) -> str:

@@ -1,0 +1,26 @@
+"""flota's own JSON is what the json module would read back."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flota.logs.json_text import one_line, readable
+
+plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+@given(values)
+def test_one_line_reads_back(value):
+    line = one_line(value)
+
+    assert json.loads(line) == value
+    assert "\n" not in line
+
+
+@given(st.dictionaries(st.text(), values, min_size=1))
+def test_readable_reads_back(value):
+    assert json.loads(readable(value)) == value

@@ -18,10 +18,10 @@ check: $(VENV)/dev
 	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/guards
 
 test: check system peers
-	$(BIN)/pytest tests/processes tests/contracts tests/peers
+	$(BIN)/pytest tests/processes tests/contracts tests/store tests/peers
 
 soak: $(VENV)/dev peers
-	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/processes tests/peers --durations=20
+	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/processes tests/store tests/peers --durations=20
 
 bench: $(VENV)/dev peers
 	$(BIN)/python -m bench

@@ -1,0 +1,258 @@
+"""etcd's v3 JSON, as far as flota speaks it: what is asked, what is answered. Values only.
+
+As etcd's own gateway does: bytes are base64, numbers are sent as text and taken as either, defaults are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+UNKNOWN = 2  # gRPC's code for an error of no known kind
+MAX_KEY = 4096
+MAX_VALUE = 1 << 20
+
+Key = Annotated[bytes, Meta(max_length=MAX_KEY)]
+Value = Annotated[bytes, Meta(max_length=MAX_VALUE)]
+Number = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """Whatever a client asks. Unknown fields are let pass, as etcd does."""
+
+
+class Range(Request, frozen=True, omit_defaults=True):
+    key: Key = b""
+    range_end: Key = b""
+    limit: Number = 0
+    revision: Number = 0
+    sort_order: str | int = "NONE"
+    sort_target: str | int = "KEY"
+    keys_only: bool = False
+    count_only: bool = False
+
+
+class Put(Request, frozen=True, omit_defaults=True):
+    key: Key = b""
+    value: Value = b""
+    lease: Number = 0
+    prev_kv: bool = False
+
+
+class DeleteRange(Request, frozen=True, omit_defaults=True):
+    key: Key = b""
+    range_end: Key = b""
+    prev_kv: bool = False
+
+
+class Compare(Request, frozen=True, omit_defaults=True):
+    """One condition of a transaction; which of the last five counts is said by `target`."""
+
+    key: Key = b""
+    result: str | int = "EQUAL"
+    target: str | int = "VERSION"
+    version: Number = 0
+    create_revision: Number = 0
+    mod_revision: Number = 0
+    value: Value = b""
+    lease: Number = 0
+
+
+class Operation(Request, frozen=True, omit_defaults=True):
+    """One of three."""
+
+    request_range: Range | None = None
+    request_put: Put | None = None
+    request_delete_range: DeleteRange | None = None
+
+
+class Txn(Request, frozen=True, omit_defaults=True):
+    compare: Annotated[list[Compare], Meta(max_length=128)] = []
+    success: Annotated[list[Operation], Meta(max_length=128)] = []
+    failure: Annotated[list[Operation], Meta(max_length=128)] = []
+
+
+class LeaseGrant(Request, frozen=True, omit_defaults=True, rename={"ttl": "TTL", "id": "ID"}):
+    ttl: Number = 0
+    id: Number = 0
+
+
+class LeaseRevoke(Request, frozen=True, omit_defaults=True, rename={"id": "ID"}):
+    id: Number = 0
+
+
+class LeaseKeepAlive(Request, frozen=True, omit_defaults=True, rename={"id": "ID"}):
+    id: Number = 0
+
+
+class LeaseTimeToLive(Request, frozen=True, omit_defaults=True, rename={"id": "ID"}):
+    id: Number = 0
+    keys: bool = False
+
+
+class WatchCreate(Request, frozen=True, omit_defaults=True):
+    key: Key = b""
+    range_end: Key = b""
+    start_revision: Number = 0
+    prev_kv: bool = False
+    filters: list[str | int] = []
+
+
+class Watch(Request, frozen=True, omit_defaults=True):
+    create_request: WatchCreate | None = None
+
+
+class Answer(Struct, frozen=True, omit_defaults=True):
+    """Whatever is answered. Numbers are text on the wire, as etcd's gateway writes them."""
+
+
+class Header(Answer, frozen=True, omit_defaults=True):
+    cluster_id: str = ""
+    member_id: str = ""
+    revision: str = ""
+    raft_term: str = ""
+
+
+class KeyValue(Answer, frozen=True, omit_defaults=True):
+    key: bytes = b""
+    create_revision: str = ""
+    mod_revision: str = ""
+    version: str = ""
+    value: bytes = b""
+    lease: str = ""
+
+
+class RangeAnswer(Answer, frozen=True, omit_defaults=True):
+    header: Header
+    kvs: list[KeyValue] = []
+    more: bool = False
+    count: str = ""
+
+
+class PutAnswer(Answer, frozen=True, omit_defaults=True):
+    header: Header
+    prev_kv: KeyValue | None = None
+
+
+class DeleteAnswer(Answer, frozen=True, omit_defaults=True):
+    header: Header
+    deleted: str = ""
+    prev_kvs: list[KeyValue] = []
+
+
+class OperationAnswer(Answer, frozen=True, omit_defaults=True):
+    response_range: RangeAnswer | None = None
+    response_put: PutAnswer | None = None
+    response_delete_range: DeleteAnswer | None = None
+
+
+class TxnAnswer(Answer, frozen=True, omit_defaults=True):
+    header: Header
+    succeeded: bool = False
+    responses: list[OperationAnswer] = []
+
+
+class LeaseAnswer(Answer, frozen=True, omit_defaults=True, rename={"ttl": "TTL", "id": "ID"}):
+    header: Header
+    id: str = ""
+    ttl: str = ""
+
+
+class TimeToLiveAnswer(
+    Answer, frozen=True, omit_defaults=True, rename={"ttl": "TTL", "id": "ID", "granted": "grantedTTL"}
+):
+    header: Header
+    id: str = ""
+    ttl: str = ""
+    granted: str = ""
+    keys: list[bytes] = []
+
+
+class LeaseId(Answer, frozen=True, omit_defaults=True, rename={"id": "ID"}):
+    id: str = ""
+
+
+class LeasesAnswer(Answer, frozen=True, omit_defaults=True):
+    header: Header
+    leases: list[LeaseId] = []
+
+
+class Event(Answer, frozen=True, omit_defaults=True):
+    """A put unless it says DELETE."""
+
+    type: str = ""
+    kv: KeyValue | None = None
+    prev_kv: KeyValue | None = None
+
+
+class WatchAnswer(Answer, frozen=True, omit_defaults=True):
+    header: Header
+    watch_id: str = ""
+    created: bool = False
+    canceled: bool = False
+    compact_revision: str = ""
+    cancel_reason: str = ""
+    events: list[Event] = []
+
+
+class Refusal(Exception):
+    """A request that cannot be granted: gRPC's code, and the words that etcd uses."""
+
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+        self.words = words
+
+
+def decode(body: bytes, kind: type[Request]) -> Request:
+    """A request from its JSON. Raises msgspec.ValidationError or DecodeError for what is none."""
+    return msgspec.json.decode(body or b"{}", type=kind, strict=False)
+
+
+def encode(answer: Answer) -> bytes:
+    return msgspec.json.encode(answer)
+
+
+def encode_request(request: Request) -> bytes:
+    return msgspec.json.encode(request)
+
+
+class Failed(Struct):
+    """What a gateway says when it refuses."""
+
+    error: str = ""
+    message: str = ""
+    code: int = 0
+
+
+class Streamed(Struct):
+    result: msgspec.Raw = msgspec.Raw(b"{}")
+    error: msgspec.Raw | None = None
+
+
+def read_answer(status: int, body: bytes, kind: type[Answer], *, streamed: bool = False) -> Answer | Refusal:
+    """An answer from its JSON, or why there is none. A stranger's service may say anything."""
+    if streamed:
+        return read_streamed(status, body.split(b"\n")[0], kind)
+    try:
+        if status != 200:
+            failed = msgspec.json.decode(body, type=Failed)
+            return Refusal(failed.code, failed.error or failed.message)
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return Refusal(UNKNOWN, f"status {status}, and no answer of a store")
+
+
+def read_streamed(status: int, line: bytes, kind: type[Answer]) -> Answer | Refusal:
+    """One line of a streamed answer, out of its wrapping."""
+    if status != 200:
+        return read_answer(status, line, kind)
+    try:
+        wrapped = msgspec.json.decode(line, type=Streamed)
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return Refusal(UNKNOWN, "no answer of a store")
+    if wrapped.error is not None:
+        return read_answer(0, bytes(wrapped.error), kind)
+    return read_answer(status, bytes(wrapped.result), kind)

@@ -1,0 +1,25 @@
+"""Certificates for tests, made with the openssl command: an authority, and what it signs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+
+def authority(directory: Path) -> None:
+    """ca.pem and ca.key."""
+    _openssl(directory, "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /O=lab -keyout ca.key -out ca.pem")
+
+
+def sign(directory: Path, name: str, subject: str = "/O=lab") -> None:
+    """NAME.pem and NAME.key, good for 127.0.0.1 and localhost."""
+    (directory / "ext").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    _openssl(directory, f"req -newkey rsa:2048 -nodes -subj {subject} -keyout {name}.key -out {name}.csr")
+    _openssl(
+        directory,
+        f"x509 -req -days 2 -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile ext -out {name}.pem",
+    )
+
+
+def _openssl(directory: Path, words: str) -> None:
+    subprocess.run(["openssl", *words.split()], cwd=directory, check=True, capture_output=True)

@@ -1,0 +1,188 @@
+"""The client, against flota's own master and against real etcd: the same behaviour."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from flota.host.loop import Loop
+from flota.store.client import Client, Lost, Member
+from flota.store.messages import (
+    Compare,
+    DeleteRange,
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    Operation,
+    Put,
+    Range,
+    Refusal,
+    Txn,
+    WatchCreate,
+)
+from tests.store.servers import Embedded, Etcd
+
+
+@pytest.fixture(scope="module", params=[Embedded, Etcd], ids=["flota", "etcd"])
+def store(request):
+    server = request.param()
+    yield server
+    server.close()
+
+
+class Driver:
+    """A client and the loop that drives it, as a node has them."""
+
+    def __init__(self, *ports: int, **options) -> None:
+        self.loop = Loop()
+        self.client = Client(tuple(Member("127.0.0.1", port) for port in ports), self.loop, **options)
+
+    def ask(self, request):
+        answers = []
+        self.client.ask(request, answers.append, time.monotonic())
+        self.until(lambda: answers)
+        return answers[0]
+
+    def until(self, condition, seconds: float = 10) -> None:
+        give_up = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < give_up, "waited too long"
+            self.loop.turn(0.02)
+            self.client.on_time(time.monotonic())
+
+
+@pytest.fixture
+def driver(store):
+    made = Driver(store.port)
+    made.ask(DeleteRange(key=b"\0", range_end=b"\0"))
+    yield made
+    made.client.close()
+
+
+def test_put_and_get(driver):
+    driver.ask(Put(key=b"a", value=b"\x00\xff1"))
+
+    (found,) = driver.ask(Range(key=b"a")).kvs
+    assert (found.key, found.value, found.version) == (b"a", b"\x00\xff1", "1")
+
+
+def test_create_if_absent_succeeds_once(driver):
+    create = Txn(
+        compare=[Compare(key=b"chair", target="CREATE")],
+        success=[Operation(request_put=Put(key=b"chair", value=b"me"))],
+    )
+
+    assert [driver.ask(create).succeeded for _ in range(2)] == [True, False]
+
+
+def test_keys_end_with_their_lease(driver):
+    lease = driver.ask(LeaseGrant(ttl=60))
+    driver.ask(Put(key=b"mine", value=b"1", lease=int(lease.id)))
+    assert driver.ask(LeaseKeepAlive(id=int(lease.id))).ttl == "60"
+
+    driver.ask(LeaseRevoke(id=int(lease.id)))
+
+    assert driver.ask(Range(key=b"mine")).kvs == []
+    assert driver.ask(LeaseKeepAlive(id=int(lease.id))).ttl == ""
+
+
+def test_a_lease_that_is_not_kept_alive_ends_by_itself(driver):
+    lease = driver.ask(LeaseGrant(ttl=2))
+    driver.ask(Put(key=b"mine", value=b"1", lease=int(lease.id)))
+    heard = []
+    driver.client.watch(WatchCreate(key=b"mine"), heard.append, time.monotonic())
+
+    driver.until(lambda: any(event.type == "DELETE" for answer in heard for event in answer.events), 10)
+
+
+def test_a_refusal_says_why(driver):
+    refusal = driver.ask(Put(key=b"x", value=b"1", lease=4242))
+
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.words) == (5, "etcdserver: requested lease not found")
+
+
+def test_a_watch_hears_every_change_from_a_revision_on(driver):
+    first = driver.ask(Put(key=b"k", value=b"0"))
+    heard = []
+    driver.client.watch(
+        WatchCreate(key=b"k", start_revision=int(first.header.revision)), heard.append, time.monotonic()
+    )
+    for number in range(1, 6):
+        driver.ask(Put(key=b"k", value=str(number).encode()))
+
+    values = lambda: [event.kv.value for answer in heard for event in answer.events]  # noqa: E731
+    driver.until(lambda: len(values()) == 6)
+    assert values() == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_questions_are_answered_in_order(driver):
+    answers = []
+    for number in range(50):
+        driver.client.ask(Put(key=b"n", value=str(number).encode()), answers.append, time.monotonic())
+    driver.until(lambda: len(answers) == 50)
+
+    assert driver.ask(Range(key=b"n")).kvs[0].value == b"49"
+
+
+def test_a_dead_member_costs_one_question_and_the_next_goes_to_another(store):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        driver = Driver(nobody.getsockname()[1], store.port)
+
+        assert isinstance(driver.ask(Put(key=b"a")), Lost)
+        assert not isinstance(driver.ask(Put(key=b"a")), Lost)
+        driver.client.close()
+
+
+def test_a_silent_member_is_given_up_in_time(store):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        driver = Driver(silent.getsockname()[1], store.port)
+        began = time.monotonic()
+
+        assert isinstance(driver.ask(Put(key=b"a")), Lost)
+        assert time.monotonic() - began < 5
+        assert not isinstance(driver.ask(Put(key=b"a")), Lost)
+        driver.client.close()
+
+
+def test_a_strangers_service_is_told_from_a_store():
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+
+        def serve():
+            client, _ = stranger.accept()
+            client.recv(4096)
+            client.sendall(answer)
+            client.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        driver = Driver(stranger.getsockname()[1])
+        refusal = driver.ask(Range(key=b"a"))
+        thread.join()
+        driver.client.close()
+
+    assert isinstance(refusal, Refusal)
+    assert "no answer of a store" in refusal.words
+
+
+@pytest.mark.parametrize(("token", "granted"), [("right", True), ("wrong", False), ("", False)])
+def test_a_token_guards_every_request(token, granted):
+    server = Embedded(token="right")
+    driver = Driver(server.port, token=token)
+
+    answer = driver.ask(Put(key=b"a"))
+    heard = []
+    driver.client.watch(WatchCreate(key=b"a"), heard.append, time.monotonic())
+    driver.until(lambda: heard)
+    driver.client.close()
+    server.close()
+
+    assert isinstance(answer, Refusal) is not granted
+    assert isinstance(heard[0], Refusal) is not granted
+    if not granted:
+        assert answer.code == heard[0].code == 16

@@ -1,0 +1,212 @@
+"""The embedded master against clients that mean no good, or know no better. After each, an honest one is served at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import time
+
+import pytest
+
+from flota.store import connection
+from tests.store.servers import Client, Embedded
+
+MANY = 2000
+
+
+@pytest.fixture
+def master():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 3 * MANY + 500), hard))
+    server = Embedded()
+    yield server
+    server.close()
+
+
+def dial(master, data: bytes = b"") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", master.port), timeout=10)
+    client.sendall(data)
+    return client
+
+
+def assert_served(master, within: float = 2.0) -> None:
+    began = time.monotonic()
+    with Client(master.port) as honest:
+        assert honest.ask("/v3/kv/put", {"key": "aG9uZXN0", "value": "MQ=="})[0] == 200
+    assert time.monotonic() - began < within
+
+
+def answer_of(client: socket.socket) -> bytes:
+    """All that comes until the master closes the connection."""
+    received = b""
+    try:
+        while data := client.recv(65536):
+            received += data
+    except ConnectionResetError:
+        pass
+    client.close()
+    return received
+
+
+def test_idle_connections(master):
+    idle = [dial(master) for _ in range(MANY)]
+
+    assert_served(master)
+    for client in idle:
+        client.close()
+
+
+def test_half_requests_are_given_up_in_time(master, monkeypatch):
+    monkeypatch.setattr(connection, "REQUEST_TIME", 0.3)
+    half = [dial(master, b"POST /v3/kv/put HTTP/1.1\r\nhost: x\r\ncontent-len") for _ in range(50)]
+
+    assert_served(master)
+    answers = [answer_of(client) for client in half]
+    assert all(b" 408 " in answer or answer == b"" for answer in answers)
+
+
+def test_a_body_that_trickles_is_given_up_in_time(master, monkeypatch):
+    monkeypatch.setattr(connection, "REQUEST_TIME", 0.5)
+    client = dial(master, b"POST /v3/kv/put HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
+    began = time.monotonic()
+
+    try:
+        while time.monotonic() - began < 5:
+            client.sendall(b"x")
+            time.sleep(0.02)
+    except OSError:
+        pass
+
+    assert time.monotonic() - began < 3
+    client.close()
+    assert_served(master)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"POST /v3/kv/put HTTP/1.1\r\nhost: x\r\n" + b"a: " + b"x" * 100_000 + b"\r\n\r\n", 431),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200) + b"\r\n\r\n", 400),
+        (b"GET\r\n\r\n", 400),
+        (b"POST /v3/kv/put HTTP/1.1\r\ncontent-length: 1\r\n\r\n{", 400),
+    ],
+    ids=["long head", "tls", "no http", "no host"],
+)
+def test_garbage_is_answered_and_closed(master, data, status):
+    assert f" {status} ".encode() in answer_of(dial(master, data)).split(b"\r\n")[0]
+    assert_served(master)
+
+
+def test_an_oversized_body_is_refused(master):
+    client = dial(master, b"POST /v3/kv/put HTTP/1.1\r\nhost: x\r\ncontent-length: 999999999\r\n\r\n")
+    received = b""
+    try:
+        for _ in range(1000):
+            client.sendall(b"x" * 65536)
+    except OSError:
+        pass
+    try:
+        received = client.recv(65536)
+    except OSError:
+        pass
+    client.close()
+
+    assert received == b"" or b" 413 " in received
+    assert_served(master)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v3/kv/put", b"{", 400),
+        ("/v3/kv/put", b"[1]", 400),
+        ("/v3/kv/put", b'{"key": 5}', 400),
+        ("/v3/kv/put", b'{"key": "***"}', 400),
+        ("/v3/kv/put", b"{}", 400),
+        ("/v3/kv/put", b'{"key": "YQ==", "lease": "99999999999999999999999"}', 400),
+        ("/v3/kv/put", json.dumps({"key": "YQ==", "value": "A" * 1_500_000}).encode(), 400),
+        ("/v3/kv/range", b'{"key": "YQ==", "sort_target": "NONSENSE", "sort_order": "ASCEND"}', 400),
+        ("/v3/kv/txn", json.dumps({"success": [{}] * 500}).encode(), 400),
+        ("/v3/lease/grant", b'{"TTL": -5}', 400),
+        ("/v3/nothing", b"{}", 404),
+        ("/../../etc/passwd", b"{}", 404),
+    ],
+)
+def test_nonsense_is_an_error_and_no_more(master, path, body, status):
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+
+    answer = answer_of(dial(master, head + body))
+
+    assert answer.split(b" ")[1] == str(status).encode(), answer[:300]
+    json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert_served(master)
+
+
+def test_a_flood_of_connections(master):
+    for _ in range(MANY):
+        dial(master, b"POST /v3/kv/range HTTP/1.1\r\nhost: x\r\n\r\n").close()
+
+    assert_served(master)
+
+
+def test_pipelined_requests_are_all_answered(master):
+    one = b"POST /v3/kv/range HTTP/1.1\r\nhost: x\r\ncontent-length: 14\r\n\r\n" + b'{"key":"YQ=="}'
+    client = dial(master, one * 200)
+    received = b""
+
+    while received.count(b"HTTP/1.1 200") < 200:
+        received += client.recv(65536)
+    client.close()
+
+
+def test_thousands_of_watchers_all_hear(master):
+    ask = b'{"create_request":{"key":"cm9zdGVy"}}'
+    head = b"POST /v3/watch HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(ask)
+    watchers = [dial(master, head + ask) for _ in range(MANY)]
+    for watcher in watchers:
+        assert b'"created":true' in watcher.recv(4096)
+
+    with Client(master.port) as chair:
+        chair.ask("/v3/kv/put", {"key": "cm9zdGVy", "value": "MTIz"})
+
+    for watcher in watchers:
+        assert b"MTIz" in watcher.recv(4096)
+        watcher.close()
+    assert_served(master)
+
+
+def test_a_watcher_that_never_reads_is_given_up(master, monkeypatch):
+    monkeypatch.setattr(connection, "LARGEST_BACKLOG", 2 << 20)
+    ask = b'{"create_request":{"key":"YQ=="}}'
+    deaf = dial(master, b"POST /v3/watch HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(ask) + ask)
+    value = "A" * 800_000
+
+    with Client(master.port) as writer:
+        for _ in range(40):
+            assert writer.ask("/v3/kv/put", {"key": "YQ==", "value": value})[0] == 200
+
+    give_up = time.monotonic() + 10
+    while any(one.streaming for one in list(master.master.connections.values())):
+        assert time.monotonic() < give_up, "the deaf watcher is still kept"
+        time.sleep(0.01)
+    deaf.close()
+
+
+def test_memory_stays_bounded_under_connections_that_come_and_go(master):
+    before = resident()
+    for _ in range(5):
+        clients = [
+            dial(master, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n" + b"x" * 50) for _ in range(500)
+        ]
+        for client in clients:
+            client.close()
+    assert_served(master)
+
+    assert resident() - before < 60 << 20
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -16,6 +16,11 @@ COMMAND = Path(sys.executable).parent / "flota"
 DEADLINE = 20.0
 PR_SET_CHILD_SUBREAPER = 36
 
+# The tests may themselves run under nohup, or as a shell's background job: signals ignored there would stay ignored.
+for ignored in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(ignored, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Whatever flota leaves behind becomes a child of this process, so that no survivor can hide.
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

@@ -230,6 +230,34 @@ def test_the_last_words_are_whole_after_a_rotation(flota):
     assert "Traceback (most recent call last):" in result.stderr
 
 
+def test_rotation_goes_on_over_many_restarts(flota):
+    """Each round has new pipes, often with the numbers of the last round's."""
+    name = script(
+        flota, "import os, sys\nprint('round', os.environ['FLOTA_ROUND'])\nsys.exit(os.environ['FLOTA_ROUND'] != '30')"
+    )
+
+    result = flota.run("--nproc_per_node", 2, "--max_restart", 30, "--log-max-size", "1M", "--console", "all", name)
+
+    assert result.returncode == 0
+    for rank in range(2):
+        assert flota.log(rank).splitlines()[-1] == "round 30"
+
+
+def test_descriptors_do_not_pile_up_over_restarts(flota):
+    """The last round sees as many open descriptors in its node as the second."""
+    code = """
+import os, sys
+node = int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[1])
+print("open", len(os.listdir(f"/proc/{node}/fd")), flush=True)
+sys.exit(os.environ["FLOTA_ROUND"] != "25")
+"""
+    flota.run("--max_restart", 25, script(flota, code))
+
+    counts = [int(line.split()[1]) for line in flota.log(0).splitlines()]
+    assert len(counts) == 26
+    assert counts[-1] <= counts[1] + 2
+
+
 def test_rotation_keeps_no_more_than_asked(flota):
     flota.run(
         "--log-max-size", "16K", "--log-backups", 2, "--console", "none", "prints.py", env={"LINES_TO_PRINT": "20000"}

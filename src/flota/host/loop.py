@@ -33,7 +33,9 @@ class Loop:
         """Wait so long at the most, for ever with None, and call back for all that is ready."""
         # Rounded up: a millisecond early would mean another, useless, turn.
         timeout = None if seconds is None else max(0, int(seconds * 1000) + 1 if seconds else 0)
-        for fd, _ in self._poll.poll(timeout):
-            callback = self._callbacks.get(fd)
-            if callback:
+        # An earlier callback of this turn may close a descriptor and open another of the same number: what was ready
+        # then says nothing about the new one.
+        ready = [(fd, self._callbacks.get(fd)) for fd, _ in self._poll.poll(timeout)]
+        for fd, callback in ready:
+            if callback and self._callbacks.get(fd) is callback:
                 callback()

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import settings
 
 from tests.launching import Flota
+
+# The same examples every time, so that a run says something about the change and not about luck; soak looks for new ones.
+settings.register_profile("same", derandomize=True, database=None)
+settings.register_profile("soak", derandomize=False)
+settings.load_profile("soak" if os.environ.get("FLOTA_SOAK") else "same")
 
 
 @pytest.fixture

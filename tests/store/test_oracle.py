@@ -122,6 +122,8 @@ class Player(Client):
         if isinstance(answer, dict):
             kept = {k: v for k, v in answer.items() if k not in ("cluster_id", "member_id", "raft_term", "TTL")}
             shifted = {"create_revision", "mod_revision", "revision"}
+            if "keys" in kept:
+                kept["keys"] = sorted(kept["keys"])  # etcd lists a lease's keys in no order
             return {k: int(v) - self.start if k in shifted else self._earlier(v) for k, v in kept.items()}
         return [self._earlier(part) for part in answer] if isinstance(answer, list) else answer
 

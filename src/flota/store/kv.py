@@ -143,7 +143,9 @@ class KeyValueStore:
         return TimeToLiveAnswer(self.header(), str(ask.id), str(left) if left else "", str(lease.ttl), keys)
 
     def leases(self) -> LeasesAnswer:
-        return LeasesAnswer(self.header(), [LeaseId(str(number)) for number in sorted(self._leases)])
+        """As etcd lists them: the one that ends first comes first."""
+        numbers = sorted(self._leases, key=lambda number: self._leases[number].ends)
+        return LeasesAnswer(self.header(), [LeaseId(str(number)) for number in numbers])
 
     def revoke(self, ask: LeaseRevoke) -> LeaseAnswer:
         if ask.id not in self._leases:

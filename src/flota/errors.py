@@ -94,6 +94,16 @@ class Contradiction(FlotaError):
         super().__init__(f"{one} and {other} contradict each other: {why}", f"give {one} or {other}, not both")
 
 
+class OnlyWith(FlotaError):
+    def __init__(self, flag: str, other: str) -> None:
+        super().__init__(f"{flag} means something only with {other}", f"add {other}")
+
+
+class NeedsUseEnv(FlotaError):
+    def __init__(self, flag: str) -> None:
+        super().__init__(f"{flag}: a program may not take the --local-rank that would be inserted", "add --use-env")
+
+
 class UnknownDevice(FlotaError):
     def __init__(self, device: str, kind: str, visible: tuple[str, ...]) -> None:
         if visible:
@@ -155,6 +165,18 @@ class LogDirInUse(FlotaError):
 class TooFewPorts(FlotaError):
     def __init__(self, needed: int, free: int, low: int, high: int) -> None:
         super().__init__(f"{needed} free ports needed, {free} found in {low}:{high}", "widen --port-range LOW:HIGH")
+
+
+class TooManyOpenFiles(FlotaError):
+    def __init__(self, needed: int) -> None:
+        super().__init__(
+            f"{needed} ports needed, more than this process may have open files", "run `ulimit -n 65536` first"
+        )
+
+
+class NoWorkingDirectory(FlotaError):
+    def __init__(self) -> None:
+        super().__init__("the working directory does not exist any more", "run `cd` to one that does")
 
 
 class PortInUse(FlotaError):

@@ -360,7 +360,7 @@ def test_a_flota_inside_a_worker_starts_a_job_of_its_own(flota):
 def test_a_bad_variable_is_named_and_a_flag_is_the_example(flota):
     result = flota.run("sleeps.py", env={"FLOTA_NPROC_PER_NODE": "zero0"})
 
-    assert "flota: error: FLOTA_NPROC_PER_NODE needs a number of 1 or more" in result.stderr
+    assert "flota: error: FLOTA_NPROC_PER_NODE needs a number of 1 to 10000" in result.stderr
     assert "hint: for example --nproc_per_node 8" in result.stderr
 
 

@@ -12,6 +12,7 @@ from flota.job.spec import RestartPolicy
 from flota.supervise.actions import Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
+    RoundNotStarted,
     RoundSwept,
     ShepherdLost,
     StartFailed,
@@ -38,6 +39,7 @@ class World:
         self.shepherd = True
         self.starts = 1
         self.verdicts = []
+        self.ports_taken = False
 
     def feed(self, event) -> None:
         self.now += 1
@@ -60,6 +62,10 @@ class World:
                 self.sweeping = True
             case StartRound():
                 assert not self.alive and not self.sweeping, "no live rank is started twice"
+                if self.ports_taken:
+                    self.starts += 1
+                    self.feed(RoundNotStarted())
+                    return
                 self.alive = set(range(self.workers))
                 self.told, self.killed, self.shepherd = set(), set(), True
                 self.starts += 1
@@ -70,7 +76,7 @@ class World:
     def possible(self) -> list[str]:
         """What the operating system could do now."""
         if self.sweeping:
-            return ["swept", "stop"]
+            return ["swept", "stop", "take ports"]
         if not self.alive:
             return ["stop"]
         choices = ["exit", "die", "stop"]
@@ -92,6 +98,8 @@ class World:
                 code = -9 if what == "die" or worker in self.killed else number % 3
                 self.alive.discard(worker)
                 self.feed(WorkerExited(worker, code, worker in self.told, self.now))
+            case "take ports":
+                self.ports_taken = True
             case "stop":
                 self.feed(StopRequested((2, 15, 1)[number % 3]))
             case "deadline":

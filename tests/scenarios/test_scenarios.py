@@ -14,6 +14,7 @@ from flota.job.spec import RestartPolicy
 from flota.supervise.actions import Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
+    RoundNotStarted,
     RoundSwept,
     ShepherdLost,
     StartFailed,
@@ -57,6 +58,9 @@ class Stage:
 
     def do_swept(self):
         return self._step(RoundSwept())
+
+    def do_not_started(self):
+        return self._step(RoundNotStarted())
 
     def do_shepherd_lost(self, code="-9"):
         return self._step(ShepherdLost(int(code), self.now))

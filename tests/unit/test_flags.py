@@ -6,7 +6,8 @@ import pytest
 
 from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, FLAGS, GROUPS
 from flota.cli.parse import parse
-from flota.cli.settings import gather
+from flota.cli.settings import gather, without_parents_variables
+from flota.errors import BadValue
 
 # What the documents that flota was asked to be say of each default.
 DEFAULTS = [
@@ -124,3 +125,14 @@ def test_two_dashes_end_the_flags():
 )
 def test_command_lines_of_the_old_documents_parse(command):
     assert parse(command.split()).script == "train.py"
+
+
+def test_what_a_parent_gave_and_what_has_no_name_is_not_handed_on():
+    environ = {"": "C:=x", "FLOTA_GIVEN": "RANK,WORLD_SIZE", "RANK": "3", "HOME": "/h"}
+
+    assert without_parents_variables(environ) == {"HOME": "/h"}
+
+
+def test_a_value_with_a_zero_byte_is_refused():
+    with pytest.raises(BadValue):
+        parse(["--env", "A=b\0c", "x.py"])

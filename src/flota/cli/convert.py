@@ -12,6 +12,7 @@ TRUE = ("y", "yes", "t", "true", "on", "1")
 FALSE = ("n", "no", "f", "false", "off", "0")
 LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
 FRAMEWORKS = ("torch", "paddle", "jax", "tensorflow")
+MOST_WORKERS = 10_000  # each needs a port of its own
 UNCATCHABLE = ("SIGKILL", "SIGSTOP", "SIG_DFL", "SIG_IGN")
 UNITS = {"s": 1, "m": 60, "h": 3600}
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -58,11 +59,11 @@ def _count(flag: str, word: str) -> int:
 
 
 def _workers(flag: str, word: str) -> int | str:
-    if word.isdecimal() and int(word) > 0:
+    if word.isdecimal() and 0 < int(word) <= MOST_WORKERS:
         return int(word)
     if word.isalpha():
         return word
-    raise BadValue(flag, word, "a number of 1 or more, or gpu, cpu, auto", f"{flag} 8")
+    raise BadValue(flag, word, f"a number of 1 to {MOST_WORKERS}, or gpu, cpu, auto", f"{flag} 8")
 
 
 def _threads(flag: str, word: str) -> int | str:
@@ -129,7 +130,7 @@ def _frameworks(flag: str, word: str) -> tuple[str, ...]:
 
 def _env(flag: str, word: str) -> tuple[tuple[str, str], ...]:
     name, equals, value = word.partition("=")
-    if not equals or not name:
+    if not equals or not name or "\0" in word:
         raise BadValue(flag, word, "NAME=VALUE", f"{flag} NCCL_DEBUG=INFO")
     return ((name, value),)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def main(argv: list[str] | None = None, *, interpreter: str | None = None, legacy_local_rank: bool = False) -> int:
     """Run flota as a command and give its exit code; as the process's own command, end the process with it."""
     if argv is None:
+        open_standard_streams()
         leave(main(sys.argv[1:], interpreter=interpreter, legacy_local_rank=legacy_local_rank))
     assert argv is not None
     try:
@@ -45,8 +46,10 @@ def leave(code: int) -> NoReturn:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, AttributeError):
-        pass  # the reader went away, or there never was one
+    except BrokenPipeError:
+        pass  # the reader has seen enough
+    except OSError:
+        code = code or 1  # a full disk: what was asked for was not written
     os._exit(code)
 
 
@@ -73,7 +76,6 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
         raise UnsupportedSystem("Windows")
     if not hasattr(os, "waitid"):
         raise UnsupportedSystem("a Python without os.waitid (macOS before 3.13)")
-    open_standard_streams()
     environ = without_parents_variables(os.environ)
     return _run(line, gather(line.given, environ, os.curdir), environ, interpreter)
 
@@ -85,6 +87,8 @@ def open_standard_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w")
 
 
 def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.cli.flags import ALIASES, BY_NAME, FLAGS
+from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, FLAGS
 from flota.cli.parse import Given, keep
 from flota.errors import BadConfigFile, UnknownKey
 
@@ -41,10 +41,7 @@ def gather(given: dict[str, Given], environ: Mapping[str, str], directory: str) 
 
 def without_parents_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment less what a parent flota gave its worker: a flota inside a worker starts a job of its own."""
-    given = environ.get("FLOTA_GIVEN")
-    if given is None:
-        return dict(environ)
-    dropped = {"FLOTA_GIVEN", *given.split(",")}
+    dropped = {"", "FLOTA_GIVEN", *environ.get("FLOTA_GIVEN", "").split(",")}  # nameless ones cannot be handed on
     return {name: value for name, value in environ.items() if name not in dropped}
 
 
@@ -52,7 +49,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     given: dict[str, Given] = {}
     aliased: dict[str, str] = {}
     for alias in ALIASES:
-        aliased[alias.of] = f"{aliased.get(alias.of, '')} {alias.variables}"
+        own = f"FLOTA_{alias.name.replace('-', '_').upper()}"
+        aliased[alias.of] = f"{aliased.get(alias.of, '')} {own} {alias.variables}"
     for flag in FLAGS:
         if flag.dest in NEVER_IN_ENVIRONMENT or flag.refused:
             continue
@@ -86,23 +84,26 @@ def _parse_config(name: str, content: bytes) -> dict[str, Given]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadConfigFile(name, str(error)) from None
     if name == "pyproject.toml":
-        table = table.get("tool", {}).get("flota", {})
+        table = table["tool"].get("flota", {}) if isinstance(table.get("tool"), dict) else {}
+        if not isinstance(table, dict):
+            raise BadConfigFile(name, "`tool.flota` is not a table")
     given: dict[str, Given] = {}
     for key, value in table.items():
-        flag = BY_NAME.get(key.replace("_", "-"))
+        dashed = key.replace("_", "-")
+        flag = BY_NAME.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)
         if flag is None or flag.dest in NEVER_IN_ENVIRONMENT:
             raise UnknownKey(name, key, _nearest_key(key))
-        for word in _words(value):
+        for word in _words(value, one_each=flag.kind == "env"):
             keep(given, flag, f"`{key}` in {name}", word)
     return given
 
 
-def _words(value: object) -> list[str]:
+def _words(value: object, *, one_each: bool) -> list[str]:
     """A config value as it would stand on the command line."""
     if isinstance(value, bool):
         return ["true" if value else "false"]
     if isinstance(value, list):
-        return [",".join(str(part) for part in value)]
+        return [str(part) for part in value] if one_each else [",".join(str(part) for part in value)]
     if isinstance(value, dict):
         return [f"{name}={word}" for name, word in value.items()]
     return [str(value)]

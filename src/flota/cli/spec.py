@@ -9,7 +9,17 @@ from flota.cli.parse import CommandLine
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
 from flota.devices import choose_devices, find_devices
-from flota.errors import BadValue, Contradiction, NodeRankOutOfRange, NoDevices, NotThereYet, TooManyWorkers
+from flota.errors import (
+    BadValue,
+    Contradiction,
+    NeedsUseEnv,
+    NodeRankOutOfRange,
+    NoDevices,
+    NotThereYet,
+    NoWorkingDirectory,
+    OnlyWith,
+    TooManyWorkers,
+)
 from flota.job.spec import DeviceSet, JobSpec, LogWish, RestartPolicy
 
 LAST_PORT = 65535
@@ -63,6 +73,10 @@ def answer_what_is_not_there(line: CommandLine, settings: Settings) -> None:
         raise NotThereYet(f"{settings.source('ips')} {settings['ips']}", MANY_MACHINES)
     if str(settings["master"] or "").startswith("etcd"):
         raise NotThereYet(f"{settings.source('master')} {settings['master']}", "meeting through etcd")
+    if str(settings["rdzv_backend"]).startswith("etcd"):
+        raise NotThereYet(f"{settings.source('rdzv_backend')} {settings['rdzv_backend']}", "meeting through etcd")
+    if "elastic" in str(settings.source("master")).lower():
+        raise NotThereYet(f"{settings.source('master')}", "meeting through etcd")
     if settings["run_mode"] != "collective":
         raise NotThereYet(f"{settings.source('run_mode')} {settings['run_mode']}", PARAMETER_SERVERS)
     if line.script == "ipu":
@@ -83,8 +97,11 @@ def refuse_contradictions(settings: Settings) -> None:
     both("start_port", "port_range", "both say which ports workers get")
     both("log_max_size", "interactive", "an interactive worker has no log")
     if settings["legacy_local_rank"] and settings["no_python"] and not settings["use_env"]:
-        why = "a program may not take it; --use-env leaves it out"
-        raise Contradiction(str(settings.source("no_python")), "giving --local-rank", why)
+        raise NeedsUseEnv(str(settings.source("no_python")))
+    if not settings["ips"]:
+        raise BadValue(str(settings.source("ips")), "", "addresses", "--ips 127.0.0.1")
+    if settings["json"] and not settings["dry_run"]:
+        raise OnlyWith("--json", "--dry-run")
     if not settings["log_dir"]:
         raise BadValue(str(settings.source("log_dir")), "", "a directory", "--log_dir log")
     workers = settings["nproc_per_node"]
@@ -140,7 +157,7 @@ def log_wish(settings: Settings) -> LogWish:
     if only is not None and not settings.source("console"):
         console = only
     return LogWish(
-        directory=os.path.abspath(get("log_dir")),
+        directory=absolute(get("log_dir")),
         only=only,
         level=get("log_level"),
         overwrite=get("log_overwrite"),
@@ -154,6 +171,13 @@ def log_wish(settings: Settings) -> LogWish:
         stderr_filters=get("duplicate_stderr_filters"),
         events_on_console=get("event_log_handler") == "console",
     )
+
+
+def absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise NoWorkingDirectory from None
 
 
 def restart_policy(settings: Settings) -> RestartPolicy:

@@ -19,7 +19,8 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     if spec.frameworks == ("jax",):
         given.update(_open_mpi_names(roster, worker))
         if worker.devices and roster.seats[worker.seat].workers > 1:
-            given["JAX_LOCAL_DEVICE_IDS"] = str(spec.devices.chosen.index(worker.devices[0]))
+            own = 0 if spec.virtual_local_rank else spec.devices.chosen.index(worker.devices[0])
+            given["JAX_LOCAL_DEVICE_IDS"] = str(own)
     return given
 
 

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+LONGEST = 24 * 3600 * 1000  # a wait that poll can take; whoever has a later deadline is asked again
 READABLE, WRITABLE = select.POLLIN, select.POLLOUT
 
 
@@ -32,7 +33,7 @@ class Loop:
     def turn(self, seconds: float | None) -> None:
         """Wait so long at the most, for ever with None, and call back for all that is ready."""
         # Rounded up: a millisecond early would mean another, useless, turn.
-        timeout = None if seconds is None else max(0, int(seconds * 1000) + 1 if seconds else 0)
+        timeout = None if seconds is None else min(int(seconds * 1000) + 1 if seconds else 0, LONGEST)
         # An earlier callback of this turn may close a descriptor and open another of the same number: what was ready
         # then says nothing about the new one.
         ready = [(fd, self._callbacks.get(fd)) for fd, _ in self._poll.poll(timeout)]

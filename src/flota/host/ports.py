@@ -10,26 +10,34 @@ from __future__ import annotations
 # The C core of `socket`: the module itself turns its constants into enums, which costs a start 9 ms.
 from _socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, SOL_SOCKET, socket
 
-from flota.errors import ForeignAddress, PortInUse, TooFewPorts
+from flota.errors import ForeignAddress, PortInUse, TooFewPorts, TooManyOpenFiles
 
 TIME_WAIT = "06"
+EMFILE = 24
 
 
 def hold_free(count: int, address: str) -> list[socket]:
     """Any free ports, chosen by the kernel."""
-    return [_bind(address, 0) for _ in range(count)]
+    try:
+        return [_bind(address, 0) for _ in range(count)]
+    except OSError as error:
+        if error.errno == EMFILE:
+            raise TooManyOpenFiles(count) from None
+        raise TooFewPorts(count, 0, 1, 65535) from None
 
 
 def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
     """The first free ports of a range."""
     held: list[socket] = []
+    lingering = _lingering()
     for port in range(low, high + 1):
         if len(held) == count:
             break
         try:
-            held.append(_bind(address, port))
-        except OSError:
-            continue
+            held.append(_bind(address, port, over_lingering=port in lingering))
+        except OSError as error:
+            if error.errno == EMFILE:
+                raise TooManyOpenFiles(count) from None
     if len(held) < count:
         free = len(held)
         release(held)
@@ -40,26 +48,28 @@ def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
 def hold_exactly(first: int, count: int, address: str) -> list[socket]:
     """These very ports, or none. A port on which only closed connections linger, as after a restart, is free."""
     held: list[socket] = []
+    lingering = _lingering()
     for port in range(first, first + count):
         try:
-            held.append(_bind(address, port, over_lingering=_only_lingers(port)))
+            held.append(_bind(address, port, over_lingering=port in lingering))
         except OSError:
             release(held)
             raise PortInUse(port) from None
     return held
 
 
-def _only_lingers(port: int) -> bool:
-    """Whether all that the kernel knows of a port are connections in TIME_WAIT."""
-    states = set()
+def _lingering() -> set[int]:
+    """The ports of which the kernel knows nothing but connections in TIME_WAIT."""
+    states: dict[int, set[str]] = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table) as rows:
                 fields = [row.split() for row in rows][1:]
         except OSError:
             continue
-        states |= {row[3] for row in fields if int(row[1].rpartition(":")[2], 16) == port}
-    return states == {TIME_WAIT}
+        for row in fields:
+            states.setdefault(int(row[1].rpartition(":")[2], 16), set()).add(row[3])
+    return {port for port, seen in states.items() if seen == {TIME_WAIT}}
 
 
 def number(holder: socket) -> str:

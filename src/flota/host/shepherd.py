@@ -16,11 +16,13 @@ import time
 # The C core of `signal`: the module itself turns its constants into enums, while the workers need the CPU.
 from _signal import SIGCHLD, SIGKILL, SIGPIPE, SIGXFSZ, set_wakeup_fd, signal  # type: ignore[import-not-found]
 
+from flota.errors import BUG
 from flota.host.prctl import become_subreaper, name_process
 from flota.host.signals import forget_wakeup
 from flota.host.sweep import end_tree
 from flota.values import NamedTuple
 
+EINVAL = 22
 CHILD_EXITED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
@@ -38,19 +40,27 @@ def fork_shepherd(spawns: list[Spawn], *, own_session: bool) -> tuple[int, int, 
     become_subreaper()
     commands, command_end = os.pipe()
     report_end, reports = os.pipe()
+    under_init = os.getpid() == 1  # asked of the node itself: every orphan's parent is 1
     pid = os.fork()
     if pid == 0:
+        code = BUG
         try:
             forget_wakeup()
             os.close(command_end)
             os.close(report_end)
             Shepherd(spawns, commands, reports, own_session=own_session).tend()
+            code = 0
+        except BaseException:  # a bug of ours; the node hears of it through the code
+            import traceback
+
+            traceback.print_exc()
+            code = BUG
         finally:
             # Whatever went wrong, no worker is left behind, and the node's own clean-up code never runs here.
             try:
-                end_tree()
+                end_tree(under_init=under_init)
             finally:
-                os._exit(0)
+                os._exit(code)
     os.close(commands)
     os.close(reports)
     return pid, command_end, report_end
@@ -106,8 +116,9 @@ class Shepherd:
                 # Python ignores these two for itself; ignored signals would stay ignored in the worker.
                 setsigdef=(SIGPIPE, SIGXFSZ),
             )
-        except OSError as error:
-            self._tell(f"failed {number} {error.errno} {time.monotonic()}")
+        except (OSError, ValueError) as error:
+            code = error.errno if isinstance(error, OSError) else EINVAL
+            self._tell(f"failed {number} {code} {time.monotonic()}")
             return
         self.number_of[pid] = number
         self.pid_of[number] = pid
@@ -148,7 +159,10 @@ class Shepherd:
             return
         if word in ("stop", "kill"):
             self.told.add(int(number))
-        os.kill(pid, int(signal_number))
+        try:
+            os.kill(pid, int(signal_number))
+        except OSError:
+            pass  # a worker that became somebody else
         if word in ("kill", "suspend"):
             _kill_group(pid, int(signal_number))
 

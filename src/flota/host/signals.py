@@ -10,22 +10,25 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 
 class Signals:
     """`fd` becomes readable when one has arrived. Those ignored when flota started (nohup) stay ignored."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.fd, end = os.pipe()
         os.set_blocking(self.fd, False)
         os.set_blocking(end, False)
         _signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         for name in names:
             number = getattr(_signal, name)
-            if _signal.getsignal(number) != _signal.SIG_IGN:
+            if number == _signal.SIGCHLD or _signal.getsignal(number) != _signal.SIG_IGN:
                 # A handler, not SIG_IGN: ignored signals would stay ignored in workers, handled ones do not.
                 _signal.signal(number, _nothing)
+
+        # A caller's blocked signals are inherited: blocked ones would never arrive, in workers neither.
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {getattr(_signal, name) for name in names})
 
     def read(self) -> list[int]:
         """The signals that arrived, each once a delivery."""

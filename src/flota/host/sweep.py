@@ -9,15 +9,17 @@ SIGKILL = 9
 BLIND_LIMIT = 5.0  # seconds to wait for children that cannot be seen, where /proc is not ours
 
 
-def end_tree() -> None:
-    """Kill every descendant of this process, which must be a subreaper, until none is left."""
+def end_tree(*, under_init: bool = False) -> None:
+    """Kill every descendant of this process, which must be a subreaper, until none is left.
+
+    `under_init`: the node is PID 1 of its namespace, so that everybody here is its.
+    """
     seeing = sees_own_processes()
     give_up = time.monotonic() + BLIND_LIMIT
     while True:
         for pid in descendants() if seeing else ():
             _kill(pid)
-        if not seeing and os.getppid() == 1:
-            # The shepherd of a node that is PID 1 of a namespace without its own /proc: all others here are ours.
+        if not seeing and under_init:
             _kill(-1)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -65,7 +65,8 @@ def _program(command: Command) -> tuple[str, ...]:
     if command.kind == "module":
         return command.python, "-u", "-m", command.target
     if command.kind == "script":
-        return command.python, "-u", command.target
+        # A name that begins with a dash would be taken for a flag of python's.
+        return command.python, "-u", f"./{command.target}" if command.target.startswith("-") else command.target
     return (command.target,)
 
 

@@ -29,21 +29,21 @@ def open_directory(directory: str, job_id: str) -> int:
     except OSError:
         return lock  # a file system without locks: better to run than to refuse
     os.ftruncate(lock, 0)
-    os.write(lock, f"job {job_id}, pid {os.getpid()}\n".encode())
+    os.write(lock, os.fsencode(f"job {job_id}, pid {os.getpid()}\n"))
     return lock
 
 
 def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> dict[str, tuple[int, int]]:
     """Mark a round in each worker's logs: for each path, where the mark begins and where the worker's output begins."""
     fresh = spec.log.overwrite and roster.round == 0
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
     clock = time.strftime("%Y-%m-%d %H:%M:%S")
     marks: dict[str, tuple[int, int]] = {}
     for worker in workers:
-        mark = (
+        mark = os.fsencode(
             f"===== flota: job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
             f"rank {worker.rank} of {roster.world_size}, {clock} =====\n"
-        ).encode()
+        )
         for path in worker.logs:
             try:
                 marks[path] = _mark(path, flags, mark)
@@ -56,6 +56,8 @@ def _mark(path: str, flags: int, mark: bytes) -> tuple[int, int]:
     log = os.open(path, flags, 0o666)
     try:
         before = os.fstat(log).st_size
+        if before and os.pread(log, 1, before - 1) != b"\n":
+            mark = b"\n" + mark  # the last job's output had no end
         os.write(log, mark)
     finally:
         os.close(log)

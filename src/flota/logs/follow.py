@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CHUNK = 256 << 10
+MOST_SEGMENTS = 64  # rotated files that a slow console may be behind
 
 
 class Segment:
@@ -30,6 +31,8 @@ class Segment:
             self.position = self.skipped.pop(0)[1]
         limit = min(CHUNK, self.skipped[0][0] - self.position) if self.skipped else CHUNK
         data = os.pread(self.fd, limit, self.position)
+        if not data and os.fstat(self.fd).st_size < self.position:
+            self.position, self.skipped = 0, []  # somebody emptied the file: what follows is new
         self.position += len(data)
         return data, bool(self.skipped) and self.position == self.skipped[0][0]
 
@@ -44,14 +47,13 @@ class Stream:
         self.copy = copy
         self.partial = b""
         self.segments = [Segment(path)]
+        self.begun = False
         self.dirty = True
 
     def skip(self, begin: int, end: int) -> None:
         """What stands there is not the worker's; before the first round that is the whole file up to `end`."""
-        segment = self.segments[-1]
-        if segment.position == 0 and not segment.skipped:
-            begin = 0
-        segment.skipped.append((begin, end))
+        self.segments[-1].skipped.append((begin if self.begun else 0, end))
+        self.begun = True
         self.dirty = True
 
     def read(self) -> tuple[bytes, bool]:
@@ -88,14 +90,27 @@ class Follower:
         """The log goes on in a new file under the same name."""
         for stream in self.streams:
             if stream.path == path:
-                stream.segments.append(Segment(path))
-                stream.dirty = True
-                self._watch(stream)
+                self._go_on_in_new_file(stream)
+
+    def _go_on_in_new_file(self, stream: Stream) -> None:
+        try:
+            stream.segments.append(Segment(stream.path))
+        except OSError:
+            return  # the directory is gone: nothing more to show
+        if len(stream.segments) > MOST_SEGMENTS:
+            os.close(stream.segments.pop(0).fd)
+            self.outlet.write(b"... (flota: lines were rotated away before they could be shown)\n")
+        stream.dirty = True
+        self._watch(stream)
 
     @property
     def busy(self) -> bool:
         """Whether there is something to show and somebody who takes it."""
-        return not self.outlet.pending and not self.outlet.closed and any(stream.dirty for stream in self.streams)
+        return not self.outlet.pending and any(stream.dirty and self._concerns(stream) for stream in self.streams)
+
+    def _concerns(self, stream: Stream) -> bool:
+        """Nobody looks at the console any more, but lines may still be collected."""
+        return not self.outlet.closed or bool(stream.words)
 
     def on_grown(self) -> None:
         for number in self.growth.read():
@@ -111,9 +126,9 @@ class Follower:
     def pump(self) -> None:
         """One chunk of each stream that has something, while the outlet takes it."""
         for stream in self.streams:
-            if self.outlet.pending or self.outlet.closed:
+            if self.outlet.pending:
                 return
-            if stream.dirty:
+            if stream.dirty and self._concerns(stream):
                 data, round_ends = stream.read()
                 self._show(stream, data, last=round_ends)
 
@@ -123,14 +138,17 @@ class Follower:
             self._show(stream, b"", last=True)
 
     def _show(self, stream: Stream, data: bytes, *, last: bool) -> None:
-        if not stream.prefix and not self.timestamps and not stream.words:
+        if len(self.streams) == 1 and not self.timestamps and not stream.words:
             self.outlet.write(data)
             return
         body, stream.partial = split_at_last_line(stream.partial + data if stream.partial else data)
         if last and stream.partial:
             body, stream.partial = body + stream.partial + b"\n", b""
         if stream.words:
-            os.write(stream.copy, b"".join(prefixed(matching(body, stream.words), stream.prefix)))
+            try:
+                os.write(stream.copy, b"".join(prefixed(matching(body, stream.words), stream.prefix)))
+            except OSError:
+                pass  # a full disk costs these lines, not the job
         stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
         if body:
             self.outlet.write(*prefixed(body, stamp + stream.prefix))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import stat
 from _socket import MSG_DONTWAIT, socket
 
 F_SETPIPE_SZ = 1031
 ROOMY = 1 << 20
+SURE = 4096  # a pipe that is ready takes this much without waiting
+MOST_PARTS = 1000  # what one call may be given
 
 
 class Outlet:
@@ -19,6 +22,8 @@ class Outlet:
         self.at_line_start = True
         self._rest: list[memoryview] = []
         self._socket: socket | None = None
+        self._could_block = False
+        self._poll = select.poll()
         self.fd = self._open(fd)
 
     @property
@@ -48,7 +53,11 @@ class Outlet:
     def _send(self) -> int:
         if self._socket:
             return self._socket.send(self._rest[0], MSG_DONTWAIT)
-        return os.writev(self.fd, self._rest)
+        if self._could_block:
+            if not self._poll.poll(0):
+                raise BlockingIOError
+            return os.write(self.fd, self._rest[0][:SURE])
+        return os.writev(self.fd, self._rest[:MOST_PARTS])
 
     def _forget(self, sent: int) -> None:
         while sent:
@@ -74,6 +83,8 @@ class Outlet:
         try:
             own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
+            self._could_block = True  # another user's: all that is left is to ask before each small write
+            self._poll.register(fd, select.POLLOUT)
             return fd
         if stat.S_ISFIFO(mode):
             try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from flota.logs.files import open_append
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +54,16 @@ class RotatingLog:
         """The workers have the pipe's end now; ours would keep it open for ever."""
         os.close(self.writer)
 
+    def _rename(self) -> None:
+        for number in range(self.backups, 0, -1):
+            older = self.path if number == 1 else f"{self.path}.{number - 1}"
+            if number == 1 or os.path.exists(older):
+                os.replace(older, f"{self.path}.{number}")
+        if self.backups == 0:
+            os.unlink(self.path)
+
     def _open(self) -> int:
-        log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        log = open_append(self.path)
         self._size = os.fstat(log).st_size
         self._at_line_end = True
         return log
@@ -69,13 +79,12 @@ class RotatingLog:
         self._at_line_end = data.endswith(b"\n")
 
     def _rotate(self) -> None:
+        try:
+            self._rename()
+        except OSError:
+            self._size = 0  # the directory is gone or full: go on in the file that is open
+            return
         os.close(self._file)
-        for number in range(self.backups, 0, -1):
-            older = self.path if number == 1 else f"{self.path}.{number - 1}"
-            if os.path.exists(older):
-                os.replace(older, f"{self.path}.{number}")
-        if self.backups == 0:
-            os.unlink(self.path)
         self._file = self._open()
         self.rotated = True
         self.on_rotated(self.path)

@@ -18,8 +18,12 @@ def read_tail(path: str, start: int) -> list[str]:
             text = log.read().decode(errors="replace")
     except OSError:
         return []
-    lines = [line.rstrip() for line in text.split("\n")]
+    lines = [_printable(line.rstrip().rpartition("\r")[2]) for line in text.split("\n")]  # a progress bar's last state
     return lines[1:] if begin > start else lines
+
+
+def _printable(line: str) -> str:
+    return "".join(char for char in line if char.isprintable() or char == "\t")
 
 
 def last_traceback(lines: list[str]) -> list[str]:

@@ -101,10 +101,14 @@ class Console:
         rank = _rank(started, first.worker) if first.worker >= 0 else -1
         self.say("WARNING", f"{sentence(first, rank)}; restart {action.attempt} of {self.spec.restarts.limit}")
 
-    def tell(self, report: Report) -> None:
-        """The last screen: at most 15 lines, the culprit first."""
+    def write_down(self, report: Report) -> None:
+        """For programs, and before anything that may have to wait for a terminal."""
+        self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code)
         if not self.spec.interactive:
             self._save("report.json", readable(report_as_dict(report)))
+
+    def tell(self, report: Report) -> None:
+        """The last screen: at most 15 lines, the culprit first."""
         if not self.out.at_line_start and os.isatty(1) and os.isatty(2):
             self.err.write(b"\n")
         took = duration_in_words(report.seconds)
@@ -145,7 +149,7 @@ class Console:
             copy = self._copy("filtered_stdout.log" if kind == OUT else "filtered_stderr.log") if words else -1
             prefix = f"[{node}:{worker.rank}] ".encode() if several else b""
             try:
-                self.follower.follow(Stream(path, prefix, [word.encode() for word in words], copy))
+                self.follower.follow(Stream(path, prefix, [os.fsencode(word) for word in words], copy))
             except OSError as error:
                 self.say("WARNING", f"cannot show {path}: {error.strerror}")
 
@@ -180,11 +184,24 @@ class Console:
 
     def pump(self) -> None:
         self.follower.pump()
+        self._listen_while_it_matters()
         for outlet in (self.out, self.err):
             if outlet.pending and not self.loop.watches(outlet.fd):
                 self.loop.watch(outlet.fd, outlet.flush, WRITABLE)
             elif not outlet.pending and self.loop.watches(outlet.fd):
                 self.loop.forget(outlet.fd)
+
+    def _listen_while_it_matters(self) -> None:
+        """While nothing can be shown, a busy worker's every write would wake the loop for nothing."""
+        growth = self.follower.growth.fd
+        if growth < 0:
+            return
+        listens, matters = self.loop.watches(growth), not (self.out.pending or self.out.closed) or bool(self._copies)
+        if listens and not matters:
+            self.loop.forget(growth)
+        elif matters and not listens:
+            self.loop.watch(growth, self.follower.on_grown)
+            self.follower.look_at_all()
 
     def has_more(self) -> bool:
         return self.follower.busy or self.out.pending or self.err.pending

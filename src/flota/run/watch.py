@@ -11,14 +11,14 @@ import time
 from flota.errors import FlotaError
 from flota.host.loop import Loop
 from flota.host.signals import Signals, suspend_self
-from flota.job.report import FAILED, Report, Verdict, exit_code_of
+from flota.job.report import Report, Verdict
 from flota.job.spec import JobSpec
 from flota.run.console import Console
 from flota.run.ending import Ending
 from flota.run.start import PASSED_ON, Started, start_round
 from flota.supervise.actions import Action, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.blame import signal_name
-from flota.supervise.events import DeadlinePassed, Event, StopRequested
+from flota.supervise.events import DeadlinePassed, Event, RoundNotStarted, StopRequested
 from flota.supervise.machine import Supervisor
 
 TYPE_CHECKING = False
@@ -43,6 +43,7 @@ class Watch:
         self.ending = Ending(spec, started.began)
         self.verdict: Verdict | None = None
         self.hurried = False
+        self.in_round = False
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self._on_signals)
@@ -51,7 +52,7 @@ class Watch:
         while self.verdict is None:
             self._turn()
         report = self.ending.report(self.started, self.verdict)
-        self.console.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code)
+        self.console.write_down(report)
         self._show_the_rest()
         self.console.tell(report)
         self._show_the_rest()
@@ -73,12 +74,15 @@ class Watch:
         self.console.finish()
 
     def _watch_round(self) -> None:
+        self.in_round = True
         self.loop.watch(self.started.round.fd, self._on_round)
         self.console.begin_round(self.started)
 
     def _leave_round(self) -> None:
-        self.loop.forget(self.started.round.fd)
-        self.console.end_round(self.started)
+        if self.in_round:
+            self.in_round = False
+            self.loop.forget(self.started.round.fd)
+            self.console.end_round(self.started)
 
     def _on_round(self) -> None:
         for event in self.started.round.read():
@@ -133,7 +137,7 @@ class Watch:
             self.started = start_round(self.spec, self.environ, action.round, action.attempt)
         except FlotaError as error:
             self.console.say("ERROR", f"cannot restart: {error.message}")
-            self.verdict = Verdict(FAILED, exit_code_of(action.after[0].code), action.attempt - 1, action.after)
+            self._step(RoundNotStarted())
             return
         self.ending.begin_round()
         self.console.event("round_started", round=action.round, attempt=action.attempt)

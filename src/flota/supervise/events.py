@@ -32,6 +32,10 @@ class RoundSwept(NamedTuple):
     """Every process of the round is gone, strays included."""
 
 
+class RoundNotStarted(NamedTuple):
+    """A restart was wanted and could not take place."""
+
+
 class ShepherdLost(NamedTuple):
     """The shepherd died; the round's processes are the node's now."""
 
@@ -49,4 +53,13 @@ class DeadlinePassed(NamedTuple):
     """The supervisor's own deadline."""
 
 
-Event = WorkerStarted | StartFailed | WorkerExited | RoundSwept | ShepherdLost | StopRequested | DeadlinePassed
+Event = (
+    WorkerStarted
+    | StartFailed
+    | WorkerExited
+    | RoundSwept
+    | RoundNotStarted
+    | ShepherdLost
+    | StopRequested
+    | DeadlinePassed
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.errors import BUG
 from flota.job.report import (
     EXITED,
     FAILED,
@@ -19,6 +20,7 @@ from flota.supervise.actions import Action, Finish, KillWorker, StartRound, Stop
 from flota.supervise.events import (
     DeadlinePassed,
     Event,
+    RoundNotStarted,
     RoundSwept,
     ShepherdLost,
     StartFailed,
@@ -61,6 +63,7 @@ class Supervisor:
         self.attempt = 0
         self.stop_signal = 0
         self.deadline: float | None = None
+        self.before: tuple[Failure, ...] = ()  # what the last restart followed
         self._begin(now)
 
     def step(self, event: Event, now: float) -> list[Action]:
@@ -98,7 +101,7 @@ class Supervisor:
 
     def _shepherd_lost(self, event: ShepherdLost, _now: float) -> list[Action]:
         if not self.stop_signal:
-            self.failures.append(Failure(-1, event.code, SHEPHERD_LOST, 0.0, event.at))
+            self.failures.append(Failure(-1, event.code or BUG, SHEPHERD_LOST, 0.0, event.at))
         self.alive.clear()
         return self._sweep_when_alone()
 
@@ -146,10 +149,18 @@ class Supervisor:
             self.phase = Phase.ENDED
             return [Finish(self._verdict())]
         failures = tuple(self.failures)
+        self.before = failures
         self.round += 1
         self.attempt += 1
         self._begin(now)
         return [StartRound(self.round, self.attempt, failures)]
+
+    def _round_not_started(self, _event: RoundNotStarted, _now: float) -> list[Action]:
+        """The job ends as if there had been no restarts left."""
+        self.phase = Phase.ENDED
+        self.failures = list(self.before)
+        self.attempt -= 1
+        return [Finish(self._verdict())]
 
     def _may_restart(self) -> bool:
         return should_restart(self.failures[0].cause, self.attempt, self.policy)
@@ -175,6 +186,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.RUNNING, StartFailed): Supervisor._start_failed,
     (Phase.RUNNING, WorkerExited): Supervisor._worker_exited,
     (Phase.RUNNING, RoundSwept): Supervisor._nothing,
+    (Phase.RUNNING, RoundNotStarted): Supervisor._round_not_started,
     (Phase.RUNNING, ShepherdLost): Supervisor._shepherd_lost,
     (Phase.RUNNING, StopRequested): Supervisor._stop_requested,
     (Phase.RUNNING, DeadlinePassed): Supervisor._nothing,
@@ -182,6 +194,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.STOPPING, StartFailed): Supervisor._start_failed,
     (Phase.STOPPING, WorkerExited): Supervisor._worker_exited,
     (Phase.STOPPING, RoundSwept): Supervisor._nothing,
+    (Phase.STOPPING, RoundNotStarted): Supervisor._nothing,
     (Phase.STOPPING, ShepherdLost): Supervisor._shepherd_lost,
     (Phase.STOPPING, StopRequested): Supervisor._stop_requested_again,
     (Phase.STOPPING, DeadlinePassed): Supervisor._deadline_passed,
@@ -189,6 +202,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.SWEEPING, StartFailed): Supervisor._nothing,
     (Phase.SWEEPING, WorkerExited): Supervisor._nothing,
     (Phase.SWEEPING, RoundSwept): Supervisor._round_swept,
+    (Phase.SWEEPING, RoundNotStarted): Supervisor._nothing,
     (Phase.SWEEPING, ShepherdLost): Supervisor._nothing,
     (Phase.SWEEPING, StopRequested): Supervisor._stop_requested_while_sweeping,
     (Phase.SWEEPING, DeadlinePassed): Supervisor._nothing,
@@ -196,6 +210,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.ENDED, StartFailed): Supervisor._nothing,
     (Phase.ENDED, WorkerExited): Supervisor._nothing,
     (Phase.ENDED, RoundSwept): Supervisor._nothing,
+    (Phase.ENDED, RoundNotStarted): Supervisor._nothing,
     (Phase.ENDED, ShepherdLost): Supervisor._nothing,
     (Phase.ENDED, StopRequested): Supervisor._nothing,
     (Phase.ENDED, DeadlinePassed): Supervisor._nothing,

@@ -149,6 +149,20 @@ def test_torch_sees_only_the_devices_named(flota):
     assert (env["LOCAL_RANK"], env["FLAGS_selected_gpus"], env["FLOTA_DEVICE"]) == ("1", "1", "3")
 
 
+@pytest.mark.parametrize("framework", ["paddle", "jax"])
+def test_with_virtual_local_rank_every_worker_counts_from_0(flota, framework):
+    env = env_of(flota, "--virtual-local-rank", "--framework", framework, rank=1, env={"CUDA_VISIBLE_DEVICES": "4,5"})
+
+    assert env["CUDA_VISIBLE_DEVICES"] == "5"
+    assert env["FLAGS_selected_gpus" if framework == "paddle" else "JAX_LOCAL_DEVICE_IDS"] == "0"
+
+
+def test_jax_is_told_its_device(flota):
+    assert (
+        env_of(flota, "--framework", "jax", rank=1, env={"CUDA_VISIBLE_DEVICES": "4,5"})["JAX_LOCAL_DEVICE_IDS"] == "1"
+    )
+
+
 def test_devices_cpu_hides_them(flota):
     env = env_of(flota, "--devices", "cpu", "--nproc_per_node", 2, env={"CUDA_VISIBLE_DEVICES": "0"})
 

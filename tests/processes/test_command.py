@@ -244,11 +244,12 @@ def test_python_m_flota_runs_workers_with_the_same_interpreter(flota):
     assert dump(flota)["orig_argv"][0] == sys.executable
 
 
-def test_the_active_environments_python_runs_the_workers(flota):
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_the_active_environments_python_runs_the_workers(flota, variable):
     (flota.directory / "env" / "bin").mkdir(parents=True)
     (flota.directory / "env" / "bin" / "python").symlink_to(sys.executable)
 
-    flota.run("dumps_env.py", env={"VIRTUAL_ENV": str(flota.directory / "env")})
+    flota.run("dumps_env.py", env={variable: str(flota.directory / "env")})
 
     assert dump(flota)["orig_argv"][0] == str(flota.directory / "env" / "bin" / "python")
 

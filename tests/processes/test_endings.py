@@ -19,8 +19,9 @@ def report(flota):
 
 
 def events(flota):
-    (path,) = (flota.directory / "log").glob("events.*.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """What is there so far: the file comes after the workers."""
+    paths = (flota.directory / "log").glob("events.*.jsonl")
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 7, 42, 101, 127, 255])
@@ -97,6 +98,50 @@ def test_torchs_error_file_gives_the_traceback(flota):
     assert "  ValueError: recorded" in result.stderr
 
 
+def test_an_earlier_rounds_error_file_is_not_read_again(flota):
+    code = """
+import os, sys
+if os.environ["FLOTA_ATTEMPT"] == "0":
+    open(os.environ["TORCHELASTIC_ERROR_FILE"], "w").write('{"message": "recorded in round 0"}')
+sys.exit(1)
+"""
+    (flota.directory / "w.py").write_text(code)
+
+    result = flota.run("--max_restart", 1, "w.py")
+
+    assert "recorded in round 0" not in result.stderr
+
+
+def test_a_signal_is_not_explained_by_a_traceback_that_was_caught_long_before(flota):
+    code = "import os, traceback\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()\nfor n in range(30): print('step', n)\nos.kill(os.getpid(), 9)"
+    (flota.directory / "w.py").write_text(code)
+
+    result = flota.run("--log_level", "ERROR", "w.py")
+
+    assert "  step 29" in result.stderr
+    assert "ZeroDivisionError" not in result.stderr
+
+
+def test_a_failure_is_acted_upon_while_the_console_is_stalled(flota):
+    """Nobody reads stdout, and rank 0 has filled it; rank 1 fails, and both are gone."""
+    code = """
+import os, time
+if os.environ["RANK"] == "0":
+    for n in range(200000): print("x" * 80)
+    open("filled", "w")
+    time.sleep(600)
+while not os.path.exists("filled"): time.sleep(0.01)
+raise SystemExit(6)
+"""
+    (flota.directory / "w.py").write_text(code)
+    running = flota.start("--nproc_per_node", 2, "w.py")
+
+    wait_until((flota.directory / "log" / "report.json").exists, "the report")
+
+    assert report(flota)["exit_code"] == 6
+    running.output()
+
+
 def test_a_plain_job_that_fails_is_not_restarted(flota):
     flota.run("--nproc_per_node", 2, "fails.py")
 
@@ -137,9 +182,8 @@ def test_every_round_has_fresh_ports(flota):
     assert len(set(ports)) == len(ports) == 4
 
 
-@pytest.mark.parametrize("level", [0])
-def test_at_elastic_level_0_a_failing_node_leaves(flota, level):
-    result = flota.run("--nproc_per_node", 2, "--elastic_level", level, "fails.py", env={"FAIL_HOW": "6"})
+def test_at_elastic_level_0_a_failing_node_leaves(flota):
+    result = flota.run("--nproc_per_node", 2, "--elastic_level", 0, "fails.py", env={"FAIL_HOW": "6"})
 
     assert result.returncode == 6
     assert report(flota)["rounds"] == 1
@@ -283,11 +327,10 @@ def test_nohup_stays_in_force(flota):
 
 
 def test_workers_do_not_inherit_pythons_ignored_sigpipe(flota):
-    code = "import re\nprint(int(re.search(r'SigIgn:\\s*(\\w+)', open('/proc/self/status').read())[1], 16) >> 12 & 1)"
     result = flota.run("--no-python", "sh", "-c", "grep SigIgn /proc/$$/status")
 
     ignored = int(result.stdout.split()[-1], 16)
-    assert not ignored >> (signal.SIGPIPE - 1) & 1, code
+    assert not ignored >> (signal.SIGPIPE - 1) & 1
 
 
 def test_a_closed_stdout_stops_the_console_not_the_training(flota):

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.launching import COMMAND, WORKERS, assert_nobody_left, children, environment, wait_until
+from tests.launching import COMMAND, WORKERS, assert_nobody_left, children, environment, state, wait_until
 
 SOAK = bool(os.environ.get("FLOTA_SOAK"))
 BEHAVIOURS = [
@@ -129,3 +129,24 @@ def test_nobody_survives_a_closed_terminal(flota):
 
     wait_until(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, "flota to end when its terminal is closed")
     assert_nobody_left()
+
+
+def test_the_group_of_a_worker_that_ended_goes_with_it_while_the_job_goes_on(flota):
+    code = """
+import os, pathlib, time
+if os.environ["RANK"] == "0" and os.fork() == 0:
+    pathlib.Path("child").write_text(str(os.getpid()))
+    time.sleep(600)
+while not os.path.exists("child"):
+    time.sleep(0.01)
+if os.environ["RANK"] == "1":
+    time.sleep(600)
+"""
+    (flota.directory / "leaves.py").write_text(code)
+    running = flota.start("--nproc_per_node", 2, "leaves.py")
+    running.wait_for("child")
+    wait_until(lambda: (flota.directory / "child").read_text(), "the child's number")
+
+    wait_until(lambda: state(int((flota.directory / "child").read_text())) in "ZX", "the child to be ended")
+
+    assert running.process.poll() is None

@@ -8,6 +8,7 @@ import pytest
 
 from flota.errors import ForeignAddress, PortInUse, TooFewPorts
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
+from tests.launching import wait_until
 
 
 @pytest.fixture
@@ -81,3 +82,16 @@ def test_own_addresses_are_known():
     check_own_address("::1")
     with pytest.raises(ForeignAddress):
         check_own_address("203.0.113.1")
+
+
+def test_a_jobs_ports_are_held_for_as_long_as_it_runs(flota):
+    code = "import os, pathlib, time\npathlib.Path('port').write_text(os.environ['MASTER_PORT'] + ' ')\ntime.sleep(600)"
+    (flota.directory / "w.py").write_text(code)
+    running = flota.start("w.py")
+    running.wait_for("port")
+    wait_until(lambda: (flota.directory / "port").read_text().endswith(" "), "the port's number")
+    port = int((flota.directory / "port").read_text())
+
+    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+        stranger.bind(("127.0.0.1", port))
+    assert serve("127.0.0.1", port, socket.SO_REUSEADDR)

@@ -174,8 +174,14 @@ class KeyValueStore:
         if ask.lease:
             self._leases[ask.lease].keys.add(ask.key)
         self._entries[ask.key] = after
-        self._changes.append(Change(revision, ask.key, after, before))
+        self._note(revision, ask.key, after, before)
         return before
+
+    def _note(self, revision: int, key: bytes, after: Entry | None, before: Entry | None) -> None:
+        """Watchers are told what a key was before the revision, also when one transaction touches it twice."""
+        if before and before.modified == revision:
+            before = next(one.before for one in self._changes if one.key == key and one.revision == revision)
+        self._changes.append(Change(revision, key, after, before))
 
     def _delete(self, keys: list[bytes], revision: int) -> list[Entry]:
         deleted = []
@@ -184,7 +190,7 @@ class KeyValueStore:
             del self._order[bisect_left(self._order, key)]
             if before.lease:
                 self._leases[before.lease].keys.discard(key)
-            self._changes.append(Change(revision, key, None, before))
+            self._note(revision, key, None, before)
             deleted.append(before)
         return deleted
 

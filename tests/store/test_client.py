@@ -93,7 +93,7 @@ def test_a_lease_that_is_not_kept_alive_ends_by_itself(driver):
     lease = driver.ask(LeaseGrant(ttl=2))
     driver.ask(Put(key=b"mine", value=b"1", lease=int(lease.id)))
     heard = []
-    driver.client.watch(WatchCreate(key=b"mine"), heard.append, time.monotonic())
+    driver.client.watch(WatchCreate(key=b"mine"), heard.append)
 
     driver.until(lambda: any(event.type == "DELETE" for answer in heard for event in answer.events), 10)
 
@@ -108,9 +108,7 @@ def test_a_refusal_says_why(driver):
 def test_a_watch_hears_every_change_from_a_revision_on(driver):
     first = driver.ask(Put(key=b"k", value=b"0"))
     heard = []
-    driver.client.watch(
-        WatchCreate(key=b"k", start_revision=int(first.header.revision)), heard.append, time.monotonic()
-    )
+    driver.client.watch(WatchCreate(key=b"k", start_revision=int(first.header.revision)), heard.append)
     for number in range(1, 6):
         driver.ask(Put(key=b"k", value=str(number).encode()))
 
@@ -177,7 +175,7 @@ def test_a_token_guards_every_request(token, granted):
 
     answer = driver.ask(Put(key=b"a"))
     heard = []
-    driver.client.watch(WatchCreate(key=b"a"), heard.append, time.monotonic())
+    driver.client.watch(WatchCreate(key=b"a"), heard.append)
     driver.until(lambda: heard)
     driver.client.close()
     server.close()

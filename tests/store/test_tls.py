@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 
 import pytest
 
@@ -42,7 +41,7 @@ def test_questions_and_watches_go_through_tls(certificates):
     server = Embedded(tls=server_context(certificates, wants_client=True), token="t")
     driver = Driver(server.port, tls=client_context(certificates, own=True), token="t")
     heard = []
-    driver.client.watch(WatchCreate(key=b"k"), heard.append, time.monotonic())
+    driver.client.watch(WatchCreate(key=b"k"), heard.append)
     driver.until(lambda: heard)
 
     big = b"x" * 500_000

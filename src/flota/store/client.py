@@ -89,9 +89,9 @@ class Client:
         self._waiting.append(Question(request, then, now))
         self._next(now)
 
-    def watch(self, ask: WatchCreate, heard: Callable[[WatchAnswer | Refusal | Lost], None], now: float) -> Watching:
+    def watch(self, ask: WatchCreate, heard: Callable[[WatchAnswer | Refusal | Lost], None]) -> Watching:
         """`heard` is called for everything that comes; after Lost or Refusal nothing more does."""
-        watching = Watching(self, ask, heard, self.member, now)
+        watching = Watching(self, ask, heard, self.member)
         self._watches.append(watching)
         return watching
 
@@ -170,11 +170,9 @@ class Watching:
         ask: WatchCreate,
         heard: Callable[[WatchAnswer | Refusal | Lost], None],
         member: Member,
-        now: float,
     ) -> None:
         self._client = client
         self._heard = heard
-        self.begun = now
         self._link = client.connect(member, self._on_message, self._on_lost)
         self._link.stream("/v3/watch", encode_request(Watch(create_request=ask)), client.headers())
 

@@ -32,9 +32,8 @@ class Asked(NamedTuple):
 
 
 class Connection:
-    def __init__(self, sock: socket.socket, peer: str, now: float) -> None:
+    def __init__(self, sock: socket.socket, now: float) -> None:
         self.socket = sock
-        self.peer = peer
         self.streaming = False
         self.closed = False
         self.idle_since = now

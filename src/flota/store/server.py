@@ -95,7 +95,7 @@ class Master:
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                sock, peer = self._listener.accept()
+                sock, _ = self._listener.accept()
             except OSError:
                 return  # nobody more, or out of descriptors: those waiting stay in the backlog
             if len(self.connections) >= MOST_CONNECTIONS and not self._make_room():
@@ -105,7 +105,7 @@ class Master:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls:
                 sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            connection = Connection(sock, str(peer[0]), time.monotonic())
+            connection = Connection(sock, time.monotonic())
             self.connections[sock.fileno()] = connection
             self._loop.watch(sock.fileno(), partial(self._on_ready, connection))
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from flota.values import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.job.meeting import Meeting
+
 OUT, ERR = 1, 2
 
 
@@ -101,3 +105,4 @@ class JobSpec(NamedTuple):
     interactive: bool = False
     legacy_local_rank: bool = False
     virtual_local_rank: bool = False
+    meeting: Meeting | None = None  # None: this machine alone

@@ -15,13 +15,13 @@ check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/guards
+	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/simulation tests/guards
 
 test: check system peers
 	$(BIN)/pytest tests/processes tests/contracts tests/store tests/peers
 
 soak: $(VENV)/dev peers
-	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/processes tests/store tests/peers --durations=20
+	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/simulation tests/processes tests/store tests/peers --durations=20
 
 bench: $(VENV)/dev peers
 	$(BIN)/python -m bench

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 USAGE = 2
 BUG = 70
+TRY_AGAIN = 75
 
 
 class FlotaError(Exception):

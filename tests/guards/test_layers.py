@@ -13,12 +13,21 @@ LAYERS = [
     {"cli"},
     {"run"},
     {"host", "store", "logs", "frameworks", "devices"},
+    {"rendezvous"},
     {"supervise"},
     {"job"},
     {"errors", "values", "libc", "__init__"},
 ]
-PURE = {"job", "supervise"}
-PURE_FILES = {"store/messages.py", "store/entries.py", "store/kv.py", "store/watches.py"}
+PURE = {"job", "supervise", "rendezvous"}
+PURE_FILES = {
+    "run/member.py",
+    "store/entries.py",
+    "store/keys.py",
+    "store/kv.py",
+    "store/messages.py",
+    "store/presence.py",
+    "store/watches.py",
+}
 IMPURE = {
     "os",
     "socket",

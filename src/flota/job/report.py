@@ -5,7 +5,8 @@ from __future__ import annotations
 from flota.values import NamedTuple
 
 SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
-EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST = "exited", "signalled", "not-started", "shepherd-lost"
+INCOMPLETE = "incomplete"  # the nodes that the job needs were not there
+CAUSES = EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST = "exited", "signalled", "not-started", "shepherd-lost"
 
 
 class Failure(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+PASSING = (4, 8, 10, 13, 14)  # gRPC's codes: too late, exhausted, aborted, internal, unavailable
 UNKNOWN = 2  # gRPC's code for an error of no known kind
 MAX_KEY = 4096
 MAX_VALUE = 1 << 20
@@ -204,6 +205,11 @@ class Refusal(Exception):
         super().__init__(words)
         self.code = code
         self.words = words
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same question may be granted a little later: no leader, no quorum, too much to do."""
+        return self.code in PASSING
 
 
 def decode(body: bytes, kind: type[Request]) -> Request:

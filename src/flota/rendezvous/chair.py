@@ -1,0 +1,211 @@
+"""The chair: looks at all cards and says what the job does next. Decides; never acts, waits or reads the clock.
+
+It is asked again whenever a card has changed or its deadline has passed, and answers from what it sees then, not from
+how it came about: a chair that took over, or missed something, decides like one that has seen it all.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from flota.errors import TRY_AGAIN
+from flota.job.meeting import LEASE
+from flota.job.report import FAILED as JOB_FAILED
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
+from flota.rendezvous.cards import DONE, FAILED, LEAVING, READY, Present
+from flota.rendezvous.notices import ENDED, GATHERING, RUNNING, Ending, Notice, Refused
+from flota.rendezvous.seating import seat
+from flota.rendezvous.terms import Terms, disagreement, listed, missing_in_words, names, no_room
+from flota.supervise.policy import should_restart
+
+SIGTERM = 15
+LEAVE_TOGETHER = 1.0  # seconds in which others may get the same SIGTERM: a scheduler signals all
+GHOST = LEASE + 1.0  # seconds after which a card of the same host is surely no dead node's
+FIRST_WORD, NEXT_WORD = 2.0, 10.0  # seconds until people are told who is missing, and told again
+
+
+class Chair:
+    """`notice` is what the job does now; `deadline` when to ask again though nothing has changed."""
+
+    def __init__(self, terms: Terms, heard: Notice | None, now: float) -> None:
+        self.terms = terms
+        self.notice = heard or Notice(GATHERING)
+        if heard and heard.state == GATHERING:
+            # The last chair may have started this very round without our hearing of it: never two rosters for one.
+            self.notice = replace(heard, round=heard.round + 1)
+        self.deadline: float | None = None
+        self.gathering_since = self.changed_at = now
+        self.next_word = now + FIRST_WORD
+        self.members: set[str] = set()
+        self.leavers: dict[str, Present] = {}
+        self.leaving_since: float | None = None
+        self.gone: set[str] = set()  # left or failed for good: their cards count no more
+        self.first_seen: dict[str, float] = {}
+
+    def judge(self, cards: list[Present], now: float, *, trusting: bool = True) -> Notice:
+        """`trusting`: whether a card that is not there means that its node is not there either."""
+        self.deadline = None
+        present = self._admit(cards, now)
+        if self.notice.state == ENDED:
+            return self.notice
+        self._note_members(present, now)
+        if self._someone_leaves(cards, present, now):
+            return self.notice
+        if self.notice.state == RUNNING:
+            self._look_after_round(cards, present, now, trusting=trusting)
+        if self.notice.state == GATHERING:
+            self._gather(present, now, trusting=trusting)
+        return self.notice
+
+    def _admit(self, cards: list[Present], now: float) -> list[Present]:
+        """Those who take part. Who sat in the round comes before who came later."""
+        taken: list[Present] = []
+        refused = dict(self.notice.refused)
+        seated = {row.node for row in self.notice.seats}
+        for one in sorted(cards, key=lambda one: (one.node not in seated, one.came)):
+            if one.node in refused or one.node in self.gone or one.card.state == LEAVING:
+                continue
+            since = self.first_seen.setdefault(one.node, now)
+            why = disagreement(one.card, self.terms)
+            if not why:
+                why = no_room(one.card, taken, self.terms)
+                # The one in its way may be its own earlier life, of which the store does not know yet that it is dead.
+                ghostly = why and any(other.card.host == one.card.host for other in taken)
+                if ghostly and now < since + GHOST:
+                    self._ask_again(since + GHOST)
+                    continue
+            if why:
+                refused[one.node] = Refused(one.card.host, why)
+            else:
+                taken.append(one)
+        if refused != self.notice.refused:
+            self.notice = replace(self.notice, refused=refused)
+        return taken
+
+    def _note_members(self, present: list[Present], now: float) -> None:
+        members = {one.node for one in present}
+        if members != self.members:
+            self.members = members
+            self.changed_at = now
+
+    # Leaving on request.
+
+    def _someone_leaves(self, cards: list[Present], rest: list[Present], now: float) -> bool:
+        """Whether a wish to leave is being waited for or was decided on."""
+        leaving = {one.node: one for one in cards if one.card.state == LEAVING and one.node not in self.gone}
+        self.leavers.update(leaving)
+        if not self.leavers:
+            return False
+        if self.leaving_since is None:
+            self.leaving_since = now
+        first = next(iter(self.leavers.values())).card
+        all_stop = not self.terms.elastic or any(
+            one.card.signal != SIGTERM or one.card.serves for one in self.leavers.values()
+        )
+        if all_stop or len(rest) < self.terms.least:
+            reason = f"{listed([one.card.host for one in self.leavers.values()])} was told to stop"
+            self._end(Ending(STOPPED, 128 + first.signal, first.signal, reason))
+            return True
+        if now < self.leaving_since + LEAVE_TOGETHER:
+            self._ask_again(self.leaving_since + LEAVE_TOGETHER)
+            return True
+        left = listed([one.card.host for one in self.leavers.values()])
+        self.gone.update(self.leavers)
+        self.leavers.clear()
+        self.leaving_since = None
+        if self.notice.state == RUNNING:
+            self._next_round(f"{left} left", now)
+        return False
+
+    # A running round.
+
+    def _look_after_round(self, cards: list[Present], present: list[Present], now: float, *, trusting: bool) -> None:
+        by_node = {one.node: one for one in cards}
+        seats = self.notice.seats
+        seated = [by_node[row.node] for row in seats if row.node in by_node]
+        of_round = [one for one in seated if one.card.round == self.notice.round]
+        failed = [one for one in of_round if one.card.state == FAILED]
+        lost = [row for row in seats if row.node not in by_node]
+        newcomers = [one for one in present if self.notice.seat_of(one.node) < 0]
+        if failed:
+            self._after_failure(failed[0], now)
+        elif lost and trusting:
+            self._after_loss(listed([row.host for row in lost]), now)
+        elif len(of_round) == len(seats) and all(one.card.state == DONE for one in of_round):
+            self._end(Ending(SUCCEEDED))
+        elif newcomers:
+            self._next_round(f"{names(newcomers)} joined", now)
+
+    def _after_failure(self, failed: Present, now: float) -> None:
+        fault = failed.card.faults[0]
+        self.notice = replace(self.notice, faults=failed.card.faults)
+        policy = self.terms.policy
+        if policy.enabled and policy.elastic_level == 0 and not failed.card.serves:
+            self.gone.add(failed.node)
+            self._next_round(f"{failed.card.host} left after rank {fault.rank} failed", now)
+        elif should_restart(fault.cause, self.notice.attempt, policy):
+            self._next_round("", now, counted=True)
+        else:
+            self._end(Ending(JOB_FAILED, exit_code_of(fault.code), 0, "", failed.card.faults))
+
+    def _after_loss(self, lost: str, now: float) -> None:
+        if self.terms.policy.enabled or self.terms.elastic:
+            self._next_round(f"{lost} was lost", now)
+        else:
+            self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, f"{lost} was lost"))
+
+    def _next_round(self, why: str, now: float, *, counted: bool = False) -> None:
+        last = self.notice
+        self.gathering_since = now
+        self.next_word = now + FIRST_WORD
+        faults = last.faults if counted else ()
+        self.notice = replace(
+            last,
+            state=GATHERING,
+            round=last.round + 1,
+            attempt=last.attempt + counted,
+            why=why,
+            faults=faults,
+            missing="",
+        )
+
+    def _end(self, ending: Ending) -> None:
+        self.notice = replace(self.notice, state=ENDED, ending=ending, missing="")
+
+    # Gathering.
+
+    def _gather(self, present: list[Present], now: float, *, trusting: bool) -> None:
+        present = [one for one in present if one.node not in self.gone]
+        if self._may_start(present, now) and trusting:
+            seats = seat(present, self.notice.seats, by_address=self.terms.by_address)
+            self.notice = replace(self.notice, state=RUNNING, seats=seats, why="", faults=(), missing="")
+            return
+        give_up = self.gathering_since + self.terms.join_timeout
+        if now >= give_up:
+            words = missing_in_words(present, self.terms)
+            self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, f"the nodes did not meet in time: {words}"))
+            return
+        self._ask_again(give_up)
+        self._say_who_is_missing(present, now)
+
+    def _may_start(self, present: list[Present], now: float) -> bool:
+        """At MAX at once; from MIN on when nobody has come or gone for the elastic timeout."""
+        if not all(one.card.state == READY and one.card.round == self.notice.round for one in present):
+            return False
+        if len(present) == self.terms.most:
+            return True
+        if len(present) < self.terms.least:
+            return False
+        settled = self.changed_at + self.terms.elastic_timeout
+        if now < settled:
+            self._ask_again(settled)
+        return now >= settled
+
+    def _say_who_is_missing(self, present: list[Present], now: float) -> None:
+        if now >= self.next_word:
+            self.next_word = now + NEXT_WORD
+            self.notice = replace(self.notice, missing=missing_in_words(present, self.terms))
+        self._ask_again(self.next_word)
+
+    def _ask_again(self, at: float) -> None:
+        self.deadline = at if self.deadline is None else min(self.deadline, at)

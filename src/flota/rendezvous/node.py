@@ -1,0 +1,190 @@
+"""One node's part in the job: follows the chair's notices and keeps its own card true. Decides; never acts or waits."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from flota.errors import TRY_AGAIN, USAGE
+from flota.job.report import FAILED as JOB_FAILED
+from flota.job.report import INCOMPLETE, STOPPED, exit_code_of
+from flota.rendezvous.cards import DONE, FAILED, LEAVING, READY, RUNNING, Card, Fault
+from flota.rendezvous.notices import GATHERING, Ending, Notice
+from flota.rendezvous.notices import RUNNING as ROUND_RUNS
+from flota.values import NamedTuple
+
+LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
+
+
+class Offer(NamedTuple):
+    """Take fresh ports for this round, and say so with `offered`."""
+
+    round: int
+
+
+class Begin(NamedTuple):
+    """Start the workers of this round, from this seat."""
+
+    notice: Notice
+    seat: int
+
+
+class Recall(NamedTuple):
+    """Stop the workers; `swept` when they are gone."""
+
+
+class Leave(NamedTuple):
+    """The job has ended for this node, in this way."""
+
+    ending: Ending
+
+
+Order = Offer | Begin | Recall | Leave
+
+
+class Node:
+    """`card` is what this node has to say; None while it has nothing to offer."""
+
+    def __init__(self, name: str, blank: Card, *, leaves_on_failure: bool, patience: float, lifeline: float) -> None:
+        self.name = name
+        self.card: Card | None = None
+        self.notice: Notice | None = None
+        self.over = False
+        self.working = False
+        self.deadline: float | None = None
+        self._blank = blank
+        self._leaves_on_failure = leaves_on_failure
+        self._patience = patience  # seconds to wait for an answer before the job has begun
+        self._lifeline = lifeline  # seconds that it goes on without one
+        self.ending: Ending | None = None
+        self._recalled = False
+        self._offering = -1
+        self._leaving_at: float | None = None
+        self._farewell = Ending(STOPPED)
+
+    # What happens here.
+
+    def offered(self, ports: tuple[int, ...], round_number: int) -> None:
+        self.card = replace(self._blank, ports=ports, round=round_number, state=READY)
+        self._offering = -1
+
+    def failed(self, faults: tuple[Fault, ...]) -> None:
+        self._say(FAILED, faults=faults)
+
+    def swept(self, *, well: bool) -> None:
+        """All workers of the round are gone; well: each had ended with success."""
+        self.working = False
+        self._recalled = False
+        if well:
+            self._say(DONE)
+
+    def cannot_go_on(self, reason: str) -> None:
+        """Something here makes taking part impossible, for good."""
+        self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, reason))
+
+    def stop(self, signal: int, now: float) -> None:
+        """Somebody wants this node to go. Others need to know only once the job has begun."""
+        if self._leaving_at is not None or self.ending:
+            return
+        self._leaving_at = now
+        if self.card and self.notice and self.notice.seats:
+            self.card = replace(self.card, state=LEAVING, signal=signal)
+            self._farewell = Ending(STOPPED, 128 + signal, signal)
+        else:
+            self._end(Ending(STOPPED, 128 + signal, signal))
+
+    def hear(self, notice: Notice) -> None:
+        if notice.follows(self.notice):
+            self.notice = notice
+
+    # What follows from it.
+
+    def advance(self, now: float, silent_since: float | None, where: str) -> list[Order]:
+        """`silent_since`: since when the store, which should answer at `where`, owes an answer; None if it does not."""
+        self.deadline = None
+        self._mind_the_store(now, silent_since, where)
+        self._mind_the_notice(now)
+        if self.ending:
+            return self._go()
+        notice = self.notice
+        if notice is None or self._leaving_at is not None:
+            return self._first_offer()
+        if self.working:
+            return self._recall() if notice.round > self._round else []
+        if notice.state == GATHERING and notice.round > self._round:
+            return self._offer(notice.round)
+        seat = notice.seat_of(self.name)
+        if notice.state == ROUND_RUNS and seat >= 0 and self._is_ready_for(notice):
+            self.working = True
+            self._say(RUNNING)
+            return [Begin(notice, seat)]
+        return self._first_offer()
+
+    def _mind_the_store(self, now: float, silent_since: float | None, where: str) -> None:
+        """Until the job has begun a store that is lost is only waited for: its node may be started again."""
+        if self.ending or silent_since is None:
+            return
+        begun = self.notice is not None and bool(self.notice.seats)
+        limit = silent_since + (self._lifeline if begun else self._patience)
+        if now < limit:
+            self._ask_again(limit)
+        else:
+            words = "lost the connection to" if self.notice else "nobody answers at"
+            self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, f"{words} {where}"))
+
+    def _mind_the_notice(self, now: float) -> None:
+        notice = self.notice
+        if notice is None or self.ending:
+            return
+        if notice.ending:
+            self._end(notice.ending)
+        elif self.name in notice.refused:
+            self._end(Ending(JOB_FAILED, USAGE, 0, f"the job turned this node away: {notice.refused[self.name].why}"))
+        elif self._leaving_at is not None:
+            # The others need this card until the chair has decided; after that nobody does.
+            if notice.round > self._round or now >= self._leaving_at + LAST_WORD:
+                self._end(self._farewell)
+            else:
+                self._ask_again(self._leaving_at + LAST_WORD)
+        elif self._leaves_on_failure and self.card and self.card.faults and notice.round > self._round:
+            self._end(Ending(JOB_FAILED, exit_code_of(self.card.faults[0].code), 0, "", self.card.faults))
+
+    def _go(self) -> list[Order]:
+        assert self.ending is not None
+        if self.working:
+            return self._recall()
+        if self.over:
+            return []
+        self.over = True
+        return [Leave(self.ending)]
+
+    def _end(self, ending: Ending) -> None:
+        self.ending = self.ending or ending
+
+    def _first_offer(self) -> list[Order]:
+        return self._offer(0) if self.card is None and self.notice is None else []
+
+    def _offer(self, round_number: int) -> list[Order]:
+        if self._offering == round_number:
+            return []
+        self._offering = round_number
+        return [Offer(round_number)]
+
+    def _recall(self) -> list[Order]:
+        if self._recalled:
+            return []
+        self._recalled = True
+        return [Recall()]
+
+    def _is_ready_for(self, notice: Notice) -> bool:
+        return self.card is not None and self.card.state == READY and self.card.round == notice.round
+
+    @property
+    def _round(self) -> int:
+        return self.card.round if self.card else -1
+
+    def _say(self, state: str, faults: tuple[Fault, ...] = ()) -> None:
+        if self.card and self.card.state != LEAVING:
+            self.card = replace(self.card, state=state, faults=faults or self.card.faults)
+
+    def _ask_again(self, at: float) -> None:
+        self.deadline = at if self.deadline is None else min(self.deadline, at)

@@ -1,0 +1,93 @@
+"""What the chair publishes: one notice under one key, which every node follows.
+
+A notice replaces the one before it. Rounds only grow, and within a round gathering comes before running, so whoever
+missed some notices is right as soon as it hears the latest.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+from msgspec import Struct
+
+from flota.rendezvous.cards import MASTERS, Card, Fault
+
+GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
+ORDER = (GATHERING, RUNNING, ENDED)
+LARGEST = 16 << 20  # bytes of an unpacked notice: ten thousand nodes with eight workers each
+
+
+class SeatRow(Struct, frozen=True, array_like=True):
+    """One node's place in a round."""
+
+    node: str
+    host: str
+    address: str
+    ports: tuple[int, ...]
+
+    @property
+    def workers(self) -> int:
+        return len(self.ports) - MASTERS
+
+
+class Refused(Struct, frozen=True, array_like=True):
+    """A node that was turned away, and why."""
+
+    host: str
+    why: str
+
+
+class Ending(Struct, frozen=True, omit_defaults=True):
+    """How the job ended, the same on every node."""
+
+    kind: str
+    code: int = 0
+    signal: int = 0
+    reason: str = ""
+    faults: tuple[Fault, ...] = ()
+
+
+class Notice(Struct, frozen=True, omit_defaults=True):
+    """`seats`: in a running round its nodes in order; while gathering those of the round before."""
+
+    state: str
+    round: int = 0
+    attempt: int = 0
+    seats: tuple[SeatRow, ...] = ()
+    why: str = ""  # what ended the round before, for people
+    faults: tuple[Fault, ...] = ()  # the failures behind it, if any
+    missing: str = ""  # while gathering: whom the job waits for, for people
+    refused: dict[str, Refused] = {}
+    ending: Ending | None = None
+
+    def seat_of(self, node: str) -> int:
+        """A node's number in the round, -1 for none."""
+        return next((number for number, seat in enumerate(self.seats) if seat.node == node), -1)
+
+    def follows(self, earlier: Notice | None) -> bool:
+        return earlier is None or self.place >= earlier.place
+
+    @property
+    def place(self) -> tuple[bool, int, int]:
+        return self.state == ENDED, self.round, ORDER.index(self.state)
+
+
+def take_seat(node: str, card: Card) -> SeatRow:
+    return SeatRow(node, card.host, card.address, card.ports)
+
+
+def encode_notice(notice: Notice) -> bytes:
+    """Deflated, because it goes to everybody: 4,096 nodes times 250 KB would be a gigabyte."""
+    return zlib.compress(msgspec.json.encode(notice), 1)
+
+
+def decode_notice(data: bytes) -> Notice | None:
+    """None for what is no notice, or would unpack to more than a roster can need."""
+    unpack = zlib.decompressobj()
+    try:
+        text = unpack.decompress(data, LARGEST)
+        notice = msgspec.json.decode(text, type=Notice)
+    except (zlib.error, msgspec.ValidationError, msgspec.DecodeError):
+        return None
+    return notice if notice.state in ORDER else None

@@ -1,0 +1,58 @@
+"""Who sits where: wishes first, then everybody where they sat before, then the rest in order."""
+
+from __future__ import annotations
+
+from flota.rendezvous.cards import Present
+from flota.rendezvous.notices import SeatRow, take_seat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Sortable = tuple[object, ...]
+
+
+def seat(present: list[Present], before: tuple[SeatRow, ...], *, by_address: bool = False) -> tuple[SeatRow, ...]:
+    """The round's seats. Survivors keep theirs where the count allows; newcomers take the holes."""
+    chairs: list[Present | None] = [None] * len(present)
+    old = {row.node: number for number, row in enumerate(before)}
+    waiting: list[Present] = []
+    for one in sorted(present, key=lambda one: (one.card.rank < 0, one.card.rank, one.came)):
+        wish = one.card.rank if one.card.rank >= 0 else old.get(one.node, -1)
+        if 0 <= wish < len(chairs) and chairs[wish] is None:
+            chairs[wish] = one
+        else:
+            waiting.append(one)
+    # Those who sat at the end of a larger round come before newcomers, each group in its own order.
+    waiting.sort(key=lambda one: (*_seat_before(one, old), *_order(by_address)(one)))
+    taken = iter(waiting)
+    return tuple(take_seat(one.node, one.card) for one in (chair or next(taken) for chair in chairs))
+
+
+def _seat_before(one: Present, old: dict[str, int]) -> tuple[bool, int]:
+    wish = one.card.rank if one.card.rank >= 0 else old.get(one.node, -1)
+    return wish < 0, wish
+
+
+def _order(by_address: bool) -> Callable[[Present], Sortable]:  # noqa: FBT001
+    return _address_order if by_address else _host_order
+
+
+def _address_order(one: Present) -> Sortable:
+    return natural(one.card.address), one.came
+
+
+def _host_order(one: Present) -> Sortable:
+    """The node that serves the embedded master is node 0: its address is the one that everybody knows."""
+    return not one.card.serves, natural(one.card.host), natural(one.card.address), one.came
+
+
+def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """host2 before host10: digits count as numbers."""
+    parts: list[str] = [""]
+    for letter in name:
+        if parts[-1] and parts[-1][-1].isdecimal() == letter.isdecimal():
+            parts[-1] += letter
+        else:
+            parts.append(letter)
+    return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts if part)

@@ -1,0 +1,73 @@
+"""What all nodes of a job must agree on, and what the chair says to one that does not."""
+
+from __future__ import annotations
+
+from flota.job.spec import RestartPolicy
+from flota.rendezvous.cards import Card, Present
+from flota.values import NamedTuple
+
+
+class Terms(NamedTuple):
+    """The job as the chair's own node was asked for it."""
+
+    job: str
+    least: int
+    most: int
+    frameworks: tuple[str, ...]
+    policy: RestartPolicy = RestartPolicy()
+    elastic_timeout: float = 30.0
+    join_timeout: float = 600.0
+    hosts: tuple[str, ...] = ()
+    by_address: bool = False
+
+    @property
+    def elastic(self) -> bool:
+        return self.least != self.most
+
+
+def disagreement(card: Card, terms: Terms) -> str:
+    """Why a card can never take part in this job; empty if it can."""
+    if card.job != terms.job:
+        return f"it is of job `{card.job}`, this is job `{terms.job}`"
+    if (card.least, card.most) != (terms.least, terms.most):
+        return f"it expects {count_of(card.least, card.most)} nodes, this job has {count_of(terms.least, terms.most)}"
+    if card.frameworks != terms.frameworks:
+        return f"it is for {','.join(card.frameworks)}, this job is for {','.join(terms.frameworks)}"
+    if card.rank >= terms.most:
+        return f"rank {card.rank} in a job of {terms.most} nodes"
+    return ""
+
+
+def no_room(card: Card, taken: list[Present], terms: Terms) -> str:
+    """Why there is no seat beside those who have one; empty if there is."""
+    holder = next((one for one in taken if one.card.rank == card.rank >= 0), None)
+    if holder:
+        return f"rank {card.rank} is taken by {holder.card.host}"
+    if len(taken) >= terms.most:
+        return f"the job has all of its {terms.most} nodes"
+    return ""
+
+
+def missing_in_words(present: list[Present], terms: Terms) -> str:
+    """Who is here and who is not, by the best name there is for it."""
+    here = f"{len(present)} of {count_of(terms.least, terms.most)} nodes: {names(present)}"
+    if terms.hosts:
+        absent = [host for host in terms.hosts if host not in {one.card.address for one in present}]
+        return f"{here}; missing: {listed(absent)}"
+    ranks = [one.card.rank for one in present]
+    if len(ranks) > 0 and min(ranks) >= 0:
+        return f"{here}; missing: rank {listed([str(rank) for rank in range(terms.most) if rank not in ranks])}"
+    return here
+
+
+def names(present: list[Present]) -> str:
+    return listed(sorted(one.card.host for one in present))
+
+
+def listed(words: list[str]) -> str:
+    shown = ", ".join(words[:8])
+    return f"{shown} and {len(words) - 8} more" if len(words) > 8 else shown
+
+
+def count_of(least: int, most: int) -> str:
+    return str(most) if least == most else f"{least}:{most}"

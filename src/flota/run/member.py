@@ -1,0 +1,117 @@
+"""This node's membership in a job: the store's news to the node and, if it has the chair, to the chair; and back.
+
+No sockets and no clock of its own: the simulation runs hundreds of these in one process.
+"""
+
+from __future__ import annotations
+
+from flota.job.meeting import LEASE
+from flota.rendezvous.cards import Present, decode_card, encode_card
+from flota.rendezvous.chair import Chair
+from flota.rendezvous.node import Node, Order
+from flota.rendezvous.notices import ENDED, Notice, decode_notice, encode_notice
+from flota.rendezvous.terms import Terms
+from flota.store.presence import Presence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.store.messages import KeyValue
+
+LOOK = 20e-6  # seconds between the chair's looks, for each card: thousands joining at once must not keep it busy
+
+
+class Member:
+    def __init__(self, node: Node, presence: Presence, terms: Terms, where: str, now: float) -> None:
+        self.node = node
+        self.presence = presence
+        self.terms = terms
+        self.where = where
+        self.chair: Chair | None = None
+        self.began = now
+        self._heard: bytes | None = None
+        self._proclaimed: Notice | None = None
+        self._cards: dict[str, tuple[int, Present]] = {}
+        self._look_at: float | None = None
+        self._next_look = 0.0
+        self._stay_until = 0.0
+
+    def advance(self, now: float) -> list[Order]:
+        """What this node has to do now."""
+        self._hear()
+        self._preside(now)
+        silent_since = self.began if self.presence.contact is None else self.presence.silent_since
+        orders = self.node.advance(now, silent_since, self.where)
+        if self.node.ending is not None:
+            self._stay_until = self._stay_until or now + LEASE
+            if not self._is_needed(now):
+                self.presence.leave()
+        elif self.node.card:
+            self.presence.publish(encode_card(self.node.card))
+        return orders
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing of this node is left in the store, or the store is not there to ask."""
+        return self.presence.gone or (self.presence.leaving and self.presence.silent_since is not None)
+
+    @property
+    def deadline(self) -> float | None:
+        times = [self.presence.deadline, self.node.deadline, self._look_at]
+        if self._stay_until and not self.presence.leaving:
+            times.append(self._stay_until)
+        return min((time for time in times if time is not None), default=None)
+
+    def _is_needed(self, now: float) -> bool:
+        """The chair stays until everybody has heard how the job ended."""
+        others = len(self.presence.cards or {}) > 1
+        return self.presence.chairs and others and now < self._stay_until
+
+    def _hear(self) -> None:
+        data = self.presence.notice
+        if data is not None and data is not self._heard:
+            self._heard = data
+            notice = decode_notice(data)
+            if notice:
+                self.node.hear(notice)
+
+    # With the chair.
+
+    def _preside(self, now: float) -> None:
+        if not self.presence.chairs or self.presence.cards is None:
+            self.chair = self._proclaimed = self._look_at = None
+            return
+        if self.chair is None:
+            self.chair = Chair(self.terms, self.node.notice, now)
+            self.presence.news = True
+        if self.presence.news:
+            self.presence.news = False
+            self._look_at = max(now, self._next_look) if self._look_at is None else min(self._look_at, self._next_look)
+        if self._look_at is None or now < self._look_at:
+            return
+        trusting = now >= self.presence.steady_from
+        notice = self.chair.judge(self._present(self.presence.cards), now, trusting=trusting)
+        self._next_look = now + len(self.presence.cards) * LOOK
+        times = [self.chair.deadline, None if trusting else self.presence.steady_from]
+        self._look_at = min((time for time in times if time is not None), default=None)
+        if notice != self._proclaimed and not self._is_blank(notice):
+            self._proclaimed = notice
+            self.presence.proclaim(encode_notice(notice))
+
+    def _is_blank(self, notice: Notice) -> bool:
+        """Before anything has been decided there is nothing to tell: every node offers itself for round 0 unasked."""
+        return notice == Notice(notice.state) and notice.state != ENDED
+
+    def _present(self, cards: dict[str, KeyValue]) -> list[Present]:
+        """Decoded once each: of thousands of cards most are the same as at the last look."""
+        known: dict[str, tuple[int, Present]] = {}
+        for name, entry in cards.items():
+            revision = int(entry.mod_revision)
+            seen = self._cards.get(name)
+            if seen is None or seen[0] != revision:
+                card = decode_card(entry.value)
+                if card is None:
+                    continue
+                seen = (revision, Present(name, int(entry.create_revision), card))
+            known[name] = seen
+        self._cards = known
+        return [present for _, present in known.values()]

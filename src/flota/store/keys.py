@@ -1,0 +1,53 @@
+"""Where a job's entries are in a store, and the questions that change them."""
+
+from __future__ import annotations
+
+from flota.store.messages import Compare, KeyValue, Operation, Put, Range, Txn
+from flota.values import NamedTuple
+
+
+class Keys(NamedTuple):
+    """`prefix` is the job's own where jobs share a store."""
+
+    prefix: str
+
+    @property
+    def nodes(self) -> bytes:
+        return f"{self.prefix}nodes/".encode()
+
+    @property
+    def chair(self) -> bytes:
+        return f"{self.prefix}chair".encode()
+
+    @property
+    def notice(self) -> bytes:
+        return f"{self.prefix}chair/notice".encode()
+
+    def joining(self, node: str, card: bytes, lease: int, *, listening: bool) -> Txn:
+        """The card goes in and, unless it is being listened to, what the chair says comes back, in one question."""
+        put = Operation(request_put=Put(key=self.nodes + node.encode(), value=card, lease=lease))
+        chair = Operation(request_range=Range(key=self.chair, range_end=end_of(self.chair)))
+        return Txn(success=[put] if listening else [put, chair])
+
+    def campaigning(self, node: str, lease: int) -> Txn:
+        """Take the chair if it is free; whoever has it then is in the answer."""
+        free = Compare(key=self.chair, target="CREATE", create_revision=0)
+        take = Operation(request_put=Put(key=self.chair, value=node.encode(), lease=lease))
+        holder = Operation(request_range=Range(key=self.chair))
+        return Txn(compare=[free], success=[take, holder], failure=[holder])
+
+    def proclaiming(self, notice: bytes, reign: int, lease: int) -> Txn:
+        """Only who still has the chair may write: one that was deposed without hearing of it writes nothing."""
+        mine = Compare(key=self.chair, target="CREATE", create_revision=reign)
+        put = Operation(request_put=Put(key=self.notice, value=notice, lease=lease))
+        return Txn(compare=[mine], success=[put])
+
+
+def node_of(entry: KeyValue) -> str:
+    """Whose card it is."""
+    return entry.key.rpartition(b"/")[2].decode()
+
+
+def end_of(prefix: bytes) -> bytes:
+    """The first key after all that begin so."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])

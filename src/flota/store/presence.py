@@ -1,0 +1,298 @@
+"""Keeps a node present in the store: its lease, its card, its ear to the chair, and the chair itself if it falls to it.
+
+Written as wishes, not as steps: it knows what should be in the store, and asks for whatever is missing, one question
+at a time, until it is there. A lost answer, lease, watch or member only means that something is missing again.
+"""
+
+from __future__ import annotations
+
+from flota.store.client import Lost
+from flota.store.keys import Keys, end_of, node_of
+from flota.store.messages import (
+    Answer,
+    KeyValue,
+    LeaseAnswer,
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    Range,
+    RangeAnswer,
+    Refusal,
+    Request,
+    TxnAnswer,
+    WatchAnswer,
+    WatchCreate,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Watching(Protocol):
+        def close(self) -> None: ...
+
+    class Client(Protocol):
+        def ask(self, request: Request, then: Callable[[Answer | Refusal | Lost], None], now: float) -> None: ...
+        def watch(
+            self, ask: WatchCreate, heard: Callable[[WatchAnswer | Refusal | Lost], None], lease: int = 0
+        ) -> Watching: ...
+
+
+RETRY = 0.2  # seconds before a question that was lost is asked again
+SILENCE = 0.5  # of the lease: after such a gap, what has vanished may only have missed its renewal
+
+
+class Presence:
+    """Drive it: call `on_time` when `deadline` has passed. `news` says that something has changed for its owner."""
+
+    def __init__(
+        self, client: Client, keys: Keys, name: str, ttl: int, *, may_chair: bool, clock: Callable[[], float]
+    ) -> None:
+        self.contact: float | None = None  # when the store was last heard
+        self.silent_since: float | None = None  # when the first question was asked that it has not answered since
+        self.steady_from = 0.0
+        self.notice: bytes | None = None
+        self.cards: dict[str, KeyValue] | None = None  # known to the chair only
+        self.chairs = False
+        self.refusal: Refusal | None = None  # of a kind that asking again will not mend
+        self.lease = 0
+        self.leaving = False
+        self.news = False
+        self._client = client
+        self._keys = keys
+        self._name = name
+        self._ttl = ttl
+        self._may_chair = may_chair
+        self._clock = clock
+        self._card: bytes | None = None
+        self._joined = False  # the card is in the store as it should be
+        self._out: bytes | None = None  # the chair's notice, to be written
+        self._chair_taken = False
+        self._reign = 0  # the revision at which this node took the chair
+        self._ear: Watching | None = None
+        self._eye: Watching | None = None
+        self._asking = False
+        self._renew_at: float | None = None
+        self._retry_at: float | None = None
+
+    def publish(self, card: bytes) -> None:
+        if card != self._card:
+            self._card = card
+            self._joined = False
+            self._pursue()
+
+    def proclaim(self, notice: bytes) -> None:
+        """As the chair: what everybody shall follow."""
+        self._out = notice
+        self._pursue()
+
+    def leave(self) -> None:
+        """Take everything of this node's out of the store."""
+        self.leaving = True
+        self._pursue()
+
+    @property
+    def gone(self) -> bool:
+        return self.leaving and not self.lease and not self._asking
+
+    @property
+    def deadline(self) -> float | None:
+        if self._asking:
+            return None
+        return self._renew_at if self._retry_at is None else self._retry_at
+
+    def on_time(self) -> None:
+        self._pursue()
+
+    # What is missing.
+
+    def _pursue(self) -> None:
+        now = self._clock()
+        if self._asking or self.refusal or (self._retry_at is not None and now < self._retry_at):
+            return
+        self._retry_at = None
+        if self.leaving:
+            if self.lease:
+                self._ask(LeaseRevoke(id=self.lease), self._on_revoked)
+        elif self._card is None:
+            return
+        elif not self.lease:
+            self._ask(LeaseGrant(ttl=self._ttl), self._on_granted)
+        elif self._renew_at is not None and now >= self._renew_at:
+            self._ask(LeaseKeepAlive(id=self.lease), self._on_renewed)
+        elif not self._joined:
+            self._join(self._card)
+        elif self._may_chair and not self._chair_taken:
+            self._ask(self._keys.campaigning(self._name, self.lease), self._on_campaigned)
+        elif self.chairs and self._eye is None:
+            self._ask(Range(key=self._keys.nodes, range_end=end_of(self._keys.nodes)), self._on_cards)
+        elif self.chairs and self._out is not None:
+            self._proclaim(self._out)
+
+    def _join(self, card: bytes) -> None:
+        ask = self._keys.joining(self._name, card, self.lease, listening=self._ear is not None)
+        self._ask(ask, lambda answer: self._on_joined(answer, card))
+
+    def _proclaim(self, notice: bytes) -> None:
+        ask = self._keys.proclaiming(notice, self._reign, self.lease)
+        self._ask(ask, lambda answer: self._on_proclaimed(answer, notice))
+
+    def _ask(self, request: Request, then: Callable[[Answer], None]) -> None:
+        self._asking = True
+        asked = self._clock()
+        self._client.ask(request, lambda answer: self._on_answer(answer, then, asked), asked)
+
+    # What is answered.
+
+    def _on_answer(self, answer: Answer | Refusal | Lost, then: Callable[[Answer], None], asked: float) -> None:
+        self._asking = False
+        if isinstance(answer, Lost):
+            self.silent_since = asked if self.silent_since is None else self.silent_since
+            self.news = True
+            self._retry_at = self._clock() + RETRY
+            return
+        if isinstance(answer, Refusal):
+            self._on_refusal(answer)
+        else:
+            self._heard_something()
+            then(answer)
+        self._pursue()
+
+    def _on_refusal(self, refusal: Refusal) -> None:
+        if "lease not found" in refusal.words:
+            self._heard_something()
+            self._lose_lease()
+        elif refusal.passing:
+            self._retry_at = self._clock() + RETRY
+        else:
+            self.refusal = refusal
+            self.news = True
+
+    def _heard_something(self) -> None:
+        now = self._clock()
+        if self.contact is not None and now - self.contact > SILENCE * self._ttl:
+            self.steady_from = now + self._ttl
+        self.contact = now
+        self.silent_since = None
+
+    def _on_granted(self, answer: Answer) -> None:
+        assert isinstance(answer, LeaseAnswer)
+        self.lease = int(answer.id)
+        self._renew_at = self._clock() + self._ttl / 3
+        self._joined = False
+
+    def _on_renewed(self, answer: Answer) -> None:
+        assert isinstance(answer, LeaseAnswer)
+        self._renew_at = self._clock() + self._ttl / 3
+        if not int(answer.ttl or 0):
+            self._lose_lease()
+
+    def _on_revoked(self, _answer: Answer) -> None:
+        self._lose_lease()
+
+    def _lose_lease(self) -> None:
+        """Card, chair and notice are gone with it."""
+        self.lease = 0
+        self._joined = False
+        self._renew_at = None
+        self._depose()
+        self._chair_taken = False
+        self._close_ear()
+
+    def _on_joined(self, answer: Answer, written: bytes) -> None:
+        assert isinstance(answer, TxnAnswer)
+        self._joined = written == self._card
+        if self._ear is None and len(answer.responses) > 1:
+            found = answer.responses[1].response_range or RangeAnswer(answer.header)
+            self._chair_taken = False
+            for entry in found.kvs:
+                self._on_entry(entry)
+            ask = WatchCreate(
+                key=self._keys.chair, range_end=end_of(self._keys.chair), start_revision=int(answer.header.revision) + 1
+            )
+            self._ear = self._client.watch(ask, self._on_heard, self.lease)
+
+    def _on_campaigned(self, answer: Answer) -> None:
+        assert isinstance(answer, TxnAnswer)
+        for entry in (answer.responses[-1].response_range or RangeAnswer(answer.header)).kvs:
+            self._on_entry(entry)
+
+    def _on_cards(self, answer: Answer) -> None:
+        assert isinstance(answer, RangeAnswer)
+        self.cards = {node_of(entry): entry for entry in answer.kvs}
+        ask = WatchCreate(
+            key=self._keys.nodes, range_end=end_of(self._keys.nodes), start_revision=int(answer.header.revision) + 1
+        )
+        self._eye = self._client.watch(ask, self._on_seen, self.lease)
+        self.news = True
+
+    def _on_proclaimed(self, answer: Answer, written: bytes) -> None:
+        assert isinstance(answer, TxnAnswer)
+        if self._out is written:
+            self._out = None
+        if not answer.succeeded:
+            self._depose()
+
+    def _depose(self) -> None:
+        self.chairs = False
+        self.cards = None
+        self._out = None
+        if self._eye:
+            self._eye.close()
+            self._eye = None
+
+    # What is heard without asking.
+
+    def _on_heard(self, answer: WatchAnswer | Refusal | Lost) -> None:
+        if not self._attend(answer):
+            self._close_ear()
+            self._joined = False  # the next question brings what was missed
+        for event in answer.events if isinstance(answer, WatchAnswer) else ():
+            if event.kv is None:
+                continue
+            if event.type != "DELETE":
+                self._on_entry(event.kv)
+            elif event.kv.key == self._keys.chair:
+                self._depose()
+                self._chair_taken = False
+        self._pursue()
+
+    def _on_entry(self, entry: KeyValue) -> None:
+        if entry.key == self._keys.notice:
+            self.notice = entry.value
+            self.news = True
+        elif entry.key == self._keys.chair:
+            self._chair_taken = True
+            if entry.value == self._name.encode():  # also when the answer that said so was lost
+                self.chairs = True
+                self._reign = int(entry.create_revision)
+
+    def _on_seen(self, answer: WatchAnswer | Refusal | Lost) -> None:
+        if not self._attend(answer):
+            if self._eye:
+                self._eye.close()
+                self._eye = None
+        elif isinstance(answer, WatchAnswer) and self.cards is not None:
+            for event in answer.events:
+                if event.kv is None:
+                    continue
+                if event.type == "DELETE":
+                    self.cards.pop(node_of(event.kv), None)
+                else:
+                    self.cards[node_of(event.kv)] = event.kv
+                self.news = True
+        self._pursue()
+
+    def _attend(self, answer: WatchAnswer | Refusal | Lost) -> bool:
+        """Whether a watch goes on."""
+        if not isinstance(answer, WatchAnswer) or answer.canceled:
+            self._retry_at = self._clock() + RETRY
+            return False
+        self._heard_something()
+        return True
+
+    def _close_ear(self) -> None:
+        if self._ear:
+            self._ear.close()
+            self._ear = None

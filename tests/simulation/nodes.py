@@ -1,0 +1,222 @@
+"""Simulated nodes: flota's own membership around workers that only pretend to work, and the rules that must hold."""
+
+from __future__ import annotations
+
+from flota.job.meeting import LEASE
+from flota.job.report import EXITED
+from flota.rendezvous.cards import Card, Fault
+from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall
+from flota.rendezvous.notices import Ending, Notice
+from flota.rendezvous.terms import Terms
+from flota.run.member import Member
+from flota.store.keys import Keys
+from flota.store.messages import LeaseRevoke
+from flota.store.presence import Presence
+from tests.simulation.world import Client, Store, World
+
+
+class Cluster:
+    """Nodes around one store, and what all of them together must never do."""
+
+    def __init__(self, seed: int, terms: Terms, *, work: float = 20.0, etcd: bool = True) -> None:
+        self.world = World(seed)
+        self.store = Store(self.world)
+        self.terms = terms
+        self.work = work
+        self.etcd = etcd
+        self.nodes: list[SimNode] = []
+        self.rosters: dict[int, tuple[str, ...]] = {}
+        self.crashed: set[str] = set()
+
+    def add(self, host: str = "", rank: int = -1, terms: Terms | None = None) -> SimNode:
+        name = f"{len(self.nodes):04x}"
+        serves = not self.etcd and not self.nodes
+        node = SimNode(self, name, host or f"host{len(self.nodes)}", terms or self.terms, rank, serves=serves)
+        self.nodes.append(node)
+        return node
+
+    def run(self, seconds: float) -> None:
+        self.world.run(self.world.now + seconds, lambda: all(node.over for node in self.nodes))
+
+    def working(self) -> list[SimNode]:
+        return [node for node in self.nodes if node.at_work]
+
+    def endings(self) -> set[tuple[str, int]]:
+        return {(node.ending.kind, node.ending.code) for node in self.nodes if node.ending}
+
+    def note_roster(self, notice: Notice) -> None:
+        seats = tuple(row.node for row in notice.seats)
+        assert len(set(seats)) == len(seats), "a node sits twice"
+        assert self.terms.least <= len(seats) <= self.terms.most
+        assert self.rosters.setdefault(notice.round, seats) == seats, f"two rosters for round {notice.round}"
+
+
+class SimNode:
+    def __init__(self, cluster: Cluster, name: str, host: str, terms: Terms, rank: int, *, serves: bool) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.client = Client(cluster.store)
+        self.name = name
+        self.serves = serves
+        self.jump = 0.0
+        self.over = False
+        self.ending: Ending | None = None
+        self.at_work: Notice | None = None
+        self.begun: list[int] = []
+        self.first_ports = 0
+        self._torn: frozenset[int] = frozenset()
+        self._give_up_at = 0.0
+        self.workers = self.world.random.randint(1, 4)
+        self._wake_at: float | None = None
+        blank = Card(terms.job, host, f"10.0.0.{name}", (), terms.least, terms.most, terms.frameworks, rank, serves)
+        level = terms.policy.elastic_level
+        node = Node(
+            name,
+            blank,
+            leaves_on_failure=terms.policy.enabled and level == 0,
+            patience=terms.join_timeout,
+            lifeline=terms.join_timeout if cluster.etcd else 3.0,
+        )
+        presence = Presence(
+            self.client, Keys("/job/"), name, int(LEASE), may_chair=cluster.etcd or serves, clock=self.clock
+        )
+        self.member = Member(node, presence, terms, "the store", self.clock())
+        self._turn_after_each_call()
+        self._step()
+
+    def clock(self) -> float:
+        return self.world.now + self.jump
+
+    def _turn_after_each_call(self) -> None:
+        """Whatever the client calls back is followed by a turn of the node, as in the real loop."""
+        ask, watch = self.client.ask, self.client.watch
+
+        def then_step(call):
+            def called(*words):
+                call(*words)
+                self._step()
+
+            return called
+
+        self.client.ask = lambda request, then, now: ask(request, then_step(then), now)
+        self.client.watch = lambda request, heard, lease=0: watch(request, then_step(heard), lease)
+
+    def _step(self) -> None:
+        if self.over:
+            return
+        for order in self.member.advance(self.clock()):
+            self._obey(order)
+        deadline = self.member.deadline
+        if deadline is not None and deadline != self._wake_at:
+            self._wake_at = deadline
+            self.world.at(deadline - self.jump + 1e-6, self._on_time)  # rounding: never a little early
+
+    def _on_time(self) -> None:
+        self._wake_at = None
+        if not self.over:
+            self.member.presence.on_time()
+            self._step()
+            self._check_for_spinning()
+
+    def _check_for_spinning(self) -> None:
+        """Whoever was just called for a deadline that has passed must not name it again."""
+        parts = {
+            "presence": self.member.presence.deadline,
+            "node": self.member.node.deadline,
+            "all": self.member.deadline,
+        }
+        spun = {name: time for name, time in parts.items() if time is not None and time <= self.clock()}
+        assert not spun, f"{self.name} at {self.clock()}: {spun}"
+
+    def _obey(self, order: Order) -> None:
+        if isinstance(order, Offer):
+            self.first_ports += 100
+            ports = tuple(range(self.first_ports, self.first_ports + self.workers + 3))
+            self.member.node.offered(ports, order.round)
+            self.world.after(0, self._step)
+        elif isinstance(order, Begin):
+            self._begin(order.notice)
+        elif isinstance(order, Recall):
+            self._stop_workers()
+        elif isinstance(order, Leave):
+            self._leave(order.ending)
+
+    def _begin(self, notice: Notice) -> None:
+        assert not self.begun or notice.round > self.begun[-1], "a round begun twice"
+        self.cluster.note_roster(notice)
+        self.begun.append(notice.round)
+        self.at_work = notice
+        self.world.after(self.cluster.work, lambda: self._finish_work(notice))
+
+    def _finish_work(self, notice: Notice) -> None:
+        """Workers end well only together; without their peers they would hang."""
+        peers = [node for node in self.cluster.nodes if notice.seat_of(node.name) >= 0]
+        if self.at_work is notice and all(notice.round in peer.begun and not peer.torn(notice) for peer in peers):
+            self._sweep(notice, well=True)
+
+    def torn(self, notice: Notice) -> bool:
+        """Whether this node's workers of that round have ended otherwise than well."""
+        return notice.round in self._torn
+
+    def _stop_workers(self) -> None:
+        notice = self.at_work
+        if notice:
+            self.world.after(self.world.random.uniform(0.0, 0.5), lambda: self._sweep(notice, well=False))
+
+    def _sweep(self, notice: Notice, *, well: bool) -> None:
+        if self.at_work is not notice or self.over:
+            return
+        if not well:
+            self._torn = self._torn | {notice.round}
+        self.at_work = None
+        self.member.node.swept(well=well)
+        self._step()
+
+    def _leave(self, ending: Ending) -> None:
+        assert self.at_work is None, "a node ended before its workers"
+        self.ending = ending
+        self._give_up_at = self.clock() + LEASE + 2
+        self._close_when_gone()
+
+    def _close_when_gone(self) -> None:
+        if self.over:
+            return
+        if self.member.gone or self.clock() >= self._give_up_at:
+            self._close()
+        else:
+            self.world.after(0.05, self._close_when_gone)
+
+    def _close(self) -> None:
+        self.over = True
+        self.client.close()
+        if self.serves:
+            self.cluster.store.dead = True
+
+    # What may befall it.
+
+    def fail(self, code: int = 3) -> None:
+        if self.at_work:
+            rank = self.at_work.seat_of(self.name)
+            fault = Fault(rank, 0, self.name, 1, code, EXITED, f"exit code {code}", 1.0, "log")
+            self.member.node.failed((fault,))
+            self._step()
+            self._stop_workers()
+
+    def crash(self, *, shepherd: bool) -> None:
+        lease = self.member.presence.lease
+        self.cluster.crashed.add(self.name)
+        self.at_work = None
+        self._torn = frozenset(self.begun)
+        self._close()
+        if shepherd and lease and not self.cluster.store.dead:
+            self.world.after(0.01, lambda: self._revoke(lease))
+
+    def _revoke(self, lease: int) -> None:
+        self.cluster.store.serve(LeaseRevoke(id=lease))
+
+    def terminate(self, signal: int = 15) -> None:
+        if self.over:
+            return
+        self.member.node.stop(signal, self.clock())
+        self._step()
+        self._stop_workers()

@@ -1,0 +1,243 @@
+"""Whole jobs in virtual time: what must hold whatever the network, the store and the nodes do."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from flota.job.report import FAILED, INCOMPLETE, STOPPED, SUCCEEDED
+from flota.job.spec import RestartPolicy
+from flota.rendezvous.terms import Terms
+from tests.simulation.nodes import Cluster
+
+SEEDS = range(200 if os.environ.get("FLOTA_SOAK") else 12)
+ONCE = RestartPolicy()
+RESTARTS = RestartPolicy(1000, enabled=True)
+
+
+def terms(least, most, policy=ONCE, **more):
+    return Terms("job", least, most, ("torch",), policy, **{"elastic_timeout": 5.0, "join_timeout": 120.0, **more})
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 64])
+@pytest.mark.parametrize("etcd", [False, True])
+def test_nodes_meet_in_any_order_and_end_well(nodes, etcd):
+    cluster = Cluster(nodes, terms(nodes, nodes), etcd=etcd)
+    for _ in range(nodes):
+        cluster.world.after(cluster.world.random.uniform(0, 10), cluster.add)
+    cluster.world.run(cluster.world.now + 10, lambda: False)
+    cluster.run(60)
+    assert cluster.endings() == {(SUCCEEDED, 0)}
+    assert all(node.over for node in cluster.nodes) and len(cluster.nodes) == nodes
+    assert list(cluster.rosters) == [0]
+
+
+def test_a_failure_ends_the_job_everywhere_with_the_same_code():
+    cluster = Cluster(1, terms(8, 8))
+    for _ in range(8):
+        cluster.add()
+    cluster.world.after(5, lambda: cluster.nodes[5].fail(code=7))
+    cluster.run(60)
+    assert cluster.endings() == {(FAILED, 7)}
+    assert all(node.ending.faults[0].host == "0005" for node in cluster.nodes)
+
+
+def test_a_failure_restarts_everybody_and_is_counted_once():
+    cluster = Cluster(2, terms(4, 4, RestartPolicy(1, enabled=True)))
+    for _ in range(4):
+        cluster.add()
+    cluster.world.after(5, lambda: cluster.nodes[2].fail())
+    cluster.world.after(5.001, lambda: cluster.nodes[3].fail())  # suffers from it
+    cluster.run(60)
+    assert cluster.endings() == {(SUCCEEDED, 0)}
+    assert len(cluster.rosters) == 2 and cluster.rosters[0] == cluster.rosters[1]
+    assert {node.member.node.notice.attempt for node in cluster.nodes} == {1}
+
+
+@pytest.mark.parametrize("shepherd", [False, True])
+def test_a_lost_node_of_a_fixed_job_ends_it_by_name(shepherd):
+    cluster = Cluster(3, terms(3, 3))
+    for _ in range(3):
+        cluster.add()
+    cluster.world.after(5, lambda: cluster.nodes[1].crash(shepherd=shepherd))
+    cluster.run(60)
+    assert cluster.endings() == {(INCOMPLETE, 75)}
+    assert {node.ending.reason for node in cluster.nodes if node.ending} == {"host1 was lost"}
+
+
+def test_an_elastic_job_goes_on_without_a_lost_node_and_with_a_new_one():
+    cluster = Cluster(4, terms(2, 4, RESTARTS), work=60)
+    for _ in range(4):
+        cluster.add()
+    cluster.world.after(10, lambda: cluster.nodes[1].crash(shepherd=True))
+    cluster.world.after(40, lambda: cluster.add("host9"))
+    cluster.run(300)
+    assert cluster.endings() == {(SUCCEEDED, 0)}
+    assert [len(seats) for seats in cluster.rosters.values()] == [4, 3, 4]
+    first, second, third = cluster.rosters.values()
+    assert second[0] == first[0] and second[2] == first[2]
+    assert third[:3] == second and third[3] == cluster.nodes[4].name
+
+
+def test_below_min_the_job_waits_and_then_ends():
+    cluster = Cluster(5, terms(2, 3, RESTARTS, join_timeout=40.0))
+    for _ in range(2):
+        cluster.add()
+    cluster.world.after(10, lambda: cluster.nodes[1].crash(shepherd=True))
+    cluster.run(200)
+    ending = cluster.nodes[0].ending
+    assert (ending.kind, ending.code) == (INCOMPLETE, 75)
+    assert ending.reason == "the nodes did not meet in time: 1 of 2:3 nodes: host0"
+
+
+def test_a_drained_node_leaves_and_the_rest_goes_on():
+    cluster = Cluster(6, terms(2, 3, RESTARTS), work=40)
+    for _ in range(3):
+        cluster.add()
+    cluster.world.after(10, lambda: cluster.nodes[2].terminate())
+    cluster.run(200)
+    assert cluster.nodes[2].ending.kind == STOPPED
+    assert {cluster.nodes[n].ending.kind for n in (0, 1)} == {SUCCEEDED}
+    assert [len(seats) for seats in cluster.rosters.values()] == [3, 2]
+
+
+@pytest.mark.parametrize("least", [1, 3])
+def test_sigterm_to_all_ends_the_job_once(least):
+    cluster = Cluster(7, terms(least, 3, RESTARTS))
+    for _ in range(3):
+        cluster.add()
+    for number in range(3):
+        cluster.world.after(10 + number * 0.2, lambda number=number: cluster.nodes[number].terminate())
+    cluster.run(200)
+    assert cluster.endings() == {(STOPPED, 143)}
+    assert len(cluster.rosters) == 1
+
+
+def test_at_level_0_the_failing_node_leaves_with_its_code():
+    policy = RestartPolicy(3, enabled=True, elastic_level=0)
+    cluster = Cluster(8, terms(1, 3, policy), work=40)
+    for _ in range(3):
+        cluster.add()
+    cluster.world.after(10, lambda: cluster.nodes[1].fail(code=9))
+    cluster.run(200)
+    assert (cluster.nodes[1].ending.kind, cluster.nodes[1].ending.code) == (FAILED, 9)
+    assert {cluster.nodes[n].ending.kind for n in (0, 2)} == {SUCCEEDED}
+
+
+@pytest.mark.parametrize(
+    ("more", "rank", "words"),
+    [
+        ({"job": "other"}, -1, "job `other`"),
+        ({"most": 4, "least": 4}, -1, "expects 4 nodes"),
+        ({"frameworks": ("paddle",)}, -1, "paddle"),
+        ({}, 5, "rank 5"),
+    ],
+)
+def test_a_node_that_disagrees_is_turned_away(more, rank, words):
+    common = terms(2, 2)
+    cluster = Cluster(9, common)
+    cluster.add()
+    cluster.run(1)
+    stranger = cluster.add(terms=common._replace(**more), rank=rank)
+    cluster.run(2)
+    assert stranger.ending.code == 2 and words in stranger.ending.reason
+    cluster.add()
+    cluster.run(60)
+    assert {cluster.nodes[n].ending.kind for n in (0, 2)} == {SUCCEEDED}
+
+
+def test_a_rank_taken_and_a_job_that_is_full():
+    cluster = Cluster(10, terms(2, 2))
+    cluster.add(rank=1)
+    cluster.run(1)
+    twin = cluster.add(rank=1)
+    cluster.run(2)
+    assert "rank 1 is taken by host0" in twin.ending.reason
+    cluster.add(rank=0)
+    cluster.run(2)
+    late = cluster.add()
+    cluster.run(2)
+    assert "all of its 2 nodes" in late.ending.reason
+    cluster.run(60)
+    assert cluster.rosters[0] == (cluster.nodes[2].name, cluster.nodes[0].name)
+
+
+def test_a_paused_store_is_not_noticed():
+    cluster = Cluster(11, terms(4, 4), work=60)
+    for _ in range(4):
+        cluster.add()
+    cluster.run(10)
+    cluster.store.paused_until = cluster.world.now + 10
+    cluster.run(120)
+    assert cluster.endings() == {(SUCCEEDED, 0)}
+    assert len(cluster.rosters) == 1
+
+
+def test_without_the_embedded_master_everybody_ends_within_the_lease():
+    cluster = Cluster(12, terms(4, 4), etcd=False, work=600)
+    for _ in range(4):
+        cluster.add()
+    cluster.run(10)
+    lost_at = cluster.world.now
+    cluster.nodes[0].crash(shepherd=False)
+    cluster.run(60)
+    assert cluster.endings() == {(INCOMPLETE, 75)}
+    assert cluster.world.now - lost_at < 8
+
+
+def test_a_clock_that_jumps_ends_nothing():
+    cluster = Cluster(13, terms(3, 3), etcd=False, work=60)
+    for _ in range(3):
+        cluster.add()
+    for number in range(3):
+        cluster.world.after(10 + 5 * number, lambda number=number: setattr(cluster.nodes[number], "jump", 3600.0))
+    cluster.run(120)
+    assert cluster.endings() == {(SUCCEEDED, 0)}
+    assert len(cluster.rosters) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_chaos_then_calm_ends_well_for_all(seed):
+    """Failures, crashes, cuts, lost messages and pauses for two minutes; after that whoever is left must finish."""
+    cluster = Cluster(seed, terms(2, 8, RESTARTS, elastic_timeout=3.0), work=30)
+    chance = cluster.world.random
+    for _ in range(6):
+        cluster.world.after(chance.uniform(0, 5), cluster.add)
+    cluster.world.run(cluster.world.now + 5, lambda: False)
+    for _ in range(25):
+        cluster.world.after(chance.uniform(0, 120), lambda: _trouble(cluster))
+    cluster.store.loss = 0.02
+    cluster.world.after(120, lambda: _calm(cluster))
+    cluster.run(120 + 400)
+    left = [node for node in cluster.nodes if node.name not in cluster.crashed]
+    assert all(node.over for node in left), "a node waits for ever"
+    stayed = [node for node in left if node.ending.kind != STOPPED]
+    assert {node.ending.kind for node in stayed} == {SUCCEEDED}
+
+
+def _trouble(cluster):
+    chance = cluster.world.random
+    alive = [node for node in cluster.nodes if not node.over]
+    node = chance.choice(alive)
+    kind = chance.choice(["fail", "fail", "crash", "cut", "cut", "leave", "join", "pause", "jump"])
+    if kind == "fail":
+        node.fail()
+    elif kind in ("crash", "leave") and len(alive) > 4:
+        node.crash(shepherd=chance.random() < 0.5) if kind == "crash" else node.terminate()
+    elif kind == "cut":
+        node.client.cut = True
+        cluster.world.after(chance.uniform(0.1, 20), node.client.heal)
+    elif kind == "join" and len(alive) < 7:
+        cluster.add()
+    elif kind == "pause":
+        cluster.store.paused_until = cluster.world.now + chance.uniform(0.5, 12)
+    elif kind == "jump":
+        node.jump += chance.uniform(0, 30)
+
+
+def _calm(cluster):
+    cluster.store.loss = 0.0
+    cluster.store.paused_until = 0.0
+    for node in cluster.nodes:
+        node.client.heal()

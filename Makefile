@@ -18,7 +18,7 @@ check: $(VENV)/dev
 	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/simulation tests/guards
 
 test: check system peers
-	$(BIN)/pytest tests/processes tests/contracts tests/store tests/peers
+	$(BIN)/pytest tests/processes tests/netns tests/contracts tests/store tests/peers
 
 soak: $(VENV)/dev peers
 	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/simulation tests/processes tests/store tests/peers --durations=20

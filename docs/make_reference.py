@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import get_args
 
-from flota.cli.flags import ALIASES, BY_NAME, DEPRECATED, FLAGS, GROUPS, Alias, Flag
+from flota.cli.flags import ALIASES, ALONE, BY_NAME, DEPRECATED, FLAGS, GROUPS, Alias, Flag
 from flota.cli.settings import NEVER_IN_ENVIRONMENT
-from flota.frameworks import VARIABLES_OF, equip
+from flota.frameworks import VARIABLES_OF, equip, interface_variables
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogWish
@@ -35,20 +35,11 @@ ORIGINS = {
 
 # The answers that depend on a flag's value, or on there being one machine only.
 CONDITIONS = {
-    "nnodes": "1: does this; more, or a range: not there yet (jobs on many machines)",
-    "master": "on one machine no effect; `etcd://…`: not there yet",
-    "rank": "-1 and 0 on one machine; others are an error",
-    "ips": "one address: the same as `--host`; several: not there yet (jobs on many machines)",
+    "nnodes": "1: does this; more, or a range: understood and shown by `--dry-run`, run in a later version",
+    "rank": "does this: below the number of machines, or -1; others are an error",
+    "ips": "one address: the same as `--host`; several: the machines in order, the first serves on `--start_port` - 1",
     "run-mode": "`collective`: does this; others: not there yet (parameter servers and other roles)",
-    "sort-ip": "no effect on one machine",
-    "elastic-timeout": "no effect on one machine",
-    "join-timeout": "no effect on one machine",
     "standalone": "no effect: it is what flota does with one machine",
-    "master-addr": "no effect on one machine: workers get an address and a free port from flota",
-    "master-port": "no effect on one machine: workers get an address and a free port from flota",
-    "rdzv-backend": "no effect on one machine",
-    "rdzv-endpoint": "no effect on one machine",
-    "rdzv-conf": "no effect on one machine",
     "gloo-port": "no effect without parameter servers",
     "with-gloo": "no effect without parameter servers",
     "use-env": "does this: with `python -m flota.torch_launch`, `--local-rank` is not inserted",
@@ -114,6 +105,9 @@ MEANINGS = {
     "FLOTA_DEVICE": "the worker's devices as listed in the visible ones, or `cpu`",
     "FLOTA_LOG_DIR": "`--log_dir` as a whole path",
     "FLOTA_GIVEN": "the names of all these variables: a flota inside a worker does not take them for its own settings",
+    "GLOO_SOCKET_IFNAME": "the network interface for gloo, in torch and in Paddle; kept when it is set already",
+    "NCCL_SOCKET_IFNAME": "the same for NCCL; kept when it is set already",
+    "TP_SOCKET_IFNAME": "the same for torch's RPC; kept when it is set already",
     "NODE_RANK": "this machine's number, for accelerate and Lightning",
     "OMP_NUM_THREADS": "not touched when it is set already, unless `--threads` is given",
     "PYTHONUNBUFFERED": "output appears at once; kept when it is set already",
@@ -212,6 +206,8 @@ def answer_of(flag: Flag) -> str:
         return f"refused: {flag.refused}"
     if flag.later:
         return f"not there yet ({flag.later}): {flag.help}"
+    if flag.note == ALONE:
+        return f"does this: {flag.help}; no effect on one machine"
     if flag.note:
         return flag.note.removeprefix("has ")
     old = "; deprecated, said once when it is used" if flag.name in DEPRECATED else ""
@@ -253,6 +249,7 @@ def example(frameworks: tuple[str, ...], devices: DeviceSet) -> tuple[JobSpec, R
     return spec, Roster(0, 0, (Seat("gpu01", "127.0.0.1", Ports(("40001", "40002"), "40003", "40004", "40005")),))
 
 
+ASTRAY = " (with several machines, where the hostname leads to 127.0.1.1 or nowhere)"
 WITHOUT = NO_DEVICES
 WITH = DeviceSet("gpu", "CUDA_VISIBLE_DEVICES", ("4", "5"), ("4", "5"), by_id=False)
 
@@ -290,6 +287,7 @@ def own_table() -> str:
         [
             *(variable_row(name, value, "") for name, value in shown.items()),
             *(variable_row(name, value, " (with `--devices 5,4`)") for name, value in narrowed.items()),
+            *(variable_row(name, value, ASTRAY) for name, value in interface_variables("eth0").items()),
         ],
     )
 

@@ -151,6 +151,56 @@ class ForeignAddress(FlotaError):
         super().__init__(f"`{address}` is not an address of this machine", "run `ip -brief address` to see which are")
 
 
+class MasterWithoutPort(FlotaError):
+    def __init__(self, flag: str, given: str) -> None:
+        super().__init__(f"{flag} has no port: `{given}`", f"add one that is free there, as in --master {given}:8090")
+
+
+class SecretInAddress(FlotaError):
+    def __init__(self, flag: str) -> None:
+        super().__init__(
+            f"{flag} holds more than addresses: a user or a password there is seen by everyone on the machine",
+            "set FLOTA_ETCD_USER and FLOTA_ETCD_PASSWORD, or FLOTA_ETCD_PASSWORD_FILE, and leave it out of the address",
+        )
+
+
+class UnreadableFile(FlotaError):
+    def __init__(self, source: str, path: str, why: str) -> None:
+        super().__init__(f"cannot read {source} `{path}`: {why}", f"run `ls -l {path}` to see who may")
+
+
+class BadToken(FlotaError):
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            f"the token of {source} is empty, or has spaces or other characters than ASCII",
+            "make one with `openssl rand -hex 16`, the same for all nodes",
+        )
+
+
+class NotAmongNodes(FlotaError):
+    def __init__(self, flag: str, hosts: tuple[str, ...], own: list[str]) -> None:
+        super().__init__(
+            f"this machine is not in {flag} `{','.join(hosts)}`: it has `{','.join(own)}`",
+            "add the address by which the others reach this machine; run `ip -brief address` to see which it has",
+        )
+
+
+class SeveralAmongNodes(FlotaError):
+    def __init__(self, flag: str, hosts: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{flag} has more than one address of this machine: `{','.join(hosts)}`",
+            f"say which one is this node's with --host {hosts[0]}",
+        )
+
+
+class UnknownInterface(FlotaError):
+    def __init__(self, flag: str, name: str, known: list[str]) -> None:
+        super().__init__(
+            f"{flag}: no interface `{name}` that is up and has an address: there are `{','.join(known)}`",
+            f"choose from them, as in --network-interface {known[-1] if known else 'eth0'}",
+        )
+
+
 class UnwritableLogDir(FlotaError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"cannot write to the log directory `{path}`: {why}", "choose another with --log_dir DIR")

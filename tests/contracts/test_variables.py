@@ -270,3 +270,31 @@ def test_many_workers_really_start(flota):
     result = flota.run("--nproc_per_node", 200, "--console", "none", "--no-python", "true", timeout=120)
 
     assert result.returncode == 0, (result.stderr, COMMAND)
+
+
+def test_workers_are_told_the_interface_where_the_hostname_misleads():
+    two = roster(1, 1)
+    worker = plan_workers(spec(), two, 1)[0]
+
+    told = equip(spec(interface="eth1"), two, worker, {"NCCL_SOCKET_IFNAME": "ib0"})
+    untold = equip(spec(), two, worker, {})
+
+    assert {name: value for name, value in told.env.items() if name.endswith("IFNAME")} == {
+        "GLOO_SOCKET_IFNAME": "eth1",
+        "TP_SOCKET_IFNAME": "eth1",
+    }
+    assert "GLOO_SOCKET_IFNAME" in told.env["FLOTA_GIVEN"].split(",")
+    assert not [name for name in untold.env if name.endswith("IFNAME")]
+
+
+def test_the_secrets_of_a_meeting_are_taken_from_workers():
+    one = roster(1)
+
+    plan = equip(spec(), one, plan_workers(spec(), one, 0)[0], {})
+
+    assert set(plan.dropped) == {
+        "FLOTA_TOKEN",
+        "FLOTA_TOKEN_FILE",
+        "FLOTA_ETCD_PASSWORD",
+        "FLOTA_ETCD_PASSWORD_FILE",
+    }

@@ -75,9 +75,20 @@ BAD_INPUT = [
         "leaves room for 3 workers: `65535`",
         "--start_port 6070",
     ),
-    (["--nnodes", "2", "train.py"], "`--nnodes 2` is not there yet: jobs on many machines", "flota --help"),
-    (["--nnodes=2:3", "train.py"], "`--nnodes 2:3` is not there yet: jobs on many machines", "flota --help"),
-    (["--ips", "10.0.0.1,10.0.0.2", "train.py"], "is not there yet: jobs on many machines", "flota --help"),
+    (["--nnodes", "2", "train.py"], "`--nnodes` is not there yet: jobs on many machines", "flota --help"),
+    (
+        ["--ips", "203.0.113.7,203.0.113.8", "train.py"],
+        "this machine is not in --ips `203.0.113.7,2",
+        "ip -brief address",
+    ),
+    (["--nnodes", "2", "--rank", "2", "train.py"], "--rank 2 in a job of 2 nodes", "--rank 0 to --rank 1"),
+    (["--nnodes", "2", "--master", "10.0.0.1", "train.py"], "--master has no port: `10.0.0.1`", "10.0.0.1:8090"),
+    (["--master", "etcd://me:secret@a", "train.py"], "--master holds more than addresses", "FLOTA_ETCD_PASSWORD_FILE"),
+    (
+        ["--nnodes", "2", "--network-interface", "no0", "train.py"],
+        "no interface `no0` that is up and has an address",
+        "choose from",
+    ),
     (
         ["--server_num=2", "--trainer_num=4", "train.py"],
         "`--server_num` is not there yet: parameter-server",
@@ -124,6 +135,36 @@ def test_bad_input_is_one_line_and_a_hint_and_starts_nothing(flota, words, messa
     assert hints.count("\n") == 1
     assert result.stdout == ""
     assert not (flota.directory / "started").exists()
+
+
+def test_the_plan_of_many_machines_has_places_for_the_others(flota):
+    words = ["--nnodes", "3", "--nproc_per_node", "2", "--rank", "1", "--master", "127.0.0.1:8090"]
+
+    result = flota.run(*words, "--dry-run", "--json", "sleeps.py", env={"FLOTA_TOKEN": "hunter2"})
+
+    workers = json.loads(result.stdout)["workers"]
+    assert [worker["rank"] for worker in workers] == [2, 3]
+    assert workers[0]["env"]["MASTER_ADDR"] == "<node 0>"
+    assert workers[0]["env"]["WORLD_SIZE"] == "6"
+    assert workers[0]["env"]["PADDLE_CURRENT_ENDPOINT"] == "127.0.0.1:<free>"
+    assert "FLOTA_TOKEN" in workers[0]["removed"]
+    assert "hunter2" not in result.stdout
+
+
+def test_the_plan_of_listed_machines_has_their_addresses(flota):
+    words = ["--ips", "127.0.0.1,203.0.113.7", "--start_port", "7000", "--dry-run", "--json"]
+
+    workers = json.loads(flota.run(*words, "sleeps.py").stdout)["workers"]
+
+    assert workers[0]["env"]["PADDLE_TRAINER_ENDPOINTS"] == "127.0.0.1:7000,203.0.113.7:7000"
+
+
+def test_workers_never_get_the_secrets_of_the_meeting(flota):
+    secrets = ("FLOTA_TOKEN", "FLOTA_TOKEN_FILE", "FLOTA_ETCD_PASSWORD", "FLOTA_ETCD_PASSWORD_FILE")
+
+    flota.run("dumps_env.py", env=dict.fromkeys(secrets, "x"))
+
+    assert not set(secrets) & set(dump(flota)["env"])
 
 
 def test_more_workers_than_devices_named_is_an_error(flota):

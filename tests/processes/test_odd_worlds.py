@@ -192,8 +192,6 @@ def test_a_log_emptied_by_hand_goes_on_being_shown(flota):
     [
         (["--json", "x.py"], "--json means something only with --dry-run"),
         (["--ips", "", "x.py"], "--ips needs addresses"),
-        (["--elastic_server", "127.0.0.1:2379", "x.py"], "`--elastic_server` is not there yet: meeting through etcd"),
-        (["--rdzv-backend", "etcd", "x.py"], "`--rdzv-backend etcd` is not there yet: meeting through etcd"),
         (["--nproc_per_node", "99999999", "x.py"], "a number of 1 to 10000"),
     ],
 )

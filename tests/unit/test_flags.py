@@ -34,6 +34,18 @@ DEFAULTS = [
     ("elastic_level", "-1"),
     ("elastic_timeout", 30.0),
     ("use_env", False),
+    ("master_addr", "127.0.0.1"),
+    ("master_port", 29500),
+    ("rdzv_backend", "static"),
+    ("rdzv_endpoint", ""),
+    ("rdzv_conf", ""),
+    ("sort_ip", False),
+    ("start_port", 6070),
+    ("join_timeout", 600.0),
+    ("network_interface", None),
+    ("tls_cert", None),
+    ("tls_key", None),
+    ("tls_ca", None),
 ]
 PADDLE = """master legacy rank log_level log_overwrite sort_ip enable_gpu_log nnodes nproc_per_node log_dir run_mode job_id
 devices gpus npus xpus host ips start_port auto_parallel_config auto_cluster_config auto_tuner_json servers trainers

@@ -7,21 +7,21 @@ from itertools import count
 
 from flota.frameworks import equip
 from flota.job.plan import WorkerPlan, plan_workers
-from flota.job.roster import Ports
+from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import JobSpec
 from flota.run.start import one_node_roster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:
     # Each free port has a number of its own until it is printed: which variables differ must show.
     free = (f"<free{number}>" for number in count())
-    own = [str(spec.start_port + i) if spec.start_port else next(free) for i in range(spec.workers)]
-    roster = one_node_roster(spec, Ports(tuple(own), next(free), next(free), next(free)), 0, 0)
-    plans = [equip(spec, roster, worker, environ) for worker in plan_workers(spec, roster, 0)]
+    roster = many_nodes_roster(spec, free) if spec.meeting else one_node_roster(spec, ports_of(spec, free), 0, 0)
+    seat = max(spec.meeting.rank, 0) if spec.meeting else 0
+    plans = [equip(spec, roster, worker, environ) for worker in plan_workers(spec, roster, seat)]
     if as_json:
         import json
 
@@ -30,6 +30,22 @@ def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> i
         text = "\n".join([f"job {spec.job_id}", "", *_table(plans), "", *_variables(plans)])
     print(re.sub(r"<free\d+>", "<free>", text))
     return 0
+
+
+def ports_of(spec: JobSpec, free: Iterator[str]) -> Ports:
+    own = [str(spec.start_port + i) if spec.start_port else next(free) for i in range(spec.workers)]
+    return Ports(tuple(own), next(free), next(free), next(free))
+
+
+def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
+    """All nodes as if they were like this one; who takes part, and without --rank in which seat, is agreed later."""
+    meeting = spec.meeting
+    assert meeting
+    addresses = meeting.hosts or [f"<node {number}>" for number in range(meeting.most)]
+    seats = [Seat(address, address, ports_of(spec, free)) for address in addresses]
+    own = max(meeting.rank, 0)
+    seats[own] = one_node_roster(spec, seats[own].ports, 0, 0).master
+    return Roster(0, 0, tuple(seats))
 
 
 def _as_dict(plan: WorkerPlan) -> dict[str, object]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+from flota.cli.flags import ALONE, MANY_MACHINES
 from flota.cli.parse import CommandLine, parse
 from flota.cli.settings import Settings, gather, without_parents_variables
-from flota.errors import BUG, FlotaError, UnsupportedSystem
+from flota.errors import BUG, FlotaError, NotThereYet, UnsupportedSystem
 
 INTERRUPTED = 130
 UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
@@ -16,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
+
+    from flota.job.spec import JobSpec
 
 
 def main(argv: list[str] | None = None, *, interpreter: str | None = None, legacy_local_rank: bool = False) -> int:
@@ -99,9 +102,22 @@ def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], inte
         from flota.cli.dry_run import print_plan
 
         return print_plan(spec, environ, as_json=bool(settings["json"]))
+    if spec.meeting:
+        raise NotThereYet(str(settings.source("nnodes") or settings.source("ips")), MANY_MACHINES)
     from flota.run.start import run
 
-    return run(spec, environ, configuration(line, settings, spec.devices.chosen), line.notes).exit_code
+    return run(
+        spec, environ, configuration(line, settings, spec.devices.chosen), notes(line, settings, spec, environ)
+    ).exit_code
+
+
+def notes(line: CommandLine, settings: Settings, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What is said quietly at the start."""
+    if spec.meeting is None:
+        return line.notes
+    from flota.cli.meeting import notes_on_meeting
+
+    return (*(note for note in line.notes if not note.endswith(ALONE)), *notes_on_meeting(settings, environ))
 
 
 def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -32,6 +32,17 @@ class Settings:
         return found.source if found else None
 
 
+def strength(source: str | None) -> int:
+    """How much a source counts beside others, where different settings say the same: the precedence as a number."""
+    if source is None:
+        return 0
+    if source.startswith("-"):
+        return 4
+    if source.startswith("`"):
+        return 1
+    return 3 if source.startswith("FLOTA_") else 2
+
+
 def gather(given: dict[str, Given], environ: Mapping[str, str], directory: str) -> Settings:
     merged = _from_config(directory)
     merged.update(_from_environment(environ))

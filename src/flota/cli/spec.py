@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.cli.flags import FLAGS, MANY_MACHINES, PARAMETER_SERVERS
+from flota.cli.flags import FLAGS, PARAMETER_SERVERS
 from flota.cli.parse import CommandLine
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
@@ -37,7 +37,7 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
     devices = choose_devices(find_devices(environ), get("devices"))
     workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
     command = resolve_command(line, settings, environ, interpreter)
-    return JobSpec(
+    spec = JobSpec(
         command=command,
         workers=workers,
         log=log_wish(settings),
@@ -59,6 +59,25 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
         virtual_local_rank=get("virtual_local_rank"),
     )
+    return with_meeting(spec, settings, environ)
+
+
+def with_meeting(spec: JobSpec, settings: Settings, environ: Mapping[str, str]) -> JobSpec:
+    """The spec of a job of many machines. Most jobs are of one: what the others need is not imported for them."""
+    get: Any = settings.__getitem__
+    meeting = None
+    if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint"):
+        from flota.cli.meeting import make_meeting
+
+        meeting = make_meeting(settings, environ)
+    if meeting is None:
+        if not -1 <= get("rank") < 1:
+            raise NodeRankOutOfRange(get("rank"), 1)
+        return spec
+    from flota.cli.address import choose_address, choose_interface
+
+    address = choose_address(settings, meeting)
+    return spec._replace(meeting=meeting, address=address, interface=choose_interface(settings, address))
 
 
 def answer_what_is_not_there(line: CommandLine, settings: Settings) -> None:
@@ -66,24 +85,10 @@ def answer_what_is_not_there(line: CommandLine, settings: Settings) -> None:
         source = settings.source(flag.dest)
         if flag.later and source and settings[flag.dest] != flag.default:
             raise NotThereYet(source, flag.later)
-    nodes: Any = settings["nnodes"]
-    if nodes != (1, 1):
-        raise NotThereYet(f"{settings.source('nnodes')} {':'.join(map(str, dict.fromkeys(nodes)))}", MANY_MACHINES)
-    if "," in str(settings["ips"]):
-        raise NotThereYet(f"{settings.source('ips')} {settings['ips']}", MANY_MACHINES)
-    if str(settings["master"] or "").startswith("etcd"):
-        raise NotThereYet(f"{settings.source('master')} {settings['master']}", "meeting through etcd")
-    if str(settings["rdzv_backend"]).startswith("etcd"):
-        raise NotThereYet(f"{settings.source('rdzv_backend')} {settings['rdzv_backend']}", "meeting through etcd")
-    if "elastic" in str(settings.source("master")).lower():
-        raise NotThereYet(f"{settings.source('master')}", "meeting through etcd")
     if settings["run_mode"] != "collective":
         raise NotThereYet(f"{settings.source('run_mode')} {settings['run_mode']}", PARAMETER_SERVERS)
     if line.script == "ipu":
         raise NotThereYet("ipu", "jobs on IPUs")
-    rank: Any = settings["rank"]
-    if not -1 <= rank < 1:
-        raise NodeRankOutOfRange(rank, 1)
 
 
 def refuse_contradictions(settings: Settings) -> None:
@@ -181,9 +186,15 @@ def absolute(path: str) -> str:
 
 
 def restart_policy(settings: Settings) -> RestartPolicy:
-    """--max_restart is 3, but counts only when it or an elastic level is given: a plain job that fails ends at once."""
+    """--max_restart is 3, but counts only when it or an elastic level is given, or the number of nodes may change: a
+    plain job that fails ends at once.
+    """
     get: Any = settings.__getitem__
+    least, most = get("nnodes")
+    elastic = least != most
     level = int(get("elastic_level"))
     return RestartPolicy(
-        get("max_restart"), enabled=bool(settings.source("max_restart")) or level >= 0, elastic_level=level
+        get("max_restart"),
+        enabled=bool(settings.source("max_restart")) or level >= 0 or elastic,
+        elastic_level=1 if elastic and level == -1 else level,
     )

@@ -19,6 +19,7 @@ VARIABLES_OF = {
 }
 SHOWN_OF = {"torch": torch.SHOWN, "paddle": paddle.SHOWN, "jax": jax.SHOWN, "tensorflow": tensorflow.SHOWN}
 KEPT = ("POD_NAME", "TORCH_NCCL_ASYNC_ERROR_HANDLING")  # the platform and the user know better
+SECRETS = ("FLOTA_TOKEN", "FLOTA_TOKEN_FILE", "FLOTA_ETCD_PASSWORD", "FLOTA_ETCD_PASSWORD_FILE")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
@@ -28,13 +29,16 @@ def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, s
     for framework in spec.frameworks:
         given.update(VARIABLES_OF[framework](spec, roster, worker))
     given.update(_own_variables(spec, roster, worker))
+    if spec.interface:
+        told = interface_variables(spec.interface)
+        given.update({name: value for name, value in told.items() if name not in environ})
     given = {name: value for name, value in given.items() if name not in KEPT or name not in environ}
     if spec.threads and (spec.threads_given or "OMP_NUM_THREADS" not in environ):
         given["OMP_NUM_THREADS"] = str(spec.threads)
     given["FLOTA_GIVEN"] = ",".join(given)
     env = {name: "1" for name in ("PYTHONUNBUFFERED", "PYTHONFAULTHANDLER") if name not in environ}
     env.update(_visible_devices(spec, worker))
-    dropped: tuple[str, ...] = ("FLOTA_TOKEN",)
+    dropped: tuple[str, ...] = SECRETS
     if spec.frameworks == ("paddle",):
         env.update({f"{name}_original": environ[name] for name in paddle.DROPPED_PROXIES if name in environ})
         dropped += paddle.DROPPED_PROXIES
@@ -43,6 +47,13 @@ def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, s
     env.update(given)
     env.update(spec.env)
     return WorkerPlan(worker, env, dropped)
+
+
+def interface_variables(interface: str) -> dict[str, str]:
+    """Names the network interface to what would otherwise look up the hostname: gloo (in torch and in Paddle), NCCL and
+    torch's tensorpipe.
+    """
+    return dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), interface)
 
 
 def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:

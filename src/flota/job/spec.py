@@ -106,3 +106,4 @@ class JobSpec(NamedTuple):
     legacy_local_rank: bool = False
     virtual_local_rank: bool = False
     meeting: Meeting | None = None  # None: this machine alone
+    interface: str = ""  # the network interface workers must be told of, where the hostname would lead them astray

@@ -1,0 +1,80 @@
+"""This node's own address and interface, and its place in a list of addresses. For jobs of many machines."""
+
+from __future__ import annotations
+
+from flota.cli.settings import Settings, strength
+from flota.errors import Contradiction, NotAmongNodes, SeveralAmongNodes, UnknownInterface
+from flota.host.addresses import (
+    address_of,
+    hostname_misleads,
+    interface_of,
+    is_loopback,
+    own_addresses,
+    reachable_address,
+    resolve_own,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.job.meeting import Meeting
+
+
+def choose_address(settings: Settings, meeting: Meeting) -> str:
+    """What was asked for; else the address by which the nodes meet; else the one that faces where they meet."""
+    wanted = wanted_address(settings)
+    if wanted:
+        return wanted
+    if meeting.hosts:
+        host = meeting.hosts[meeting.rank]
+        return resolve_own(host) or host
+    host = meeting.places[0].host if meeting.places else ""
+    if meeting.etcd or not host:
+        return reachable_address(host)  # an etcd on this machine says nothing of where the other nodes are
+    return resolve_own(host) or reachable_address(host)
+
+
+def choose_interface(settings: Settings, address: str) -> str:
+    """The interface that workers must be told of: the one asked for, or the address's own if the hostname misleads."""
+    interface = str(settings["network_interface"] or "")
+    if interface and address == address_of(interface):
+        return interface
+    address = resolve_own(address) or address
+    return interface_of(address) or "" if hostname_misleads(address) else ""
+
+
+def wanted_address(settings: Settings) -> str:
+    """--host or --network-interface; the stronger source wins, as POD_IP is set in every pod."""
+    host, interface = str(settings["host"] or ""), str(settings["network_interface"] or "")
+    if not interface:
+        return host
+    source = str(settings.source("network_interface"))
+    address = address_of(interface)
+    if address is None:
+        raise UnknownInterface(source, interface, list(dict.fromkeys(name for name, _ in own_addresses())))
+    lead = strength(settings.source("host")) - strength(source) if host else -1
+    if lead == 0 and host != address:
+        raise Contradiction(f"{settings.source('host')} {host}", f"{source} {interface}", f"it has {address}")
+    return host if lead > 0 else address
+
+
+def find_own_rank(settings: Settings, hosts: tuple[str, ...], rank: int) -> int:
+    """This machine's place in --ips; a rank that was given must be it."""
+    source = str(settings.source("ips"))
+    wanted = wanted_address(settings)
+    mine = [number for number, host in enumerate(hosts) if _is_mine(host, wanted)]
+    if not mine:
+        own = [wanted] if wanted else [address for _, address in own_addresses() if not is_loopback(address)]
+        raise NotAmongNodes(source, hosts, own)
+    if rank >= 0 and rank not in mine:
+        raise Contradiction(
+            f"{settings.source('rank')} {rank}",
+            f"{source} {','.join(hosts)}",
+            f"this machine is number {mine[0]} there",
+        )
+    if rank < 0 and len(mine) > 1:
+        raise SeveralAmongNodes(source, tuple(hosts[number] for number in mine))
+    return rank if rank >= 0 else mine[0]
+
+
+def _is_mine(host: str, wanted: str) -> bool:
+    return wanted in (host, resolve_own(host)) if wanted else resolve_own(host) is not None

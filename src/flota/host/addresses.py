@@ -1,0 +1,188 @@
+"""The addresses of this machine: which it has, which of them others can reach, and which names lead to it.
+
+For jobs of many machines, after their start only. Whether an address is ours is asked of the interfaces, not of bind():
+where `ip_nonlocal_bind` is on, as on many Kubernetes nodes, bind() takes any address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import sys
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOOPBACK = "127.0.0.1"
+# Kept for documents: nobody has them, so the route to them is the default route.
+FAR_AWAY = {socket.AF_INET: "203.0.113.1", socket.AF_INET6: "2001:db8::1"}
+DISCARD = 9
+IFF_UP = 1
+
+
+class _Entry(ctypes.Structure):
+    """The beginning of C's `struct ifaddrs`; what follows is not read."""
+
+
+_Entry._fields_ = [
+    ("next", ctypes.POINTER(_Entry)),
+    ("name", ctypes.c_char_p),
+    ("flags", ctypes.c_uint),
+    ("address", ctypes.c_void_p),
+]
+
+
+def own_addresses() -> list[tuple[str, str]]:
+    """Every interface that is up with each of its addresses, in the kernel's order.
+
+    From getifaddrs(): the ioctl knows one IPv4 address an interface and no IPv6, and /proc names no interface beside
+    an IPv4 address.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    first = ctypes.POINTER(_Entry)()
+    if libc.getifaddrs(ctypes.byref(first)) != 0:
+        return []
+    try:
+        return [(name, address) for name, address in _listed(first) if address]
+    finally:
+        libc.freeifaddrs(first)
+
+
+def _listed(entry: ctypes._Pointer[_Entry]) -> Iterator[tuple[str, str]]:
+    while entry:
+        found = entry.contents
+        if found.address and found.flags & IFF_UP:
+            yield found.name.decode(errors="replace"), _read_address(found.address)
+        entry = found.next
+
+
+def _read_address(pointer: int) -> str:
+    """A sockaddr in words, or nothing where it is neither IPv4 nor IPv6."""
+    # Elsewhere than on Linux the first byte is a length.
+    family = ctypes.c_uint16.from_address(pointer).value if sys.platform == "linux" else ctypes.string_at(pointer, 2)[1]
+    if family == socket.AF_INET:
+        return socket.inet_ntop(socket.AF_INET, ctypes.string_at(pointer + 4, 4))
+    if family == socket.AF_INET6:
+        return socket.inet_ntop(socket.AF_INET6, ctypes.string_at(pointer + 8, 16))
+    return ""
+
+
+def reachable_address(toward: str = "") -> str:
+    """The address that others can reach this machine at; toward a host, the one that faces it.
+
+    The kernel chooses it when a UDP socket is connected, which sends nothing. Without a route the first global address
+    is taken, and 127.0.0.1 where there is none: never 127.0.1.1, to which a hostname may lead.
+    """
+    for address in [*_resolve(toward), *FAR_AWAY.values()]:
+        source = _source_toward(address)
+        if source and not _is_local_only(source):
+            return source
+    reachable = [address for _, address in own_addresses() if not _is_local_only(address)]
+    return next((address for address in sorted(reachable, key=_is_version_6)), LOOPBACK)
+
+
+def _source_toward(address: str) -> str:
+    family = socket.AF_INET6 if _is_version_6(address) else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, DISCARD))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
+
+
+def is_own(address: str) -> bool:
+    """Whether this machine has the address; all of 127.0.0.0/8 is every machine's."""
+    value = _parse(address)
+    return value is not None and (value.is_loopback or value in [_parse(own) for _, own in own_addresses()])
+
+
+def interface_of(address: str) -> str | None:
+    """The interface that has an address."""
+    value = _parse(address)
+    if value is None:
+        return None
+    listed = [(name, _parse(own)) for name, own in own_addresses()]
+    exact = (name for name, own in listed if own == value)
+    loopback = (name for name, own in listed if own and own.is_loopback and value.is_loopback)
+    return next(exact, None) or next(loopback, None)
+
+
+def address_of(interface: str) -> str | None:
+    """An interface's address: IPv4 before IPv6, and one that others can reach before one that needs a scope."""
+    own = [address for name, address in own_addresses() if name == interface]
+    return min(own, key=lambda address: (_is_local_only(address), _is_version_6(address)), default=None)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine's inner address, by number or by the name that stands for it everywhere."""
+    value = _parse(host)
+    return value.is_loopback if value else host.lower() == "localhost"
+
+
+def hostname_misleads(address: str) -> bool:
+    """Whether a program that looks up this machine's hostname gets an address that other nodes cannot reach.
+
+    Debian's installer writes `127.0.1.1 HOSTNAME`; gloo looks its hostname up and tells its peers what it finds.
+    """
+    if is_loopback(address):
+        return False
+    found = _resolve(socket.gethostname())
+    return not found or any(is_loopback(each) for each in found)
+
+
+def resolve_own(host: str) -> str | None:
+    """The address to serve on, when a master's host is this machine; None when it is another.
+
+    A hostname that leads to loopback is served where others can reach it. An explicit 127.0.0.1 stays: then all nodes
+    are here.
+    """
+    if _parse(host):
+        return host if is_own(host) else None
+    own = [address for address in _resolve(host) if is_own(address)]
+    outer = next((address for address in own if not is_loopback(address)), None)
+    if outer:
+        return outer
+    if is_loopback(host):
+        return own[0] if own else LOOPBACK
+    if _is_hostname(host.lower(), resolves=bool(own)):
+        return reachable_address()
+    return own[0] if own else None
+
+
+def _is_hostname(host: str, *, resolves: bool) -> bool:
+    """Whether it is this machine's name; the full name is looked up only for one that leads here: it takes time."""
+    name = socket.gethostname().lower()
+    return host in (name, name.partition(".")[0]) or (resolves and host == socket.getfqdn(name).lower())
+
+
+def _resolve(host: str) -> list[str]:
+    """A host's addresses, IPv4 first; none where nobody knows it."""
+    if not host:
+        return []
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return sorted(dict.fromkeys(str(entry[4][0]) for entry in found), key=_is_version_6)
+
+
+def _parse(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        value = ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = value.ipv4_mapped if isinstance(value, IPv6Address) else None
+    return mapped or value
+
+
+def _is_version_6(address: str) -> bool:
+    return ":" in address
+
+
+def _is_local_only(address: str) -> bool:
+    """Loopback, or good on one wire only."""
+    value = _parse(address)
+    return value is None or value.is_loopback or value.is_link_local or value.is_unspecified

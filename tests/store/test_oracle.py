@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.store.servers import Client, Embedded, Etcd, etcds
+from tests.etcd import etcds
+from tests.store.servers import Client, Embedded, Etcd
 
 EXAMPLES = 1000 if os.environ.get("FLOTA_SOAK") else 60
 

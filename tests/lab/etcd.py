@@ -1,0 +1,147 @@
+"""A real etcd on hosts of a lab: one member, or a cluster that outlives one."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.etcd import packaged_etcd
+from tests.lab.hosts import Host
+from tests.launching import state, wait_until
+
+CLIENTS, PEERS = 2379, 2380
+PATIENCE = 2.0  # with one answer; an etcd that is stopped or has no majority gives none
+DEADLINE = 20.0
+
+
+class Member:
+    """One etcd process, and what it needs to be started again."""
+
+    def __init__(self, host: Host, directory: Path, program: str, cluster: str) -> None:
+        self.host = host
+        self.address = f"{host.address}:{CLIENTS}"
+        self.address6 = f"[{host.address6}]:{CLIENTS}"
+        self._log = directory / f"etcd-{host.name}.log"
+        clients = [f"http://{address}" for address in (self.address, self.address6, f"127.0.0.1:{CLIENTS}")]
+        flags = {
+            "name": host.name,
+            "data-dir": directory / f"etcd-{host.name}",
+            "listen-client-urls": ",".join(clients),
+            "advertise-client-urls": clients[0],
+            "listen-peer-urls": _peer_url(host),
+            "initial-advertise-peer-urls": _peer_url(host),
+            "initial-cluster": cluster,
+        }
+        self._argv = [program, *(word for flag, value in flags.items() for word in (f"--{flag}", value))]
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = self.host.popen(self._argv, stdout=log, stderr=subprocess.STDOUT)
+
+    def ask(self, path: str, body: object) -> dict[str, Any]:
+        """What this member answers on its own host, where no cut can come between. OSError when it does not."""
+        line = self.host.call(socket.create_connection, ("127.0.0.1", CLIENTS), PATIENCE)
+        client = http.client.HTTPConnection("127.0.0.1", CLIENTS)
+        client.sock = line
+        try:
+            client.request("POST", path, json.dumps(body))
+            response = client.getresponse()
+            text = response.read()
+            if response.status != http.HTTPStatus.OK:
+                raise OSError(f"etcd on {self.host.name}: {text.decode(errors='replace')}")
+            answer: dict[str, Any] = json.loads(text)
+            return answer
+        except http.client.HTTPException as error:
+            raise OSError(f"etcd on {self.host.name}: {error!r}") from error
+        finally:
+            client.close()
+
+    def is_ready(self) -> bool:
+        """Whether it reads what a majority has agreed on."""
+        assert self.process.poll() is None, f"etcd on {self.host.name} ended: {self._log.read_text()[-2000:]}"
+        try:
+            return bool(self.ask("/v3/kv/range", {"key": "YQ=="}))
+        except OSError:
+            return False
+
+
+class Etcd:
+    """One member on each of these hosts, ready. The lab's end is its end too."""
+
+    def __init__(self, hosts: Sequence[Host], directory: Path, program: str | None = None) -> None:
+        cluster = ",".join(f"{host.name}={_peer_url(host)}" for host in hosts)
+        self.members = {host.number: Member(host, directory, program or packaged_etcd(), cluster) for host in hosts}
+        self._wait(self.members.values())
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where clients find the members."""
+        return [member.address for member in self.members.values()]
+
+    @property
+    def addresses6(self) -> list[str]:
+        return [member.address6 for member in self.members.values()]
+
+    def leader(self) -> int:
+        """The host of the leader; waits for an election that is under way."""
+        give_up = time.monotonic() + DEADLINE
+        while time.monotonic() < give_up:
+            terms = {int(status["raftTerm"]): number for number, status in self._statuses() if _leads(status)}
+            if terms:
+                return terms[max(terms)]  # one that was cut off may not know yet that it leads no more
+            time.sleep(0.02)
+        raise AssertionError(f"no leader in {DEADLINE} s")
+
+    def _statuses(self) -> Iterable[tuple[int, dict[str, Any]]]:
+        for number, member in self.members.items():
+            try:
+                yield number, member.ask("/v3/maintenance/status", {})
+            except OSError:
+                continue
+
+    def pause(self, seconds: float | None = None, *, members: Iterable[int] | None = None) -> None:
+        """Stop members where they are (all, unless some are named), until `resume` or for some seconds."""
+        paused = list(self.members if members is None else members)
+        pids = [self.members[number].process.pid for number in paused]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all(state(pid) == "T" for pid in pids), "etcd to stop")
+        if seconds is not None:
+            timer = threading.Timer(seconds, self.resume, kwargs={"members": paused})
+            timer.daemon = True  # nobody waits for it when the test is over
+            timer.start()
+
+    def resume(self, *, members: Iterable[int] | None = None) -> None:
+        for number in self.members if members is None else members:
+            self.members[number].process.send_signal(signal.SIGCONT)
+
+    def kill(self, number: int) -> None:
+        self.members[number].process.kill()
+        self.members[number].process.wait()
+
+    def restart(self, number: int) -> None:
+        """Start a killed member again, with the data it had."""
+        self.members[number].start()
+        self._wait([self.members[number]])
+
+    def _wait(self, members: Iterable[Member]) -> None:
+        for member in members:
+            wait_until(member.is_ready, f"etcd on {member.host.name}", DEADLINE)
+
+
+def _peer_url(host: Host) -> str:
+    return f"http://{host.address}:{PEERS}"
+
+
+def _leads(status: dict[str, Any]) -> bool:
+    return "leader" in status and status["leader"] == status["header"]["member_id"]

@@ -1,0 +1,108 @@
+"""flota on hosts of a lab: one node a host, each with its own directory and output."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from pathlib import Path
+
+from tests.lab.hosts import Host
+from tests.lab.lab import Lab
+from tests.launching import DEADLINE, environment, script, wait_until, worker_output
+
+MARK = "LAB_NODE"
+numbers = itertools.count()
+
+
+class Node:
+    """A flota under way on a host."""
+
+    def __init__(self, host: Host, words: list[object], directory: Path, env: dict[str, str] | None) -> None:
+        self.host = host
+        self.directory = directory
+        # Workers inherit it, and whatever they start: so no process of a job can hide, or be taken for another's.
+        self._mark = f"{MARK}={os.getpid()}.{next(numbers)}"
+        variables = environment({**(env or {}), **dict([self._mark.split("=")])})
+        with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
+            argv = [sys.executable, "-m", "flota", *words]
+            # Another machine's processes do not hear this terminal's Ctrl-C.
+            options = {"stdout": out, "stderr": err, "start_new_session": True}
+            self.process = host.popen(argv, env=variables, cwd=directory, **options)
+
+    @property
+    def out(self) -> str:
+        return (self.directory / "stdout").read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return (self.directory / "stderr").read_text(errors="replace")
+
+    def wait_for(self, text: str, timeout: float = DEADLINE) -> None:
+        """Until it has said this, on either stream."""
+        give_up = time.monotonic() + timeout
+        while True:
+            ended = self.process.poll() is not None  # before looking: the last words come before the end
+            if text in self.out or text in self.err:
+                return
+            assert not ended, f"it ended without {text!r}\n{self._story()}"
+            assert time.monotonic() < give_up, f"waited {timeout} s for {text!r}\n{self._story()}"
+            time.sleep(0.005)
+
+    def wait_for_file(self, *names: str, timeout: float = DEADLINE) -> None:
+        """Until workers have made these files."""
+        for name in names:
+            wait_until((self.directory / name).exists, f"{name} on {self.host.name}", timeout)
+
+    def wait(self, timeout: float = DEADLINE) -> int:
+        """Its exit code, once it has ended."""
+        try:
+            return int(self.process.wait(timeout))
+        except Exception as error:
+            error.add_note(self._story())
+            raise
+
+    def log(self, rank: int) -> str:
+        """A worker's own output: its log without flota's marks."""
+        return worker_output(self.directory / "log" / f"workerlog.{rank}")
+
+    def survivors(self) -> dict[int, str]:
+        """The living processes of this node's part of the job, itself included, and their command lines."""
+        found = {}
+        for pid in self.host.processes():
+            try:
+                if self._mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue  # it has just ended
+        return found
+
+    def assert_nobody_left(self, timeout: float = 4.0) -> None:
+        wait_until(lambda: not self.survivors(), f"no survivor on {self.host.name}, but {self.survivors()}", timeout)
+
+    def _story(self) -> str:
+        return f"--- {self.host.name}, stdout\n{self.out[-4000:]}\n--- {self.host.name}, stderr\n{self.err[-4000:]}"
+
+
+class Nodes:
+    """Starts flota on the hosts of a lab, below one directory."""
+
+    def __init__(self, lab: Lab, directory: Path) -> None:
+        self.lab = lab
+        self.directory = directory
+        self.started: list[Node] = []
+
+    def start(self, number: int, *words: object, env: dict[str, str] | None = None, log_dir: bool = True) -> Node:
+        """Start flota on a host; a word that names one of tests/processes/workers is that script."""
+        host = self.lab.host(number)
+        again = sum(node.host is host for node in self.started)
+        directory = self.directory / (f"{host.name}.{again + 1}" if again else host.name)
+        directory.mkdir()
+        logs = ["--log_dir", directory / "log"] if log_dir else []
+        self.started.append(Node(host, [*logs, *map(script, words)], directory, env))
+        return self.started[-1]
+
+    def start_all(self, *words: object, env: dict[str, str] | None = None) -> list[Node]:
+        """The same on every host."""
+        return [self.start(host.number, *words, env=env) for host in self.lab.hosts]

@@ -1,0 +1,89 @@
+"""Carries frames between two ports, late, slow, or not at all: what a long or bad cable does.
+
+A program of its own: `relay.py PORT PORT DELAY JITTER LOSS RATE`, in seconds, seconds, 0 to 1, and bytes a second (0: no
+limit). The kernel could do it, but not every kernel was built with it (netem).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import socket
+import sys
+import time
+from collections import deque
+
+SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING, SO_RCVBUFFORCE = 263, 15, 23, 33
+EVERY_PROTOCOL = 3
+OFFLOAD_HEADER = 10  # before each frame: which checksum the kernel left to a network card, for the next one to fill in
+BACKLOG = 0.25  # seconds of a line's work that wait before it; more is dropped, as a switch would
+TURN = 64  # frames taken in one go, so that those that are due get their turn
+
+
+class Direction:
+    """Frames from one port to the other, in order: jitter does not reorder."""
+
+    def __init__(self, source: socket.socket, target: socket.socket, quality: list[float]) -> None:
+        self.source, self.target = source, target
+        self.delay, self.jitter, self.loss, self.rate = quality
+        self.queue: deque[tuple[float, bytes]] = deque()
+        self.line_free = 0.0
+        self.last = 0.0
+
+    def take(self) -> None:
+        for _ in range(TURN):
+            try:
+                frame = self.source.recv(70000)
+            except OSError:  # nothing there, or the cable is out
+                return
+            due = self._due(len(frame) - OFFLOAD_HEADER, time.monotonic())
+            if due is not None:
+                self.queue.append((due, frame))
+
+    def give(self) -> None:
+        while self.queue and self.queue[0][0] <= time.monotonic():
+            try:
+                self.target.send(self.queue.popleft()[1])
+            except OSError:
+                pass  # lost: the other port is down or full
+
+    def _due(self, size: int, now: float) -> float | None:
+        """When a frame arrives; None if it does not."""
+        if random.random() < self.loss:
+            return None
+        sent = now
+        if self.rate:
+            if self.line_free - now > BACKLOG:
+                return None
+            sent = self.line_free = max(self.line_free, now) + size / self.rate
+        self.last = max(self.last, sent + self.delay + random.uniform(-self.jitter, self.jitter))
+        return self.last
+
+
+def open_port(name: str) -> socket.socket:
+    port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    port.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+    port.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    port.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
+    port.bind((name, EVERY_PROTOCOL))
+    port.settimeout(0)
+    return port
+
+
+def main(names: list[str], quality: list[float]) -> None:
+    one, other = map(open_port, names)
+    directions = [Direction(one, other, quality), Direction(other, one, quality)]
+    os.write(1, b"!")
+    while True:
+        due = [direction.queue[0][0] for direction in directions if direction.queue]
+        wait = max(0.0, min(due) - time.monotonic()) if due else None
+        ready = select.select([one, other], [], [], wait)[0]
+        for direction in directions:
+            if direction.source in ready:
+                direction.take()
+            direction.give()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:3], [float(word) for word in sys.argv[3:]])

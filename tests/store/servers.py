@@ -21,8 +21,8 @@ class Embedded:
 
     name = "flota"
 
-    def __init__(self, **options) -> None:
-        self.loop = Loop()
+    def __init__(self, loop: Loop | None = None, **options) -> None:
+        self.loop = loop or Loop()
         self.master = Master("127.0.0.1", 0, self.loop, **options)
         self.port = self.master.port
         self._stop = False

@@ -144,6 +144,22 @@ def test_nonsense_is_an_error_and_no_more(master, path, body, status):
     assert_served(master)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "POST /v3/kv/range HTTP/1.0",
+        "HEAD /version HTTP/1.1\r\nhost: x",
+        "GET /version HTTP/1.1\r\nhost: x\r\nconnection: close",
+    ],
+    ids=["1.0", "HEAD", "close"],
+)
+def test_an_answer_that_must_be_the_last_is_followed_by_the_end(master, head):
+    answer = answer_of(dial(master, head.encode() + b"\r\n\r\n"))
+
+    assert b"\r\nconnection: close\r\n" in answer
+    assert_served(master)
+
+
 def test_a_flood_of_connections(master):
     for _ in range(MANY):
         dial(master, b"POST /v3/kv/range HTTP/1.1\r\nhost: x\r\n\r\n").close()

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
+import time
 
-from flota.host.loop import Loop
+import pytest
+
+from flota.host import loop as loop_module
+from flota.host.loop import WRITABLE, Loop
 
 
 def test_a_descriptor_that_changes_hands_within_a_turn_is_not_called_for_the_old_one():
@@ -30,3 +35,153 @@ def test_a_descriptor_that_changes_hands_within_a_turn_is_not_called_for_the_old
     assert "new" not in called
     for fd in (first, first_end, second, second_end):
         os.close(fd)
+
+
+@pytest.fixture(params=["epoll", "poll"])
+def loop(request, monkeypatch):
+    if request.param == "poll":
+        monkeypatch.setattr(loop_module, "_make_poll", lambda: (select.poll(), 1000))
+    return Loop()
+
+
+@pytest.fixture
+def pipe():
+    ends = list(os.pipe())
+    yield ends
+    for fd in ends:
+        close(fd)
+
+
+def close(fd: int) -> None:
+    try:
+        os.close(fd)
+    except OSError:
+        pass
+
+
+def test_what_is_ready_is_called_for_and_nothing_else(loop, pipe):
+    reader, writer = pipe
+    called = []
+    loop.watch(reader, lambda: called.append("read"))
+    loop.turn(0)
+    assert called == []
+
+    os.write(writer, b"x")
+    loop.turn(1)
+
+    assert called == ["read"]
+
+
+def test_a_wait_is_never_shorter_than_asked(loop, pipe):
+    loop.watch(pipe[0], lambda: None)
+    began = time.monotonic()
+
+    loop.turn(0.0304)
+
+    assert 0.0304 <= time.monotonic() - began < 1
+
+
+def test_the_wanted_events_can_be_changed(loop, pipe):
+    _, writer = pipe
+    called = []
+    loop.watch(writer, lambda: called.append("idle"), 0)
+    loop.turn(0)
+    loop.watch(writer, lambda: called.append("written"), WRITABLE)
+    loop.turn(1)
+
+    assert called == ["written"]
+
+
+@pytest.mark.parametrize("kind", ["file", "null"])
+def test_a_file_is_always_ready_and_others_are_heard_too(loop, pipe, tmp_path, kind):
+    reader, writer = pipe
+    called = []
+    fd = os.open(tmp_path / "out" if kind == "file" else "/dev/null", os.O_WRONLY | os.O_CREAT)
+    loop.watch(fd, lambda: called.append("file"), WRITABLE)
+    loop.watch(reader, lambda: called.append("pipe"))
+    os.write(writer, b"x")
+
+    loop.turn(None)
+    loop.forget(fd)
+    loop.turn(0)
+
+    assert sorted(called) == ["file", "pipe", "pipe"]
+    assert not loop.watches(fd)
+    os.close(fd)
+
+
+def test_a_descriptor_closed_before_it_is_forgotten_does_no_harm(loop, pipe):
+    reader, _ = pipe
+    other, other_end = os.pipe()
+    called = []
+    loop.watch(reader, lambda: called.append("closed"))
+    loop.watch(other, lambda: called.append("other"))
+    os.close(reader)
+
+    loop.forget(reader)
+    os.write(other_end, b"x")
+    loop.turn(1)
+
+    assert called == ["other"]
+    os.close(other)
+    os.close(other_end)
+
+
+def test_a_number_that_was_closed_and_opened_anew_is_watched_anew(loop, pipe):
+    reader, _ = pipe
+    called = []
+    loop.watch(reader, lambda: called.append("old"))
+    fresh, fresh_end = os.pipe()
+    os.dup2(fresh, reader)  # what closing and opening do, whatever numbers are free
+    loop.watch(reader, lambda: called.append("new"))
+
+    os.write(fresh_end, b"x")
+    loop.turn(1)
+
+    assert called == ["new"]
+    os.close(fresh)
+    os.close(fresh_end)
+
+
+def test_a_file_that_a_forked_process_keeps_open_is_not_heard_of_once_closed(loop, pipe):
+    reader, writer = pipe
+    called = []
+    loop.watch(reader, lambda: called.append("old"))
+    kept = os.dup(reader)  # as a fork keeps it: the same open file, under a number that the loop does not know
+    os.close(reader)
+    os.write(writer, b"x")
+
+    loop.forget(reader)
+    fresh, fresh_end = os.pipe()
+    assert fresh == reader
+    loop.watch(fresh, lambda: called.append("new"))
+    loop.turn(0)
+
+    assert called == []
+    for fd in (kept, fresh_end):
+        os.close(fd)
+
+
+def test_a_turn_costs_no_more_with_many_silent_descriptors(pipe):
+    loop = Loop()
+    loop.watch(pipe[0], lambda: None)
+    alone = turns_in_a_tenth(loop)
+    crowd = [os.dup(pipe[0]) for _ in range(700)]
+    for fd in crowd:
+        loop.watch(fd, lambda: None)
+
+    crowded = turns_in_a_tenth(loop)
+
+    assert crowded > alone / 5
+    for fd in crowd:
+        loop.forget(fd)
+        os.close(fd)
+
+
+def turns_in_a_tenth(loop: Loop) -> int:
+    end = time.monotonic() + 0.1
+    turns = 0
+    while time.monotonic() < end:
+        loop.turn(0)
+        turns += 1
+    return turns

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LONGEST = 24 * 3600 * 1000  # a wait that poll can take; whoever has a later deadline is asked again
+LONGEST = 24 * 3600  # seconds: a wait that the kernel can take; whoever has a later deadline is asked again
 READABLE, WRITABLE = select.POLLIN, select.POLLOUT
 
 
@@ -16,27 +16,69 @@ class Loop:
     """File descriptors with their callbacks, in one wait."""
 
     def __init__(self) -> None:
-        self._poll = select.poll()
-        self._callbacks: dict[int, Callable[[], object]] = {}
+        self._watched: dict[int, tuple[Callable[[], object], int]] = {}
+        self._always_ready: set[int] = set()
+        self._poll, self._unit = _make_poll()
 
     def watch(self, fd: int, callback: Callable[[], object], events: int = READABLE) -> None:
-        self._callbacks[fd] = callback
-        self._poll.register(fd, events)
+        if fd not in self._watched or fd in self._always_ready:
+            self._register(fd, events)
+            self._watched[fd] = callback, events
+            return
+        self._watched[fd] = callback, events
+        try:
+            self._poll.modify(fd, events)
+        except (FileNotFoundError, PermissionError):  # closed and opened anew: the number is another file's
+            self._start_over()
 
     def forget(self, fd: int) -> None:
-        if self._callbacks.pop(fd, None):
+        if not self._watched.pop(fd, None):
+            return
+        if fd in self._always_ready:
+            self._always_ready.remove(fd)
+            return
+        try:
             self._poll.unregister(fd)
+        except OSError:
+            self._start_over()
 
     def watches(self, fd: int) -> bool:
-        return fd in self._callbacks
+        return fd in self._watched
 
     def turn(self, seconds: float | None) -> None:
         """Wait so long at the most, for ever with None, and call back for all that is ready."""
-        # Rounded up: a millisecond early would mean another, useless, turn.
-        timeout = None if seconds is None else min(int(seconds * 1000) + 1 if seconds else 0, LONGEST)
+        if self._always_ready:
+            seconds = 0
+        # Both kinds round up to a millisecond: one early would mean another, useless, turn.
+        timeout = None if seconds is None else max(0, min(seconds, LONGEST)) * self._unit
+        numbers = [*self._always_ready, *(fd for fd, _ in self._poll.poll(timeout))]
         # An earlier callback of this turn may close a descriptor and open another of the same number: what was ready
         # then says nothing about the new one.
-        ready = [(fd, self._callbacks.get(fd)) for fd, _ in self._poll.poll(timeout)]
-        for fd, callback in ready:
-            if callback and self._callbacks.get(fd) is callback:
-                callback()
+        ready = [(fd, self._watched.get(fd)) for fd in numbers]
+        for fd, watched in ready:
+            if watched and self._watched.get(fd) is watched:
+                watched[0]()
+
+    def _register(self, fd: int, events: int) -> None:
+        self._always_ready.discard(fd)
+        try:
+            self._poll.register(fd, events)
+        except PermissionError:
+            self._always_ready.add(fd)  # a file or /dev/null: epoll refuses what never makes anybody wait
+
+    def _start_over(self) -> None:
+        """After a descriptor was closed before it was forgotten: a forked process may keep that file open, and epoll
+        would tell of it for ever, under a number that is nobody's or another's."""
+        if isinstance(self._poll, select.epoll):
+            self._poll.close()
+        self._poll, self._unit = _make_poll()
+        for fd, (_, events) in self._watched.items():
+            try:
+                self._register(fd, events)
+            except OSError:
+                pass  # closed as well; whoever did it will forget it
+
+
+def _make_poll() -> tuple[select.epoll | select.poll, int]:
+    """What waits, and its units in a second: epoll costs the same for thousands of descriptors as for ten."""
+    return (select.epoll(), 1) if hasattr(select, "epoll") else (select.poll(), 1000)

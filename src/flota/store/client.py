@@ -89,9 +89,15 @@ class Client:
         self._waiting.append(Question(request, then, now))
         self._next(now)
 
-    def watch(self, ask: WatchCreate, heard: Callable[[WatchAnswer | Refusal | Lost], None]) -> Watching:
-        """`heard` is called for everything that comes; after Lost or Refusal nothing more does."""
-        watching = Watching(self, ask, heard, self.member)
+    def watch(
+        self, ask: WatchCreate, heard: Callable[[WatchAnswer | Refusal | Lost], None], lease: int = 0
+    ) -> Watching:
+        """`heard` is called for everything that comes; after Lost or Refusal nothing more does.
+
+        The embedded master revokes `lease` when the last watch that names it has ended. So whoever moves on watches
+        anew first and closes the old one then.
+        """
+        watching = Watching(self, ask, heard, self.member, lease)
         self._watches.append(watching)
         return watching
 
@@ -170,11 +176,13 @@ class Watching:
         ask: WatchCreate,
         heard: Callable[[WatchAnswer | Refusal | Lost], None],
         member: Member,
+        lease: int,
     ) -> None:
         self._client = client
         self._heard = heard
         self._link = client.connect(member, self._on_message, self._on_lost)
-        self._link.stream("/v3/watch", encode_request(Watch(create_request=ask)), client.headers())
+        headers = client.headers() + ([("x-flota-lease", str(lease))] if lease else [])
+        self._link.stream("/v3/watch", encode_request(Watch(create_request=ask)), headers)
 
     def close(self) -> None:
         self._link.close()

@@ -1,25 +1,26 @@
-"""One client of the embedded master: bytes to requests and answers to bytes (h11), over a socket that never blocks.
+"""One client of the embedded master: bytes to requests (h11) and answers to bytes, over a socket that never blocks.
+
+An answer's head is three lines, written here: h11 takes as long to write one as to read a request. A connection has a
+reader only while a request arrives, because most of them, of thousands, are idle or carry a watch.
 
 Every limit is here: how long a request may take to arrive, how large it may be, how much may wait to be sent.
 """
 
 from __future__ import annotations
 
+import socket
 import ssl
 
 import h11
 
 from flota.values import NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-
 LONGEST_HEAD = 16 << 10
 LARGEST_BODY = 2 << 20
 LARGEST_BACKLOG = 32 << 20  # bytes that a client has not taken: beyond that it is given up
 REQUEST_TIME = 10.0  # seconds from a request's first byte to its last
 CHUNK = 64 << 10
+STREAM_HEAD = b"HTTP/1.1 200 \r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 class Asked(NamedTuple):
@@ -36,11 +37,15 @@ class Connection:
         self.socket = sock
         self.streaming = False
         self.closed = False
+        self.left = False  # the client has ended it, by itself or with its process
+        self.lease = 0  # ends with the client
+        self.awaited = 0  # the events that the loop has been told to wait for
         self.idle_since = now
         self.request_began: float | None = None
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
+        self._reader: h11.Connection | None = None
         self._head: h11.Request | None = None
         self._body = b""
+        self._pipelined = b""
         self._out: list[memoryview] = []
         self._waiting = 0
         self._last_answer = False
@@ -55,8 +60,8 @@ class Connection:
         """When a request that has begun must have arrived."""
         return None if self.request_began is None else self.request_began + REQUEST_TIME
 
-    def receive(self, now: float) -> list[Asked]:
-        """The requests that have arrived whole. Raises h11.RemoteProtocolError for what is no HTTP."""
+    def receive(self, now: float) -> Asked | None:
+        """The request that has arrived whole. Raises h11.RemoteProtocolError for what is no HTTP."""
         try:
             if self._shaking_hands:
                 self.request_began = self.request_began or now
@@ -64,23 +69,23 @@ class Connection:
                 self._shaking_hands = False
             data = self.socket.recv(CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return []
+            return None
         except OSError:
-            self.closed = True
-            return []
+            data = b""
         if not data:
-            self.closed = True
-            return []
+            self.closed = self.left = True
+            return None
         if self.streaming:
-            return []  # a watch's client has nothing more to say
+            return None  # a watch's client has nothing more to say
         self.request_began = self.request_began or now
-        self._http.receive_data(data)
-        return self._requests(now)
+        return self._requests(data, now)
 
-    def _requests(self, now: float) -> list[Asked]:
-        asked: list[Asked] = []
+    def _requests(self, data: bytes, now: float) -> Asked | None:
+        if self._reader is None:
+            self._reader = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
+        self._reader.receive_data(data)
         while True:
-            event = self._http.next_event()
+            event = self._reader.next_event()
             if isinstance(event, h11.Request):
                 self._head, self._body = event, b""
             elif isinstance(event, h11.Data):
@@ -88,43 +93,50 @@ class Connection:
                 if len(self._body) > LARGEST_BODY:
                     raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
             elif isinstance(event, h11.EndOfMessage):
-                assert self._head is not None
-                headers = dict(self._head.headers)
-                path = self._head.target.decode("ascii", "replace")
-                asked.append(Asked(self._head.method.decode(), path, headers, self._body))
-                self.request_began = None
-                self.idle_since = now
-                return asked
+                return self._whole(now)
             elif isinstance(event, h11.ConnectionClosed):
                 self.closed = True
-                return asked
+                return None
             else:
-                return asked  # NEED_DATA, or PAUSED until the answer is sent
+                return None  # more has to come
 
-    def answer(self, status: int, body: bytes, now: float) -> list[Asked]:
-        """Send an answer; requests that were waiting behind it (pipelined) come back."""
-        self._begin(status, len(body))
-        self._send(self._http.send(h11.Data(data=body)))
-        self._send(self._http.send(h11.EndOfMessage()))
-        if self._http.our_state is h11.MUST_CLOSE:
-            self._last_answer = True
-            return []
-        self._http.start_next_cycle()
-        return self._requests(now)
+    def _whole(self, now: float) -> Asked:
+        assert self._head is not None
+        assert self._reader is not None
+        path = self._head.target.decode("ascii", "replace")
+        asked = Asked(self._head.method.decode(), path, dict(self._head.headers), self._body)
+        # HTTP/1.0, or the client has said so; and no answer to HEAD may have a body, which all of ours have.
+        self._last_answer = self._reader.their_state is h11.MUST_CLOSE or asked.method == "HEAD"
+        self._pipelined = bytes(self._reader.trailing_data[0])
+        self._reader = self._head = self.request_began = None
+        self._body = b""
+        self.idle_since = now
+        return asked
+
+    def answer(self, status: int, body: bytes, now: float) -> Asked | None:
+        """Send an answer; a request that was waiting behind it (pipelined) comes back."""
+        self._send(self._answer_head(status, len(body)) + body)
+        data, self._pipelined = self._pipelined, b""
+        if self._last_answer or not data:
+            return None
+        self.request_began = now
+        return self._requests(data, now)
+
+    def _answer_head(self, status: int, length: int) -> bytes:
+        close = "connection: close\r\n" if self._last_answer else ""
+        return (
+            f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{close}\r\n"
+        ).encode()
 
     def begin_stream(self) -> None:
         """From here on this connection carries a watch's events."""
         self.streaming = True
-        headers = [("content-type", "application/json"), ("transfer-encoding", "chunked")]
-        self._send(self._http.send(h11.Response(status_code=200, headers=headers)))
+        self._last_answer = False
+        self._send(STREAM_HEAD)
 
     def send_chunk(self, chunk: bytes) -> None:
         """A chunk framed by `frame`: the same bytes for every watcher."""
         self._send(chunk)
-
-    def _begin(self, status: int, length: int) -> None:
-        headers = [("content-type", "application/json"), ("content-length", str(length))]
-        self._send(self._http.send(h11.Response(status_code=status, headers=headers)))
 
     def _send(self, data: bytes | None) -> None:
         if data and not self.closed:
@@ -135,30 +147,39 @@ class Connection:
 
     def flush(self) -> None:
         """Hand over what the client takes without waiting."""
+        if len(self._out) > 1 and self._waiting < CHUNK:
+            self._out = [memoryview(b"".join(self._out))]  # one packet for several small chunks
+        taken = 0
         try:
-            if len(self._out) > 1 and self._waiting < CHUNK:
-                self._out = [memoryview(b"".join(self._out))]  # one packet for an answer's head and body
-            while self._out:
-                sent = self.socket.send(self._out[0])
+            while taken < len(self._out):
+                part = self._out[taken]
+                sent = self.socket.send(part)
                 self._waiting -= sent
-                if sent < len(self._out[0]):
-                    self._out[0] = self._out[0][sent:]
+                if sent < len(part):
+                    self._out[taken] = part[sent:]
                 else:
-                    del self._out[0]
-            self.closed = self.closed or self._last_answer
+                    taken += 1
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError:
-            self.closed = True
+            self.closed = self.left = True
+        del self._out[:taken]
+        self.closed = self.closed or (self._last_answer and not self._out)
+
+    def close(self) -> None:
+        self.closed = True
+        try:
+            # A process forked from this one may hold the socket too: without this the client would not see the end.
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the client was first
+        self.socket.close()
 
     def refuse(self, status: int, body: bytes) -> None:
         """The last answer on a connection that cannot be trusted to speak HTTP any more."""
-        try:
-            self._begin(status, len(body))
-            self._send(self._http.send(h11.Data(data=body)))
-            self.flush()
-        except h11.LocalProtocolError:
-            pass
+        self._last_answer = True
+        self._send(self._answer_head(status, len(body)) + body)
+        self.flush()
         self.closed = True
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
+from flota.store.deadlines import Deadlines
 from flota.store.entries import Change, Entry
 from flota.store.messages import (
     Compare,
@@ -43,9 +44,8 @@ SORT_ORDERS = ("NONE", "ASCEND", "DESCEND")
 
 
 class Lease:
-    def __init__(self, ttl: int, now: float) -> None:
+    def __init__(self, ttl: int) -> None:
         self.ttl = ttl
-        self.ends = now + ttl
         self.keys: set[bytes] = set()
 
 
@@ -58,6 +58,7 @@ class KeyValueStore:
         self._entries: dict[bytes, Entry] = {}
         self._order: list[bytes] = []
         self._leases: dict[int, Lease] = {}
+        self._ends = Deadlines()
         self._changes: list[Change] = []
 
     def take_changes(self) -> list[Change]:
@@ -67,7 +68,7 @@ class KeyValueStore:
     @property
     def deadline(self) -> float | None:
         """When the next lease ends."""
-        return min((lease.ends for lease in self._leases.values()), default=None)
+        return self._ends.first
 
     def header(self) -> Header:
         return Header(cluster_id="1", member_id=self.member_id, revision=str(self.revision), raft_term="1")
@@ -124,14 +125,15 @@ class KeyValueStore:
         if not 0 < ask.ttl <= 9_000_000_000:
             raise Refusal(OUT_OF_RANGE, "etcdserver: too large lease TTL")
         ttl = max(ask.ttl, SHORTEST_LEASE)
-        self._leases[number] = Lease(ttl, now)
+        self._leases[number] = Lease(ttl)
+        self._ends[number] = now + ttl
         return LeaseAnswer(self.header(), str(number), str(ttl))
 
     def keep_alive(self, ask: LeaseKeepAlive, now: float) -> LeaseAnswer:
         lease = self._leases.get(ask.id)
         if lease is None:
             return LeaseAnswer(self.header(), str(ask.id))
-        lease.ends = now + lease.ttl
+        self._ends[ask.id] = now + lease.ttl
         return LeaseAnswer(self.header(), str(ask.id), str(lease.ttl))
 
     def time_to_live(self, ask: LeaseTimeToLive, now: float) -> TimeToLiveAnswer:
@@ -139,12 +141,12 @@ class KeyValueStore:
         if lease is None:
             return TimeToLiveAnswer(self.header(), str(ask.id), "-1")
         keys = sorted(lease.keys) if ask.keys else []
-        left = max(0, int(lease.ends - now))
+        left = max(0, int(self._ends[ask.id] - now))
         return TimeToLiveAnswer(self.header(), str(ask.id), str(left) if left else "", str(lease.ttl), keys)
 
     def leases(self) -> LeasesAnswer:
         """As etcd lists them: the one that ends first comes first."""
-        numbers = sorted(self._leases, key=lambda number: self._leases[number].ends)
+        numbers = sorted(self._leases, key=self._ends.__getitem__)
         return LeasesAnswer(self.header(), [LeaseId(str(number)) for number in numbers])
 
     def revoke(self, ask: LeaseRevoke) -> LeaseAnswer:
@@ -153,15 +155,19 @@ class KeyValueStore:
         self._end_lease(ask.id)
         return LeaseAnswer(self.header())
 
+    def has_lease(self, number: int) -> bool:
+        return number in self._leases
+
     def expire(self, now: float) -> None:
         """End the leases whose time is over; their keys go with them."""
-        for number in [number for number, lease in self._leases.items() if lease.ends <= now]:
+        for number in self._ends.take_due(now):
             self._end_lease(number)
 
     def _end_lease(self, number: int) -> None:
         deleted = self._delete(sorted(self._leases[number].keys), self.revision + 1)
         self.revision += bool(deleted)
         del self._leases[number]
+        self._ends.remove(number)
 
     def _put(self, ask: Put, revision: int) -> Entry | None:
         before = self._entries.get(ask.key)

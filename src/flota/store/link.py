@@ -64,6 +64,11 @@ class Link:
     def close(self) -> None:
         if self._socket:
             self._loop.forget(self._socket.fileno())
+            try:
+                # A process forked from this one may hold the socket too: the store must see the end all the same.
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # not connected
             self._socket.close()
             self._socket = None
 

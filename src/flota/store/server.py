@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import os
 import socket
 import ssl
 import time
@@ -13,31 +12,16 @@ import h11
 import msgspec
 
 from flota.store.connection import Asked, Connection, frame
+from flota.store.deadlines import Deadlines
 from flota.store.kv import INVALID, OUT_OF_RANGE, KeyValueStore
-from flota.store.messages import (
-    Answer,
-    DeleteRange,
-    LeaseGrant,
-    LeaseKeepAlive,
-    LeaseRevoke,
-    LeaseTimeToLive,
-    Put,
-    Range,
-    Refusal,
-    Request,
-    Txn,
-    Watch,
-    WatchAnswer,
-    WatchCreate,
-    decode,
-    encode,
-)
+from flota.store.messages import LeaseRevoke, Refusal, Watch, WatchAnswer, WatchCreate, decode
+from flota.store.routes import STATUS, Routes, error_text, streamed
 from flota.store.watches import Watches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Protocol
 
     class Loop(Protocol):
         """What the server needs of the node's loop."""
@@ -50,9 +34,8 @@ READABLE, WRITABLE = 1, 4
 MOST_CONNECTIONS = 20_000
 ACCEPTED_AT_ONCE = 64
 BACKLOG = 4096
-# gRPC's codes as etcd's gateway turns them into HTTP's.
-STATUS = {3: 400, 5: 404, 8: 429, 9: 400, 11: 400, 16: 401}
 UNAUTHENTICATED = 16
+LEASE_HEADER = b"x-flota-lease"
 
 
 class Master:
@@ -70,24 +53,29 @@ class Master:
         self.watches = Watches()
         self.connections: dict[int, Connection] = {}
         self._watched: dict[int, WatchCreate] = {}
-        self._routes = self._make_routes()
+        self._slow = Deadlines()  # of requests that have begun to arrive
+        self._tied: dict[int, int] = {}  # a lease to the number of connections that name it
+        self._routes = Routes(self.store, f"http://{self._listener.getsockname()[0]}:{self.port}")
         loop.watch(self._listener.fileno(), self._accept)
 
     @property
     def deadline(self) -> float | None:
         """When something is due without anybody asking: a lease's end, a request that takes too long."""
-        ends = [connection.deadline for connection in self.connections.values()]
-        return min((end for end in [self.store.deadline, *ends] if end is not None), default=None)
+        return min((end for end in (self.store.deadline, self._slow.first) if end is not None), default=None)
 
     def on_time(self, now: float) -> None:
-        for connection in [one for one in self.connections.values() if one.deadline and one.deadline <= now]:
-            connection.refuse(408, _error(INVALID, "the request took too long to arrive"))
+        for connection in [self.connections[fd] for fd in self._slow.take_due(now)]:
+            connection.refuse(408, error_text(INVALID, "the request took too long to arrive"))
             self._tidy(connection)
         self.store.expire(now)
         self._tell_watchers()
 
     def close(self) -> None:
         self._loop.forget(self._listener.fileno())
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)  # also for a forked process that holds it
+        except OSError:
+            pass
         self._listener.close()
         for connection in list(self.connections.values()):
             self._drop(connection)
@@ -107,7 +95,7 @@ class Master:
                 sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             connection = Connection(sock, time.monotonic())
             self.connections[sock.fileno()] = connection
-            self._loop.watch(sock.fileno(), partial(self._on_ready, connection))
+            self._watch(connection)
 
     def _make_room(self) -> bool:
         """Give up the connection that has been idle longest: a flood of idle ones must not lock others out."""
@@ -123,23 +111,23 @@ class Master:
             connection.flush()
             asked = connection.receive(now)
             while asked and not connection.closed:
-                asked = self._answer(connection, asked[0], now)
+                asked = self._answer(connection, asked, now)
         except h11.RemoteProtocolError as error:
-            connection.refuse(error.error_status_hint, _error(INVALID, str(error)))
-        self._tell_watchers()
+            connection.refuse(error.error_status_hint, error_text(INVALID, str(error)))
         self._tidy(connection)
+        self._tell_watchers()
 
-    def _answer(self, connection: Connection, asked: Asked, now: float) -> list[Asked]:
+    def _answer(self, connection: Connection, asked: Asked, now: float) -> Asked | None:
         try:
             self._check_token(asked)
             if asked.path.endswith("/watch") and asked.method == "POST":
                 self._begin_watch(connection, asked)
-                return []
-            return connection.answer(200, self._result(asked, now), now)
+                return None
+            return connection.answer(200, self._routes.answer(asked.method, asked.path, asked.body, now), now)
         except Refusal as refusal:
-            return connection.answer(STATUS[refusal.code], _error(refusal.code, refusal.words), now)
+            return connection.answer(STATUS[refusal.code], error_text(refusal.code, refusal.words), now)
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
-            return connection.answer(400, _error(INVALID, str(error)), now)
+            return connection.answer(400, error_text(INVALID, str(error)), now)
         except LookupError:
             return connection.answer(404, b'{"error":"Not Found","message":"Not Found","code":5}', now)
 
@@ -148,64 +136,33 @@ class Master:
         if self._token and not hmac.compare_digest(given, self._token):
             raise Refusal(UNAUTHENTICATED, "etcdserver: invalid auth token")
 
-    def _result(self, asked: Asked, now: float) -> bytes:
-        if asked.method == "GET":
-            return FACTS[asked.path]
-        kind, handle = self._routes[asked.path.replace("/v3beta/", "/v3/", 1)]
-        answer = handle(decode(asked.body, kind), now)
-        return answer if isinstance(answer, bytes) else encode(answer)
-
-    def _make_routes(self) -> dict[str, tuple[type[Request], Callable[[Any, float], Answer | bytes]]]:
-        store = self.store
-        lease: dict[str, tuple[type[Request], Callable[[Any, float], Answer | bytes]]] = {
-            "revoke": (LeaseRevoke, lambda ask, _: store.revoke(ask)),
-            "timetolive": (LeaseTimeToLive, store.time_to_live),
-            "leases": (Request, lambda _, __: store.leases()),
-        }
-        return {
-            "/v3/kv/range": (Range, lambda ask, _: store.range(ask)),
-            "/v3/kv/put": (Put, lambda ask, _: store.put(ask)),
-            "/v3/kv/deleterange": (DeleteRange, lambda ask, _: store.delete_range(ask)),
-            "/v3/kv/txn": (Txn, lambda ask, _: store.txn(ask)),
-            "/v3/lease/grant": (LeaseGrant, lambda ask, now: store.grant(ask, _fresh_id(), now)),
-            "/v3/lease/keepalive": (LeaseKeepAlive, lambda ask, now: _streamed(store.keep_alive(ask, now))),
-            **{f"/v3/lease/{name}": route for name, route in lease.items()},
-            **{f"/v3/kv/lease/{name}": route for name, route in lease.items()},
-            "/v3/maintenance/status": (Request, lambda _, __: self._status()),
-            "/v3/cluster/member/list": (Request, lambda _, __: self._members()),
-        }
-
-    def _status(self) -> bytes:
-        status = {"header": self.store.header(), "version": "3.4.0", "leader": "1", "raftTerm": "1"}
-        return msgspec.json.encode(status)
-
-    def _members(self) -> bytes:
-        member = {"ID": "1", "name": "flota", "clientURLs": [f"http://{self._listener.getsockname()[0]}:{self.port}"]}
-        return msgspec.json.encode({"header": self.store.header(), "members": [member]})
-
     def _begin_watch(self, connection: Connection, asked: Asked) -> None:
         watch = decode(asked.body, Watch)
         assert isinstance(watch, Watch)
         ask = watch.create_request or WatchCreate()
+        lease = _lease_of(asked)
         if 0 < ask.start_revision < self.watches.oldest:
             raise Refusal(OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
+        self._tell_watchers()  # a request before this one may have changed something: that is not news for this watcher
         past = self.watches.add(connection, ask)
         self._watched[connection.socket.fileno()] = ask
+        if lease:
+            connection.lease = lease
+            self._tied[lease] = self._tied.get(lease, 0) + 1
         connection.begin_stream()
-        connection.send_chunk(frame(_streamed(WatchAnswer(self.store.header(), created=True)) + b"\n"))
+        connection.send_chunk(frame(streamed(WatchAnswer(self.store.header(), created=True)) + b"\n"))
         if past:
-            connection.send_chunk(frame(_streamed(WatchAnswer(self.store.header(), events=past)) + b"\n"))
+            connection.send_chunk(frame(streamed(WatchAnswer(self.store.header(), events=past)) + b"\n"))
 
     def _tell_watchers(self) -> None:
-        changes = self.store.take_changes()
-        if not changes:
-            return
-        for events, watchers in self.watches.news(changes):
-            chunk = frame(_streamed(WatchAnswer(self.store.header(), events=events)) + b"\n")
-            for watcher in list(watchers):
-                assert isinstance(watcher, Connection)
-                watcher.send_chunk(chunk)
-                self._tidy(watcher)
+        # Telling one may show that it is gone, and its lease with it: that is news again.
+        while changes := self.store.take_changes():
+            for events, watchers in self.watches.news(changes):
+                chunk = frame(streamed(WatchAnswer(self.store.header(), events=events)) + b"\n")
+                for watcher in list(watchers):
+                    assert isinstance(watcher, Connection)
+                    watcher.send_chunk(chunk)
+                    self._tidy(watcher)
 
     def _tidy(self, connection: Connection) -> None:
         """After anything was done with a connection: send what can be sent, watch for what is left, drop the dead."""
@@ -216,34 +173,46 @@ class Master:
         if connection.closed:
             self._drop(connection)
             return
+        if connection.deadline is not None:
+            self._slow[fd] = connection.deadline
+        elif fd in self._slow:
+            self._slow.remove(fd)
+        self._watch(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        """Tell the loop what to wait for, when that has changed: at thousands of requests a second it seldom has."""
         events = READABLE | (WRITABLE if connection.wants_to_write else 0)
-        self._loop.watch(fd, partial(self._on_ready, connection), events)
+        if events != connection.awaited:
+            connection.awaited = events
+            self._loop.watch(connection.socket.fileno(), partial(self._on_ready, connection), events)
 
     def _drop(self, connection: Connection) -> None:
         fd = connection.socket.fileno()
         self._loop.forget(fd)
         self.connections.pop(fd, None)
+        self._slow.remove(fd)
         ask = self._watched.pop(fd, None)
         if ask:
             self.watches.remove(connection, ask)
-        connection.closed = True
-        connection.socket.close()
+        connection.close()
+        if connection.lease:
+            self._untie(connection)
+
+    def _untie(self, connection: Connection) -> None:
+        """A client that moves on names its lease on the next connection first, so the last to end means its death. One
+        that was given up because it did not read may be alive: its lease's own time decides."""
+        lease = connection.lease
+        self._tied[lease] -= 1
+        if self._tied[lease]:
+            return
+        del self._tied[lease]
+        if connection.left and self.store.has_lease(lease):
+            self.store.revoke(LeaseRevoke(lease))
 
 
-FACTS = {
-    "/version": b'{"etcdserver":"3.4.0","etcdcluster":"3.4.0"}',
-    "/health": b'{"health":"true"}',
-}
-
-
-def _fresh_id() -> int:
-    return int.from_bytes(os.urandom(8), "big") >> 1 or 1
-
-
-def _streamed(answer: Answer) -> bytes:
-    """etcd's gateway wraps what it streams."""
-    return b'{"result":' + encode(answer) + b"}"
-
-
-def _error(code: int, words: str) -> bytes:
-    return msgspec.json.encode({"error": words, "message": words, "code": code})
+def _lease_of(asked: Asked) -> int:
+    """The lease that a watch's connection keeps. flota's own idea: a real etcd does not look at it."""
+    try:
+        return int(asked.headers.get(LEASE_HEADER, b"0"))
+    except ValueError:
+        raise Refusal(INVALID, "x-flota-lease is no number") from None

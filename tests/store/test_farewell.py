@@ -1,0 +1,192 @@
+"""The shepherd's farewell for its node: the lease is gone at once, and nothing it meets can hold it up."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from flota.store import names
+from flota.store.farewell import revoke
+from flota.store.messages import LeaseGrant, LeaseKeepAlive, Put, Range
+from tests.store.servers import Embedded, Etcd
+from tests.store.test_client import Driver
+from tests.store.test_tls import certificates, client_context, server_context  # noqa: F401
+
+HERE = "127.0.0.1"
+SOON = 0.7  # half a second, and what a busy machine adds
+
+
+@pytest.fixture(scope="module", params=[Embedded, Etcd], ids=["flota", "etcd"])
+def store(request):
+    server = request.param()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def driver(store):
+    made = Driver(store.port)
+    yield made
+    made.client.close()
+
+
+@pytest.fixture
+def lease(driver):
+    number = int(driver.ask(LeaseGrant(ttl=60)).id)
+    driver.ask(Put(key=b"node", lease=number))
+    return number
+
+
+@pytest.fixture
+def silent():
+    """Takes connections and never says a word."""
+    with socket.create_server((HERE, 0)) as server:
+        yield server.getsockname()[1]
+
+
+def timed(act):
+    began = time.monotonic()
+    return act(), time.monotonic() - began
+
+
+def test_a_lease_and_its_keys_are_gone(store, driver, lease):
+    assert revoke([(HERE, store.port)], lease) is True
+
+    assert driver.ask(LeaseKeepAlive(id=lease)).ttl == ""
+    assert driver.ask(Range(key=b"node")).kvs == []
+
+
+def test_a_lease_that_is_gone_already_is_gone(store):
+    assert revoke([(HERE, store.port)], 4242) is True
+
+
+def test_a_silent_member_does_not_keep_the_next_from_hearing(store, lease, silent):
+    done, took = timed(lambda: revoke([(HERE, silent), (HERE, store.port)], lease))
+
+    assert done is True
+    assert took < SOON
+
+
+def test_names_are_looked_up(store, lease):
+    assert revoke([("localhost", store.port)], lease) is True
+
+
+def test_every_address_of_a_name_is_tried(store, lease, monkeypatch):
+    addresses = [(socket.AF_INET, ("127.0.0.9", store.port)), (socket.AF_INET, (HERE, store.port))]
+    monkeypatch.setattr(names, "find_addresses", lambda *_, flags=0: [] if flags else addresses)
+
+    assert revoke([("store", store.port)], lease) is True
+
+
+def test_a_resolver_that_does_not_answer_is_not_waited_for(store, lease, monkeypatch):
+    release = threading.Event()
+    real = names.find_addresses
+
+    def slow(host, port, *, flags=0):
+        if host == "slow":
+            assert flags or release.wait(20)
+            raise OSError("not now")
+        return real(host, port, flags=flags)
+
+    monkeypatch.setattr(names, "find_addresses", slow)
+
+    done, took = timed(lambda: revoke([("slow", 1), (HERE, store.port)], lease))
+    release.set()
+
+    assert done is True
+    assert took < SOON
+
+
+def test_nobody_there_is_no_error(silent):
+    with socket.socket() as nobody:
+        nobody.bind((HERE, 0))
+        places = [(HERE, nobody.getsockname()[1]), (HERE, silent), ("no.such.host.invalid", 1), ("", 0), ("x" * 400, 1)]
+
+        done, took = timed(lambda: revoke(places, 1))
+
+    assert done is False
+    assert took < SOON
+
+
+def test_no_members_is_no_error():
+    assert revoke([], 1) is False
+
+
+def test_a_stranger_who_talks_for_ever_is_cut_short():
+    with socket.create_server((HERE, 0)) as stranger:
+        stop = threading.Event()
+
+        def serve():
+            client, _ = stranger.accept()
+            with client:
+                while not stop.is_set():
+                    try:
+                        client.sendall(b"x")
+                    except OSError:
+                        return
+                    stop.wait(0.01)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done, took = timed(lambda: revoke([(HERE, stranger.getsockname()[1])], 1))
+        stop.set()
+        thread.join()
+
+    assert done is False
+    assert took < SOON
+
+
+@pytest.mark.parametrize(("token", "done"), [("right", True), ("wrong", False)])
+def test_it_carries_the_token(token, done):
+    server = Embedded(token="right")
+    driver = Driver(server.port, token="right")
+    number = int(driver.ask(LeaseGrant(ttl=60)).id)
+
+    assert revoke([(HERE, server.port)], number, [("authorization", token)]) is done
+
+    assert driver.ask(LeaseKeepAlive(id=number)).ttl == ("" if done else "60")
+    driver.client.close()
+    server.close()
+
+
+def test_it_speaks_tls(certificates):  # noqa: F811
+    server = Embedded(tls=server_context(certificates, wants_client=True))
+    context = client_context(certificates, own=True)
+    driver = Driver(server.port, tls=context)
+    number = int(driver.ask(LeaseGrant(ttl=60)).id)
+
+    assert revoke([(HERE, server.port)], number, tls=context) is True
+    assert revoke([(HERE, server.port)], number) is False  # without TLS
+
+    assert driver.ask(LeaseKeepAlive(id=number)).ttl == ""
+    driver.client.close()
+    server.close()
+
+
+def test_a_paused_etcd_costs_its_share_and_no_more():
+    etcds = [Etcd(), Etcd()]
+    driver = Driver(etcds[1].port)
+    number = int(driver.ask(LeaseGrant(ttl=60)).id)
+    etcds[0].process.send_signal(signal.SIGSTOP)
+
+    done, took = timed(lambda: revoke([(HERE, etcd.port) for etcd in etcds], number))
+
+    assert done is True
+    assert took < SOON
+    driver.client.close()
+    for etcd in etcds:
+        etcd.close()
+
+
+def test_it_needs_no_library():
+    code = "import sys, flota.store.farewell; print([name for name in ('h11', 'msgspec', 'ssl', 'threading') if name in sys.modules])"
+
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert loaded.stdout.strip() == "[]"

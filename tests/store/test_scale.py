@@ -1,0 +1,204 @@
+"""What the embedded master does for thousands of nodes, and what it does not do each time."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flota.host.loop import Loop
+from flota.store.kv import KeyValueStore
+from flota.store.messages import LeaseGrant, LeaseKeepAlive, LeaseRevoke
+from flota.store.server import Master
+from tests.store.servers import Client, Embedded
+
+MANY = 8192
+
+
+def quickest(act, times: int = 200) -> float:
+    """Seconds that it takes when nothing else gets in its way."""
+    best = 1.0
+    for _ in range(times):
+        began = time.perf_counter()
+        act()
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+def test_the_next_end_of_thousands_of_leases_is_known_without_looking_at_all():
+    store = KeyValueStore()
+    for number in range(1, MANY + 1):
+        store.grant(LeaseGrant(ttl=10, id=number), 0, now=number / MANY)
+    assert store.deadline == 10 + 1 / MANY
+
+    assert quickest(lambda: store.deadline) < 20e-6  # a look at all takes some 500
+    assert quickest(lambda: store.expire(5.0)) < 20e-6
+
+
+def test_a_renewed_lease_outlives_the_others():
+    store = KeyValueStore()
+    for number in (1, 2, 3):
+        store.grant(LeaseGrant(ttl=10, id=number), 0, now=0)
+    store.keep_alive(LeaseKeepAlive(id=2), now=5)
+    store.revoke(LeaseRevoke(id=3))
+
+    store.expire(10)
+
+    assert [lease.id for lease in store.leases().leases] == ["2"]
+    assert store.deadline == 15
+
+
+def test_a_lease_that_is_granted_again_has_its_new_end():
+    store = KeyValueStore()
+    store.grant(LeaseGrant(ttl=100, id=1), 0, now=0)
+    store.revoke(LeaseRevoke(id=1))
+    store.grant(LeaseGrant(ttl=5, id=1), 0, now=0)
+
+    assert store.deadline == 5
+
+
+class CountingLoop(Loop):
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = 0
+
+    def watch(self, *args) -> None:
+        self.told += 1
+        super().watch(*args)
+
+
+def test_the_loop_is_told_once_a_connection_and_not_once_a_request():
+    loop = CountingLoop()
+    server = Embedded(loop=loop)
+    with Client(server.port) as client:
+        for _ in range(100):
+            assert client.ask("/v3/kv/range", {"key": "YQ=="})[0] == 200
+    server.close()
+
+    assert loop.told == 2  # the listener and the connection
+
+
+def test_a_deadline_costs_the_same_with_thousands_of_connections():
+    loop = CountingLoop()
+    master = Master("127.0.0.1", 0, loop)
+    with Client(master.port) as client:
+        client.http.connect()
+        loop.turn(1)
+        (one,) = master.connections.values()
+        master.connections.update(dict.fromkeys(range(100_000, 100_000 + MANY), one))
+
+        assert quickest(lambda: master.deadline) < 20e-6
+
+        for fd in range(100_000, 100_000 + MANY):
+            del master.connections[fd]
+    master.close()
+
+
+SERVE = """
+import time
+from flota.host.loop import Loop
+from flota.store.server import Master
+loop = Loop()
+master = Master("127.0.0.1", 0, loop)
+print(master.port, flush=True)
+while True:
+    loop.turn(None if master.deadline is None else max(0.0, master.deadline - time.monotonic()))
+    master.on_time(time.monotonic())
+"""
+
+
+class Served:
+    """The master in a process of its own, so that its memory and its time can be told from the clients'."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE)
+        self.port = int(self.process.stdout.readline())
+        self.clients: list[socket.socket] = []
+
+    def dial(self, buffer: int = 0) -> socket.socket:
+        client = socket.socket()
+        client.settimeout(20)
+        if buffer:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        client.connect(("127.0.0.1", self.port))
+        self.clients.append(client)
+        return client
+
+    def memory(self) -> int:
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def seconds(self) -> float:
+        """Of processor time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def served():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 5000), hard))
+    server = Served()
+    yield server
+    server.close()
+
+
+def ask(client: socket.socket, path: str, body: dict, until: bytes = b"\r\n\r\n{") -> bytes:
+    text = json.dumps(body).encode()
+    client.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(text)}\r\n\r\n".encode() + text)
+    received = b""
+    while until not in received:
+        data = client.recv(65536)
+        assert data, received
+        received += data
+    return received
+
+
+def test_a_node_costs_the_master_a_few_kilobytes(served):
+    warm = served.dial()
+    ask(warm, "/v3/kv/put", {"key": "YQ=="})
+    before = served.memory()
+
+    for _ in range(1000):  # nodes, each with a question and a watch
+        ask(served.dial(), "/v3/kv/range", {"key": "YQ=="})
+        ask(served.dial(), "/v3/watch", {"create_request": {"key": "YQ=="}}, until=b"created")
+
+    assert (served.memory() - before) / 2000 < 3 << 10  # 4,096 nodes: some 30 MiB and the process itself
+
+
+def test_a_request_costs_the_master_less_than_a_third_of_a_millisecond(served):
+    clients = [served.dial() for _ in range(100)]
+    ask(clients[0], "/v3/lease/grant", {"ID": 7, "TTL": 60})
+    before = served.seconds()
+
+    for _ in range(30):
+        for client in clients:
+            ask(client, "/v3/lease/keepalive", {"ID": 7})
+
+    assert (served.seconds() - before) / 3000 < 1 / 3000
+
+
+def test_what_watchers_have_not_taken_is_kept_once_for_all(served):
+    watchers = [served.dial(buffer=4096) for _ in range(40)]
+    for watcher in watchers:
+        ask(watcher, "/v3/watch", {"create_request": {"key": "YQ=="}}, until=b"created")
+    before = served.memory()
+
+    writer = served.dial()
+    for _ in range(8):
+        ask(writer, "/v3/kv/put", {"key": "YQ==", "value": "A" * 1_000_000})
+
+    assert served.memory() - before < 40 << 20  # 40 times 5 MB otherwise, beside what the kernel takes

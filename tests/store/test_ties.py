@@ -1,0 +1,150 @@
+"""A lease tied to a connection: a node that dies is noticed at once, one that moves on is not taken for dead."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from flota.store import connection
+from flota.store.client import Lost
+from flota.store.messages import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, WatchCreate
+from tests.store.servers import Client, Embedded, Etcd
+from tests.store.test_client import Driver
+
+NODE = WatchCreate(key=b"roster")
+
+
+@pytest.fixture
+def master():
+    server = Embedded()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def onlooker(master):
+    made = Driver(master.port)
+    yield made
+    made.client.close()
+
+
+class Node:
+    """A node as the master sees it: a lease, a key that lives with it, and a watch that carries it."""
+
+    def __init__(self, port: int) -> None:
+        self.driver = Driver(port)
+        self.lease = int(self.driver.ask(LeaseGrant(ttl=60)).id)
+        self.driver.ask(Put(key=b"node", value=b"here", lease=self.lease))
+        self.watches = []
+        self.watch()
+
+    def watch(self):
+        heard = []
+        self.watches.append(self.driver.client.watch(NODE, heard.append, lease=self.lease))
+        self.driver.until(lambda: heard)
+        return heard
+
+
+def test_a_nodes_keys_go_with_its_connection(master, onlooker):
+    node = Node(master.port)
+    heard = []
+    onlooker.client.watch(WatchCreate(key=b"node"), heard.append)
+    onlooker.until(lambda: heard)
+    began = time.monotonic()
+
+    node.driver.client.close()
+    onlooker.until(lambda: len(heard) > 1)
+
+    assert [event.type for event in heard[1].events] == ["DELETE"]
+    assert time.monotonic() - began < 2
+    assert onlooker.ask(LeaseKeepAlive(id=node.lease)).ttl == ""
+
+
+def test_a_node_that_moves_on_is_kept_until_its_last_connection_ends(master, onlooker):
+    node = Node(master.port)
+    node.watch()
+
+    node.watches[0].close()
+    wait_for_watchers(master, 1)
+    assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
+
+    node.watches[1].close()
+    wait_for_watchers(master, 0)
+    assert onlooker.ask(Range(key=b"node")).kvs == []
+    node.driver.client.close()
+
+
+def test_a_lease_that_was_revoked_before_is_no_trouble(master, onlooker):
+    node = Node(master.port)
+    onlooker.ask(LeaseRevoke(id=node.lease))
+
+    node.driver.client.close()
+    wait_for_watchers(master, 0)
+
+    assert onlooker.ask(Range(key=b"node")).kvs == []
+
+
+def test_an_end_is_seen_though_a_forked_process_holds_the_socket(master, onlooker):
+    node = Node(master.port)
+    kept = os.dup(node.watches[0]._link._socket.fileno())
+
+    node.driver.client.close()
+    wait_for_watchers(master, 0)
+
+    assert onlooker.ask(Range(key=b"node")).kvs == []
+    os.close(kept)
+
+
+def test_the_master_is_seen_to_close_though_a_forked_process_holds_its_sockets(master):
+    node = Node(master.port)
+    heard = node.watch()
+    kept = [os.dup(fd) for fd in [*master.master.connections, master.master._listener.fileno()]]
+
+    master.close()
+    node.driver.until(lambda: isinstance(heard[-1], Lost))
+
+    assert isinstance(node.driver.ask(Range(key=b"node")), Lost)
+    node.driver.client.close()
+    for fd in kept:
+        os.close(fd)
+
+
+def test_a_watcher_that_is_given_up_keeps_its_lease(master, onlooker, monkeypatch):
+    monkeypatch.setattr(connection, "LARGEST_BACKLOG", 1 << 20)
+    node = Node(master.port)  # which from here on does not read
+
+    with Client(master.port) as writer:
+        for _ in range(40):
+            writer.ask("/v3/kv/put", {"key": "cm9zdGVy", "value": "A" * 800_000})
+    wait_for_watchers(master, 0)
+
+    assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
+    node.driver.client.close()
+
+
+def test_a_lease_that_is_no_number_is_refused(master):
+    with Client(master.port) as client:
+        status, answer = client.ask("/v3/watch", {}, {"x-flota-lease": "many"})
+
+    assert (status, answer["message"]) == (400, "x-flota-lease is no number")
+
+
+def test_a_real_etcd_does_not_look_at_it():
+    etcd = Etcd()
+    onlooker = Driver(etcd.port)
+    node = Node(etcd.port)
+
+    node.driver.client.close()
+
+    assert onlooker.ask(LeaseKeepAlive(id=node.lease)).ttl == "60"
+    onlooker.client.close()
+    etcd.close()
+
+
+def wait_for_watchers(master: Embedded, count: int) -> None:
+    give_up = time.monotonic() + 10
+    while sum(one.streaming for one in list(master.master.connections.values())) != count:
+        assert time.monotonic() < give_up, "the master still has other watchers"
+        time.sleep(0.005)

@@ -184,3 +184,25 @@ def test_a_token_guards_every_request(token, granted):
     assert isinstance(heard[0], Refusal) is not granted
     if not granted:
         assert answer.code == heard[0].code == 16
+
+
+def test_the_owner_hears_of_wrong_tokens_once_a_second_at_the_most():
+    told = []
+    server = Embedded(token="right", on_refused=told.append)
+    driver = Driver(server.port, token="wrong")
+    honest = Driver(server.port, token="right")
+
+    assert not isinstance(honest.ask(Put(key=b"a")), Refusal)
+    assert told == []
+    for _ in range(20):
+        assert isinstance(driver.ask(Put(key=b"a")), Refusal)
+    assert told == ["127.0.0.1"]
+    server.master._quiet_until = 0.0
+    heard = []
+    driver.client.watch(WatchCreate(key=b"a"), heard.append)
+    driver.until(lambda: heard)
+
+    assert told == ["127.0.0.1"] * 2
+    for made in (driver, honest):
+        made.client.close()
+    server.close()

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from flota.host.loop import Loop
+from flota.store import watches as module
 from flota.store.kv import KeyValueStore
-from flota.store.messages import LeaseGrant, LeaseKeepAlive, LeaseRevoke
+from flota.store.messages import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, WatchCreate
 from flota.store.server import Master
+from flota.store.watches import Watches
 from tests.store.servers import Client, Embedded
 
 MANY = 8192
@@ -62,6 +64,60 @@ def test_a_lease_that_is_granted_again_has_its_new_end():
     store.grant(LeaseGrant(ttl=5, id=1), 0, now=0)
 
     assert store.deadline == 5
+
+
+def put(store: KeyValueStore, watches: Watches, key: bytes, value: bytes = b"") -> int:
+    store.put(Put(key=key, value=value))
+    list(watches.news(store.take_changes()))
+    return store.revision
+
+
+def test_a_watch_from_a_recent_revision_does_not_look_at_the_whole_history():
+    store, watches = KeyValueStore(), Watches()
+    for _ in range(30_000):
+        put(store, watches, b"k")
+    recent = WatchCreate(key=b"k", start_revision=store.revision - 1)
+
+    assert [event.kv.mod_revision for event in watches.add("me", recent)] == ["30000", "30001"]
+    assert quickest(lambda: watches.add("me", recent)) < 100e-6  # a look at all takes some 10,000
+
+
+def test_a_change_is_not_compared_with_the_watches_of_other_keys():
+    store, watches = KeyValueStore(), Watches()
+    for number in range(MANY):
+        watches.add(number, WatchCreate(key=b"node/%d" % number))
+    watches.add("chair", WatchCreate(key=b"node/", range_end=b"node0"))
+    store.put(Put(key=b"node/7"))
+    changes = store.take_changes()
+
+    told = [watcher for _, watchers in watches.news(changes) for watcher in watchers]
+
+    assert sorted(map(str, told)) == ["7", "chair"]
+    assert quickest(lambda: list(watches.news(changes))) < 100e-6  # some 3,000 otherwise
+
+
+def test_watchers_of_a_key_and_of_a_range_that_begins_there_do_not_mix():
+    store, watches = KeyValueStore(), Watches()
+    one, many = WatchCreate(key=b"a"), WatchCreate(key=b"a", range_end=b"b")
+    watches.add("one", one)
+    watches.add("many", many)
+
+    watches.remove("many", many)
+    store.put(Put(key=b"a"))
+
+    assert [watchers for _, watchers in watches.news(store.take_changes())] == [{"one"}]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_past_is_kept_within_limits(monkeypatch, large):
+    monkeypatch.setattr(module, "LARGEST_HISTORY" if large else "LONGEST_HISTORY", 10_000 if large else 100)
+    store, watches = KeyValueStore(), Watches()
+    for _ in range(1000):
+        put(store, watches, b"k", b"x" * 100)
+
+    assert 80 <= len(watches._history) <= 100
+    assert watches._history[0].revision == watches.oldest
+    assert len(watches.add("me", WatchCreate(key=b"k", start_revision=watches.oldest))) == len(watches._history)
 
 
 class CountingLoop(Loop):

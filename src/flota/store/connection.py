@@ -56,6 +56,13 @@ class Connection:
         return bool(self._out)
 
     @property
+    def address(self) -> str:
+        try:
+            return str(self.socket.getpeername()[0])
+        except OSError:
+            return "a client that has left"
+
+    @property
     def deadline(self) -> float | None:
         """When a request that has begun must have arrived."""
         return None if self.request_began is None else self.request_began + REQUEST_TIME

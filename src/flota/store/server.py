@@ -35,13 +35,25 @@ MOST_CONNECTIONS = 20_000
 ACCEPTED_AT_ONCE = 64
 BACKLOG = 4096
 UNAUTHENTICATED = 16
+BETWEEN_REFUSALS = 1.0  # seconds: one who guesses tokens must not fill the owner's log
 LEASE_HEADER = b"x-flota-lease"
 
 
 class Master:
-    """Serves until `close`. Drive it: call `on_time` when `deadline` has passed."""
+    """Serves until `close`. Drive it: call `on_time` when `deadline` has passed.
 
-    def __init__(self, address: str, port: int, loop: Loop, token: str = "", tls: ssl.SSLContext | None = None) -> None:
+    `on_refused` is called with the address of a client whose token is wrong, once a second at the most.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        loop: Loop,
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+        on_refused: Callable[[str], object] | None = None,
+    ) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.create_server((address, port), family=family, backlog=BACKLOG, reuse_port=False)
         self._listener.setblocking(False)  # noqa: FBT003
@@ -49,6 +61,8 @@ class Master:
         self._loop = loop
         self._token = token.encode()
         self._tls = tls
+        self._on_refused = on_refused
+        self._quiet_until = 0.0
         self.store = KeyValueStore()
         self.watches = Watches()
         self.connections: dict[int, Connection] = {}
@@ -119,7 +133,7 @@ class Master:
 
     def _answer(self, connection: Connection, asked: Asked, now: float) -> Asked | None:
         try:
-            self._check_token(asked)
+            self._check_token(connection, asked, now)
             if asked.path.endswith("/watch") and asked.method == "POST":
                 self._begin_watch(connection, asked)
                 return None
@@ -131,10 +145,14 @@ class Master:
         except LookupError:
             return connection.answer(404, b'{"error":"Not Found","message":"Not Found","code":5}', now)
 
-    def _check_token(self, asked: Asked) -> None:
+    def _check_token(self, connection: Connection, asked: Asked, now: float) -> None:
         given = asked.headers.get(b"authorization", b"")
-        if self._token and not hmac.compare_digest(given, self._token):
-            raise Refusal(UNAUTHENTICATED, "etcdserver: invalid auth token")
+        if not self._token or hmac.compare_digest(given, self._token):
+            return
+        if self._on_refused and now >= self._quiet_until:
+            self._quiet_until = now + BETWEEN_REFUSALS
+            self._on_refused(connection.address)
+        raise Refusal(UNAUTHENTICATED, "etcdserver: invalid auth token")
 
     def _begin_watch(self, connection: Connection, asked: Asked) -> None:
         watch = decode(asked.body, Watch)

@@ -35,7 +35,6 @@ ORIGINS = {
 
 # The answers that depend on a flag's value, or on there being one machine only.
 CONDITIONS = {
-    "nnodes": "1: does this; more, or a range: understood and shown by `--dry-run`, run in a later version",
     "rank": "does this: below the number of machines, or -1; others are an error",
     "ips": "one address: the same as `--host`; several: the machines in order, the first serves on `--start_port` - 1",
     "run-mode": "`collective`: does this; others: not there yet (parameter servers and other roles)",

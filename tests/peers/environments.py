@@ -71,7 +71,7 @@ def bring_up_to_date(name: str, directory: Path) -> bool:
     if read(directory / "flota-stamp") == wanted:
         return made
     with one_at_a_time:
-        pip(directory, "install", "--no-deps", "--editable", str(ROOT))
+        pip(directory, "install", "--editable", str(ROOT))
     (directory / "flota-stamp").write_text(wanted)
     return True
 

@@ -75,7 +75,6 @@ BAD_INPUT = [
         "leaves room for 3 workers: `65535`",
         "--start_port 6070",
     ),
-    (["--nnodes", "2", "train.py"], "`--nnodes` is not there yet: jobs on many machines", "flota --help"),
     (
         ["--ips", "203.0.113.7,203.0.113.8", "train.py"],
         "this machine is not in --ips `203.0.113.7,2",

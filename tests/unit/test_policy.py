@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flota.job.report import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED, Failure
+from flota.job.report import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED
 from flota.job.spec import RestartPolicy
 from flota.supervise.blame import abort_line, duration_in_words, ending_in_words
 from flota.supervise.policy import should_restart
@@ -53,7 +53,7 @@ def test_the_abort_line_is_exactly_so():
     ],
 )
 def test_endings_in_words(code, words):
-    assert ending_in_words(Failure(0, code, EXITED, 0.0, 0.0)) == words
+    assert ending_in_words(code) == words
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ class Alias(NamedTuple):
 
 
 PARAMETER_SERVERS = "parameter-server and other jobs with roles"
-MANY_MACHINES = "jobs on many machines"
 ALONE = "has no effect on one machine"
 
 GROUPS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.cli.flags import ALONE, MANY_MACHINES
+from flota.cli.flags import ALONE
 from flota.cli.parse import CommandLine, parse
 from flota.cli.settings import Settings, gather, without_parents_variables
-from flota.errors import BUG, FlotaError, NotThereYet, UnsupportedSystem
+from flota.errors import BUG, FlotaError, UnsupportedSystem
 
 INTERRUPTED = 130
 UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
@@ -102,8 +102,6 @@ def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], inte
         from flota.cli.dry_run import print_plan
 
         return print_plan(spec, environ, as_json=bool(settings["json"]))
-    if spec.meeting:
-        raise NotThereYet(str(settings.source("nnodes") or settings.source("ips")), MANY_MACHINES)
     from flota.run.start import run
 
     return run(
@@ -135,8 +133,13 @@ def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...
     }
     for dest, given in settings.given.items():
         if dest not in rows and dest not in UNSHOWN:
-            rows[dest] = str(given.value)
+            rows[dest] = nodes_in_words(given.value) if dest == "nnodes" else str(given.value)
     return tuple(rows.items())
+
+
+def nodes_in_words(nodes: object) -> str:
+    assert isinstance(nodes, tuple)
+    return ":".join(str(number) for number in dict.fromkeys(nodes))
 
 
 def _print_error(error: FlotaError) -> None:

@@ -7,6 +7,8 @@ from flota.cli.flags import ALIAS_OF, BY_NAME, BY_SHORT, DEPRECATED, Flag
 from flota.errors import AbbreviatedFlag, BadValue, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
+ONE_NODES_OWN = ("rank", "host", "network-interface")
+
 
 class Given(NamedTuple):
     """A flag's value and where it came from."""
@@ -22,12 +24,14 @@ class CommandLine(NamedTuple):
     script: str | None
     args: tuple[str, ...]
     notes: tuple[str, ...]
+    common: tuple[str, ...] = ()  # all words but those that are meant for this node alone
 
 
 def parse(words: list[str]) -> CommandLine:
     """Flags end at the script: what follows is the script's, always."""
     given: dict[str, Given] = {}
     notes: list[str] = []
+    common: list[str] = []
     position = 0
     while position < len(words):
         word = words[position]
@@ -37,14 +41,17 @@ def parse(words: list[str]) -> CommandLine:
         if not word.startswith("-") or word == "-":
             break
         flag, spelled, value = find(word)
+        begins = position
         position += 1
         if value is None:
             value, used = _following(flag, spelled, words, position)
             position += used
         keep(given, flag, spelled, value)
+        if flag.name not in ONE_NODES_OWN:
+            common += words[begins:position]
         notes += note_of(flag, spelled)
     rest = words[position:]
-    return CommandLine(given, rest[0] if rest else None, tuple(rest[1:]), tuple(notes))
+    return CommandLine(given, rest[0] if rest else None, tuple(rest[1:]), tuple(notes), (*common, *rest))
 
 
 def find(word: str) -> tuple[Flag, str, str | None]:

@@ -59,10 +59,10 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
         virtual_local_rank=get("virtual_local_rank"),
     )
-    return with_meeting(spec, settings, environ)
+    return with_meeting(spec, line, settings, environ)
 
 
-def with_meeting(spec: JobSpec, settings: Settings, environ: Mapping[str, str]) -> JobSpec:
+def with_meeting(spec: JobSpec, line: CommandLine, settings: Settings, environ: Mapping[str, str]) -> JobSpec:
     """The spec of a job of many machines. Most jobs are of one: what the others need is not imported for them."""
     get: Any = settings.__getitem__
     meeting = None
@@ -77,6 +77,7 @@ def with_meeting(spec: JobSpec, settings: Settings, environ: Mapping[str, str]) 
     from flota.cli.address import choose_address, choose_interface
 
     address = choose_address(settings, meeting)
+    meeting = meeting._replace(words=line.common)
     return spec._replace(meeting=meeting, address=address, interface=choose_interface(settings, address))
 
 

@@ -12,6 +12,7 @@ from flota.host.sweep import end_tree, reap_strangers
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Callable
 
     from flota.supervise.events import Event
 
@@ -19,12 +20,19 @@ if TYPE_CHECKING:
 class Round:
     """`fd` becomes readable when something has happened to a worker."""
 
-    def __init__(self, spawns: list[Spawn], held: list[socket], *, own_session: bool) -> None:
+    def __init__(
+        self,
+        spawns: list[Spawn],
+        held: list[socket],
+        *,
+        own_session: bool,
+        farewell: Callable[[], object] | None = None,
+    ) -> None:
         self._held = held
         self._rest = b""
         self._sweeping = False
         self.lost_shepherd = False
-        self._shepherd, self._commands, self.fd = fork_shepherd(spawns, own_session=own_session)
+        self._shepherd, self._commands, self.fd = fork_shepherd(spawns, own_session=own_session, farewell=farewell)
 
     def send(self, word: str, worker: int, signal: int) -> None:
         """stop: to end by itself; kill: with its group; pass: no reason to end; suspend: the whole group."""
@@ -39,6 +47,7 @@ class Round:
             end_tree()  # the shepherd's death has made its descendants ours
         else:
             self._sweeping = True
+            self.send("over", 0, 0)  # so that what follows is not taken for the node's death
             os.close(self._commands)
 
     def reap_strangers(self) -> None:

@@ -22,6 +22,10 @@ from flota.host.signals import forget_wakeup
 from flota.host.sweep import end_tree
 from flota.values import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 EINVAL = 22
 CHILD_EXITED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
@@ -35,8 +39,13 @@ class Spawn(NamedTuple):
     stderr: str | int | None
 
 
-def fork_shepherd(spawns: list[Spawn], *, own_session: bool) -> tuple[int, int, int]:
-    """Start the shepherd and, through it, the workers: (its pid, command pipe, report pipe)."""
+def fork_shepherd(
+    spawns: list[Spawn], *, own_session: bool, farewell: Callable[[], object] | None = None
+) -> tuple[int, int, int]:
+    """Start the shepherd and, through it, the workers: (its pid, command pipe, report pipe).
+
+    `farewell` is called in the shepherd if the node dies.
+    """
     become_subreaper()
     commands, command_end = os.pipe()
     report_end, reports = os.pipe()
@@ -48,7 +57,9 @@ def fork_shepherd(spawns: list[Spawn], *, own_session: bool) -> tuple[int, int, 
             forget_wakeup()
             os.close(command_end)
             os.close(report_end)
-            Shepherd(spawns, commands, reports, own_session=own_session).tend()
+            if farewell:
+                close_others({commands, reports, *(fd for spawn in spawns for fd in spawn[2:] if isinstance(fd, int))})
+            Shepherd(spawns, commands, reports, own_session=own_session, farewell=farewell).tend()
             code = 0
         except BaseException:  # a bug of ours; the node hears of it through the code
             import traceback
@@ -69,7 +80,15 @@ def fork_shepherd(spawns: list[Spawn], *, own_session: bool) -> tuple[int, int, 
 class Shepherd:
     """Lives in its own process; see the module's text."""
 
-    def __init__(self, spawns: list[Spawn], commands: int, reports: int, *, own_session: bool) -> None:
+    def __init__(
+        self,
+        spawns: list[Spawn],
+        commands: int,
+        reports: int,
+        *,
+        own_session: bool,
+        farewell: Callable[[], object] | None = None,
+    ) -> None:
         self.commands = commands
         self.reports = reports
         self.own_session = own_session
@@ -77,6 +96,7 @@ class Shepherd:
         self.number_of: dict[int, int] = {}
         self.pid_of: dict[int, int] = {}
         self.told: set[int] = set()
+        self.farewell = farewell
 
     def tend(self) -> None:
         if self.own_session:
@@ -99,6 +119,8 @@ class Shepherd:
                     continue
                 data = os.read(self.commands, 4096)
                 if not data:
+                    if self.farewell:
+                        self.farewell()
                     return
                 self._reap()
                 *lines, rest = (rest + data).split(b"\n")
@@ -154,6 +176,9 @@ class Shepherd:
 
     def _obey(self, line: bytes) -> None:
         word, number, signal_number = line.decode().split()
+        if word == "over":
+            self.farewell = None
+            return
         pid = self.pid_of.get(int(number))
         if pid is None:
             return
@@ -171,6 +196,15 @@ class Shepherd:
             os.write(self.reports, f"{line}\n".encode())
         except OSError:
             pass  # the node is dead: the command pipe says so next
+
+
+def close_others(needed: set[int]) -> None:
+    """A connection ends for the other side only when the last copy of it is closed: ours must not outlive the node."""
+    low = 3
+    for fd in sorted(needed):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
 def _file_actions(spawn: Spawn) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:

@@ -43,6 +43,7 @@ class Meeting(NamedTuple):
     sort_by_address: bool = False
     elastic_timeout: float = 30.0
     join_timeout: float = 600.0
+    words: tuple[str, ...] = ()  # the user's own, less what is meant for this node alone
 
     @property
     def elastic(self) -> bool:

@@ -27,6 +27,7 @@ class Verdict(NamedTuple):
     attempt: int
     failures: tuple[Failure, ...] = ()
     signal: int = 0
+    reason: str = ""  # where no worker failed: what ended the job
 
 
 def exit_code_of(code: int) -> int:
@@ -72,6 +73,7 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "verdict": report.verdict.kind,
         "exit_code": report.verdict.exit_code,
         "signal": report.verdict.signal or None,
+        "reason": report.verdict.reason or None,
         "attempt": report.verdict.attempt,
         "rounds": report.rounds,
         "world_size": report.world_size,

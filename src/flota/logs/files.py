@@ -12,25 +12,49 @@ from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
 LOCK = ".flota.lock"
+PATIENCE = 50  # tries of a hundredth of a second
 
 
-def open_directory(directory: str, job_id: str) -> int:
-    """Make the directory and take it for this job: a descriptor that holds it as long as it is open."""
+def open_directory(directory: str, job_id: str, *, shared: bool = False) -> int:
+    """Make the directory and take it for this job: a descriptor that holds it as long as it is open.
+
+    `shared`: with other nodes of the same job that run on this machine.
+    """
     try:
         os.makedirs(directory, exist_ok=True)
         lock = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise UnwritableLogDir(directory, error.strerror or str(error)) from None
+    owner = f"job {job_id}, "
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = os.read(lock, 200).decode(errors="replace").strip()
-        raise LogDirInUse(directory, f" ({owner})" if owner else "") from None
+        for _ in range(PATIENCE if shared else 1):
+            if _try_lock(lock, fcntl.LOCK_EX):
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, os.fsencode(f"{owner}pid {os.getpid()}\n"), 0)
+                if shared:
+                    fcntl.flock(lock, fcntl.LOCK_SH)
+                return lock
+            # Another node of this job may be a moment ahead of us.
+            if shared and _try_lock(lock, fcntl.LOCK_SH):
+                if _owner(lock).startswith(owner):
+                    return lock
+                fcntl.flock(lock, fcntl.LOCK_UN)
+            time.sleep(0.01 if shared else 0)
     except OSError:
         return lock  # a file system without locks: better to run than to refuse
-    os.ftruncate(lock, 0)
-    os.write(lock, os.fsencode(f"job {job_id}, pid {os.getpid()}\n"))
-    return lock
+    raise LogDirInUse(directory, f" ({_owner(lock)})" if _owner(lock) else "")
+
+
+def _try_lock(lock: int, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owner(lock: int) -> str:
+    return os.pread(lock, 200, 0).decode(errors="replace").strip()
 
 
 def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> dict[str, tuple[int, int]]:

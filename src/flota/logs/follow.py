@@ -11,7 +11,7 @@ from flota.logs.outlet import Outlet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
 CHUNK = 256 << 10
 MOST_SEGMENTS = 64  # rotated files that a slow console may be behind
@@ -81,6 +81,16 @@ class Follower:
         self.streams.append(stream)
         self._watch(stream)
 
+    def keep_only(self, paths: Container[str]) -> None:
+        """Let go of logs that are somebody else's now."""
+        for stream in [stream for stream in self.streams if stream.path not in paths]:
+            self.streams.remove(stream)
+            for segment in stream.segments:
+                os.close(segment.fd)
+            for number in [number for number, watched in self._watched.items() if watched is stream]:
+                self.growth.forget(number)
+                del self._watched[number]
+
     def _watch(self, stream: Stream) -> None:
         number = self.growth.watch(stream.path)
         self.blind = self.blind or number < 0
@@ -117,7 +127,9 @@ class Follower:
             if number == OVERFLOWED:
                 self.look_at_all()
             else:
-                self._watched[number].dirty = True
+                stream = self._watched.get(number)
+                if stream:
+                    stream.dirty = True
 
     def look_at_all(self) -> None:
         for stream in self.streams:

@@ -25,6 +25,10 @@ class Growth:
         """A number that `read` gives back when this file has grown; negative when the system has no watch left."""
         return libc.call("inotify_add_watch", self.fd, os.fsencode(path), IN_MODIFY) if self.fd >= 0 else -1
 
+    def forget(self, number: int) -> None:
+        if self.fd >= 0 and number >= 0:
+            libc.call("inotify_rm_watch", self.fd, number)
+
     def read(self) -> list[int]:
         data = os.read(self.fd, 256 * EVENT_SIZE)
         return [int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, len(data), EVENT_SIZE)]

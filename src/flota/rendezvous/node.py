@@ -81,6 +81,10 @@ class Node:
         """Something here makes taking part impossible, for good."""
         self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, reason))
 
+    def refused(self, reason: str) -> None:
+        """The store will have nothing to do with this node."""
+        self._end(Ending(JOB_FAILED, USAGE, 0, reason))
+
     def stop(self, signal: int, now: float) -> None:
         """Somebody wants this node to go. Others need to know only once the job has begun."""
         if self._leaving_at is not None or self.ending:

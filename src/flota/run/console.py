@@ -57,14 +57,15 @@ class Console:
     def event(self, event: str, **facts: object) -> None:
         self.events.write(event, **facts)
 
-    def greet(self, started: Started, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
+    def introduce(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
         remove(f"{self.spec.log.directory}/report.json")  # an earlier job's
-        self.event("job_started", world_size=started.roster.world_size, pid=os.getpid())
-        self.event("round_started", round=0, attempt=0)
         for note in notes:
             self.say("INFO", note)
         if configuration:
             self.journal.block("INFO", blocks.configuration(configuration))
+
+    def show_first_round(self, started: Started) -> None:
+        self.event("job_started", world_size=started.roster.world_size, pid=os.getpid())
         # Paddle's variables stand for all, as in seed 002, unless --framework left them out.
         frameworks = ("paddle",) if "paddle" in self.spec.frameworks else self.spec.frameworks
         env = started.plans[0].env
@@ -99,7 +100,8 @@ class Console:
     def tell_restart(self, action: StartRound, started: Started) -> None:
         first = action.after[0]
         rank = _rank(started, first.worker) if first.worker >= 0 else -1
-        self.say("WARNING", f"{sentence(first, rank)}; restart {action.attempt} of {self.spec.restarts.limit}")
+        culprit = sentence(rank, first.cause, first.code, first.ran)
+        self.say("WARNING", f"{culprit}; restart {action.attempt} of {self.spec.restarts.limit}")
 
     def write_down(self, report: Report) -> None:
         """For programs, and before anything that may have to wait for a terminal."""
@@ -116,21 +118,27 @@ class Console:
             self.say("INFO", f"{report.world_size} workers ended well after {took}")
             return
         if report.failed:
-            self.journal.block("ERROR", "\n".join(_failure_page(report)))
+            several = self.spec.meeting is not None
+            self.journal.block("ERROR", "\n".join(_failure_page(report, name_host=several)))
+        elif report.verdict.reason and report.verdict.kind != STOPPED:
+            self.say("ERROR", report.verdict.reason)
         if report.verdict.kind == STOPPED:
-            self.say("INFO", f"stopped by {signal_name(report.verdict.signal)} after {took}")
+            reason = f": {report.verdict.reason}" if report.verdict.reason else ""
+            self.say("INFO", f"stopped by {signal_name(report.verdict.signal)} after {took}{reason}")
 
     # What workers say.
 
     def begin_round(self, started: Started) -> None:
         if self.spec.interactive:
             return
-        endpoints = ["PADDLE_TRAINER_ENDPOINTS:", *started.roster.endpoints()]
-        self._save("endpoints.log", "".join(f"{line}\n" for line in endpoints))
+        if started.seat == 0:
+            endpoints = ["PADDLE_TRAINER_ENDPOINTS:", *started.roster.endpoints()]
+            self._save("endpoints.log", "".join(f"{line}\n" for line in endpoints))
         for log in started.rotating:
             self._copy_while_it_comes(log)
+        self.follower.keep_only(started.marks)  # in another seat a node has other ranks, and their logs
         if not self.follower.streams:
-            self._follow([plan.worker for plan in started.plans], started.roster.seats[0].node)
+            self._follow([plan.worker for plan in started.plans], started.roster.seats[started.seat].node)
         for stream in self.follower.streams:
             stream.skip(*started.marks[stream.path])
 
@@ -214,13 +222,13 @@ def _rank(started: Started, worker: int) -> int:
     return started.plans[worker].worker.rank
 
 
-def _failure_page(report: Report) -> list[str]:
+def _failure_page(report: Report, *, name_host: bool) -> list[str]:
     """Who failed, who was first, what it said last, and where its log is."""
     first = report.failed[0]
     failed = [failed.rank for failed in report.failed if failed.rank >= 0]
     return [
         *([abort_line(report.world_size, failed)] if failed else []),
-        sentence(report.verdict.failures[0], first.rank),
+        sentence(first.rank, first.cause, first.code, first.ran, first.node if name_host else ""),
         *(f"  {line}" for line in first.said),
         *([f"log: {first.log}"] if first.log else []),
     ]

@@ -23,13 +23,15 @@ class Ending:
         self.spec = spec
         self.began = began
         self.rounds = 0
-        self.begin_round()
-
-    def begin_round(self) -> None:
-        self.rounds += 1
         self.pids: dict[int, int] = {}
         self.errors: dict[int, str] = {}
         self.stopped: set[int] = set()
+
+    def begin_round(self) -> None:
+        self.rounds += 1
+        self.pids = {}
+        self.errors = {}
+        self.stopped = set()
 
     def note(self, event: Event) -> None:
         if isinstance(event, WorkerStarted):
@@ -47,14 +49,16 @@ class Ending:
             rounds=self.rounds,
             seconds=time.monotonic() - self.began,
             log_dir=self.spec.log.directory,
-            failed=tuple(self._failed(failure, started) for failure in verdict.failures),
+            failed=tuple(self.failed(failure, started) for failure in verdict.failures),
             stopped=tuple(sorted(started.plans[worker].worker.rank for worker in self.stopped)),
         )
 
-    def _failed(self, failure: Failure, started: Started) -> FailedWorker:
+    def failed(self, failure: Failure, started: Started) -> FailedWorker:
         if failure.cause == SHEPHERD_LOST:
-            node = started.roster.seats[0].node
-            return FailedWorker(-1, -1, node, 0, failure.code, failure.cause, ending_in_words(failure), 0.0, "", ())
+            node = started.roster.seats[started.seat].node
+            return FailedWorker(
+                -1, -1, node, 0, failure.code, failure.cause, ending_in_words(failure.code), 0.0, "", ()
+            )
         worker = started.plans[failure.worker].worker
         return FailedWorker(
             rank=worker.rank,
@@ -63,7 +67,7 @@ class Ending:
             pid=self.pids.get(failure.worker, 0),
             code=failure.code,
             cause=failure.cause,
-            ending=ending_in_words(failure),
+            ending=ending_in_words(failure.code),
             ran=failure.ran,
             log="" if self.spec.interactive else worker.stderr,
             said=tuple(self._said(failure, started)),

@@ -11,13 +11,23 @@ from flota.rendezvous.chair import Chair
 from flota.rendezvous.node import Node, Order
 from flota.rendezvous.notices import ENDED, Notice, decode_notice, encode_notice
 from flota.rendezvous.terms import Terms
+from flota.store.messages import UNKNOWN
 from flota.store.presence import Presence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from flota.store.messages import KeyValue
+    from flota.store.messages import KeyValue, Refusal
 
+UNAUTHENTICATED = 16  # gRPC's code
 LOOK = 20e-6  # seconds between the chair's looks, for each card: thousands joining at once must not keep it busy
+
+
+def refusal_in_words(refusal: Refusal, where: str) -> str:
+    if refusal.code == UNAUTHENTICATED:
+        return f"{where} does not know this job's token: set the same FLOTA_TOKEN on all nodes"
+    if refusal.code == UNKNOWN:
+        return f"{where} answers, but not as a store: is it another program's port?"
+    return f"{where} refuses to be this job's store: {refusal.words}"
 
 
 class Member:
@@ -39,8 +49,9 @@ class Member:
         """What this node has to do now."""
         self._hear()
         self._preside(now)
-        silent_since = self.began if self.presence.contact is None else self.presence.silent_since
-        orders = self.node.advance(now, silent_since, self.where)
+        if self.presence.refusal:
+            self.node.refused(refusal_in_words(self.presence.refusal, self.where))
+        orders = self.node.advance(now, self.silent_since, self.where)
         if self.node.ending is not None:
             self._stay_until = self._stay_until or now + LEASE
             if not self._is_needed(now):
@@ -48,6 +59,11 @@ class Member:
         elif self.node.card:
             self.presence.publish(encode_card(self.node.card))
         return orders
+
+    @property
+    def silent_since(self) -> float | None:
+        """Since when the store owes an answer; None if it does not."""
+        return self.began if self.presence.contact is None else self.presence.silent_since
 
     @property
     def gone(self) -> bool:

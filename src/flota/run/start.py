@@ -1,4 +1,4 @@
-"""From spec to started workers. All of this is on the start path; what it takes to watch them (watch.py) is imported
+"""From spec to started workers. All of this is on the start path; what it takes to watch them (alone.py) is imported
 while their own interpreters boot.
 """
 
@@ -21,7 +21,7 @@ from flota.values import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from flota.job.report import Report
     from flota.logs.rotation import RotatingLog
@@ -40,6 +40,7 @@ class Started(NamedTuple):
     marks: dict[str, tuple[int, int]]  # in each log, where flota's line for this round begins and ends
     rotating: tuple[RotatingLog, ...]
     began: float
+    seat: int  # this node's
 
 
 def run(
@@ -48,23 +49,39 @@ def run(
     configuration: tuple[tuple[str, str], ...] = (),
     notes: tuple[str, ...] = (),
 ) -> Report:
-    """Run a job on this machine to its end."""
-    lock = open_directory(spec.log.directory, spec.job_id)
+    """Run this node's part of a job to the job's end."""
+    lock = open_directory(spec.log.directory, spec.job_id, shared=spec.meeting is not None)
     try:
         signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL])
-        started = start_round(spec, environ, 0, 0)
-        from flota.run.watch import Watch
+        if spec.meeting:
+            from flota.run.together import run_together
 
-        return Watch(spec, environ, signals, started).run(configuration, notes)
+            return run_together(spec, environ, signals, configuration, notes)
+        started = start_round(spec, environ, 0, 0)
+        from flota.run.alone import Alone
+
+        return Alone(spec, environ, signals, started).run(configuration, notes)
     finally:
         os.close(lock)
 
 
 def start_round(spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int) -> Started:
-    began = time.monotonic()
+    """A round of a job on this machine alone."""
     held, ports = hold_ports(spec)
-    roster = one_node_roster(spec, ports, round_number, attempt)
-    workers = plan_workers(spec, roster, 0)
+    return start_workers(spec, environ, one_node_roster(spec, ports, round_number, attempt), 0, held)
+
+
+def start_workers(
+    spec: JobSpec,
+    environ: Mapping[str, str],
+    roster: Roster,
+    seat: int,
+    held: list[socket],
+    farewell: Callable[[], object] | None = None,
+) -> Started:
+    """This node's workers of a round; `farewell` is what its shepherd does if the node dies."""
+    began = time.monotonic()
+    workers = plan_workers(spec, roster, seat)
     plans = tuple(equip(spec, roster, worker, environ) for worker in workers)
     marks = {} if spec.interactive else open_logs(spec, roster, workers)
     for worker in workers:
@@ -72,10 +89,10 @@ def start_round(spec: JobSpec, environ: Mapping[str, str], round_number: int, at
     back_up_long_values(spec, roster, workers)
     rotating = open_rotating_logs(spec, workers)
     spawns = [_spawn(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
-    round_ = Round(spawns, held, own_session=not spec.interactive)
+    round_ = Round(spawns, held, own_session=not spec.interactive, farewell=farewell)
     for log in rotating:
         log.close_writer()
-    return Started(round_, roster, plans, marks, rotating, began)
+    return Started(round_, roster, plans, marks, rotating, began, seat)
 
 
 def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int) -> Roster:

@@ -52,6 +52,7 @@ class Presence:
         self.contact: float | None = None  # when the store was last heard
         self.silent_since: float | None = None  # when the first question was asked that it has not answered since
         self.steady_from = 0.0
+        self.trouble = ""  # why the last question was lost
         self.notice: bytes | None = None
         self.cards: dict[str, KeyValue] | None = None  # known to the chair only
         self.chairs = False
@@ -149,6 +150,7 @@ class Presence:
         self._asking = False
         if isinstance(answer, Lost):
             self.silent_since = asked if self.silent_since is None else self.silent_since
+            self.trouble = answer.why
             self.news = True
             self._retry_at = self._clock() + RETRY
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 
-from flota.job.report import NOT_STARTED, SHEPHERD_LOST, Failure
+from flota.job.report import NOT_STARTED, SHEPHERD_LOST
 
 OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
 NAMES = {
@@ -41,22 +41,23 @@ def signal_name(number: int) -> str:
     return NAMES.get(number, f"signal {number}")
 
 
-def ending_in_words(failure: Failure) -> str:
+def ending_in_words(code: int) -> str:
     """How it ended, e.g. `exit code 3` or `SIGSEGV (segmentation fault)`."""
-    if failure.code >= 0:
-        return f"exit code {failure.code}"
-    name = signal_name(-failure.code)
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal_name(-code)
     words = SIGNALS_IN_WORDS.get(name)
     return f"{name} ({words})" if words else name
 
 
-def sentence(failure: Failure, rank: int) -> str:
-    """The line that names the culprit."""
-    if failure.cause == SHEPHERD_LOST:
-        return f"flota's own shepherd process ended with {ending_in_words(failure)}; its workers were stopped"
-    if failure.cause == NOT_STARTED:
-        return f"rank {rank} could not be started"
-    return f"rank {rank} failed first: {ending_in_words(failure)} after {duration_in_words(failure.ran)}"
+def sentence(rank: int, cause: str, code: int, ran: float, host: str = "") -> str:
+    """The line that names the culprit; its host where there are several."""
+    where = f" on {host}" if host else ""
+    if cause == SHEPHERD_LOST:
+        return f"flota's own shepherd process{where} ended with {ending_in_words(code)}; its workers were stopped"
+    if cause == NOT_STARTED:
+        return f"rank {rank}{where} could not be started"
+    return f"rank {rank}{where} failed first: {ending_in_words(code)} after {duration_in_words(ran)}"
 
 
 def duration_in_words(seconds: float) -> str:

@@ -1,0 +1,108 @@
+"""Where this node meets the others: the master that it serves itself, or somebody's store, and its client to it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+
+from flota.errors import BadCertificate, CannotServe, NoCertificate
+from flota.host.addresses import is_loopback, resolve_own
+from flota.host.loop import Loop
+from flota.job.meeting import Meeting, Place
+from flota.job.roster import endpoint
+from flota.job.spec import JobSpec
+from flota.store.client import Client, Member
+from flota.store.server import Master
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOKEN_BYTES = 16
+
+
+class MeetingPoint:
+    """`master` is this node's own, if it serves; `chosen` whether flota chose where, so that others must be told."""
+
+    def __init__(self, spec: JobSpec, meeting: Meeting, loop: Loop, on_refused: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._on_refused = on_refused
+        self._meeting = meeting
+        self._served = ""  # the address that the master listens on
+        self.chosen = not meeting.places
+        self.token = meeting.secrets.token or (os.urandom(TOKEN_BYTES).hex() if self.chosen else "")
+        self.places = meeting.places or (Place(spec.address, 0),)
+        self.tls = client_tls(meeting) if meeting.tls else None
+        self.master = None if meeting.etcd or meeting.serves is False else self._serve()
+        members = tuple(Member(*place) for place in self.places)
+        if self.master:
+            members = (Member(self._served, self.master.port),)
+            self.places = (Place(self.places[0].host, self.master.port),)
+
+        self.client = Client(members, loop, self.token, self.tls)
+
+    @property
+    def words(self) -> str:
+        listed = ",".join(endpoint(place.host, str(place.port)) for place in self.places)
+        return f"etcd at {listed}" if self._meeting.etcd else listed
+
+    @property
+    def open_to_all(self) -> bool:
+        """Whether anybody who can reach the master can take part."""
+        return self.master is not None and not self.token and not is_loopback(self._served)
+
+    @property
+    def deadline(self) -> float | None:
+        times = (self.client.deadline, self.master.deadline if self.master else None)
+        return min((time for time in times if time is not None), default=None)
+
+    def on_time(self, now: float) -> None:
+        self.client.on_time(now)
+        if self.master and self.master.deadline is not None and now >= self.master.deadline:
+            self.master.on_time(now)
+
+    def close(self) -> None:
+        self.client.close()
+        if self.master:
+            self.master.close()
+
+    def _serve(self) -> Master | None:
+        """The first node to take the address serves; others on this machine, and other machines, are its clients."""
+        host, port = self.places[0]
+        address = resolve_own(host)
+        self._served = address or ""
+        if address is None:
+            if self._meeting.serves:
+                raise CannotServe(endpoint(host, str(port)), "it is not an address of this machine")
+            return None
+        tls = server_tls(self._meeting) if self._meeting.tls else None
+        try:
+            return Master(address, port, self._loop, self.token, tls, on_refused=self._on_refused)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return None
+            raise CannotServe(endpoint(address, str(port)), error.strerror or str(error)) from None
+
+
+def client_tls(meeting: Meeting) -> ssl.SSLContext:
+    secrets = meeting.secrets
+    try:
+        context = ssl.create_default_context(cafile=secrets.authority or None)
+        if secrets.certificate:
+            context.load_cert_chain(secrets.certificate, secrets.key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadCertificate(secrets.authority or secrets.certificate, str(error)) from None
+    return context
+
+
+def server_tls(meeting: Meeting) -> ssl.SSLContext:
+    secrets = meeting.secrets
+    if not secrets.certificate:
+        raise NoCertificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(secrets.certificate, secrets.key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadCertificate(secrets.certificate, str(error)) from None
+    return context

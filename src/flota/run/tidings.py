@@ -1,0 +1,114 @@
+"""What people are told about the meeting: how to join, who is missing, who was lost or turned away, what comes next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from flota.job.meeting import Meeting
+from flota.job.roster import endpoint
+from flota.logs.files import remove, write_whole
+from flota.rendezvous.notices import GATHERING, Notice
+from flota.run.console import Console
+from flota.run.start import Started
+from flota.supervise.blame import sentence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.run.member import Member
+    from flota.run.point import MeetingPoint
+
+FIRST_WORD, NEXT_WORD = 2.0, 10.0  # seconds without an answer until people are told, and told again
+COPY = "Copy the following command to other nodes to run."
+LINE = "-" * 80
+
+
+class Tidings:
+    def __init__(self, console: Console, meeting: Meeting) -> None:
+        self.console = console
+        self.meeting = meeting
+        self.deadline: float | None = None
+        self._heard: Notice | None = None
+        self._rounds = 0
+        self._token_file = ""
+
+    def welcome(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...], point: MeetingPoint) -> None:
+        self.console.introduce(configuration, notes)
+        if point.chosen:
+            self._show_command(point)
+        if point.open_to_all:
+            self.console.say(
+                "WARNING",
+                f"anybody who can reach {point.words} can take part in this job: set FLOTA_TOKEN on all nodes",
+            )
+
+    def _show_command(self, point: MeetingPoint) -> None:
+        """On a terminal the token can be copied with the command; a log is no place for it: then it is in a file."""
+        scheme = "https://" if self.meeting.tls else ""
+        where = scheme + endpoint(point.places[0].host, str(point.places[0].port))
+        if os.isatty(1):
+            secret = f"FLOTA_TOKEN={point.token}"
+        else:
+            self._token_file = f"{self.console.spec.log.directory}/token.{point.places[0].port}"
+            write_whole(self._token_file, f"{point.token}\n", mode=0o600)
+            secret = f"FLOTA_TOKEN_FILE={shlex.quote(self._token_file)}"
+        command = f"{secret} flota --master {where} {shlex.join(self.meeting.words)}"
+        self.console.out.write(f"{COPY}\n{LINE}\n{command}\n{LINE}\n".encode(errors="surrogateescape"))
+
+    def close(self) -> None:
+        if self._token_file:
+            remove(self._token_file)
+
+    def wrong_token(self, address: str) -> None:
+        self.console.say("WARNING", f"a request from {address} was refused: its FLOTA_TOKEN is not this job's")
+
+    def tell(self, member: Member, now: float) -> None:
+        self._tell_of_silence(member, now)
+        notice = member.node.notice
+        if notice and notice is not self._heard:
+            before, self._heard = self._heard, notice
+            self._tell_of(notice, before)
+
+    def _tell_of_silence(self, member: Member, now: float) -> None:
+        since = member.silent_since
+        if since is None or member.node.ending:
+            self.deadline = None
+        elif self.deadline is None:
+            self.deadline = max(now, since + FIRST_WORD)
+        elif now >= self.deadline:
+            self.deadline = now + NEXT_WORD
+            why = f" ({member.presence.trouble})" if member.presence.trouble else ""
+            self.console.say("INFO", f"waiting for an answer from {member.where}{why}")
+
+    def _tell_of(self, notice: Notice, before: Notice | None) -> None:
+        for node, refused in notice.refused.items():
+            if before is None or node not in before.refused:
+                self.console.say("WARNING", f"{refused.host} was turned away: {refused.why}")
+        if notice.state == GATHERING and notice.missing and notice.missing != (before.missing if before else ""):
+            self.console.say("INFO", f"waiting for the other nodes: {notice.missing}")
+        last_round = before.round if before else 0
+        if notice.round > last_round and notice.state == GATHERING:
+            self._tell_why(notice)
+
+    def _tell_why(self, notice: Notice) -> None:
+        if notice.faults:
+            first = notice.faults[0]
+            culprit = sentence(first.rank, first.cause, first.code, first.ran, first.host)
+            limit = self.console.spec.restarts.limit
+            self.console.say("WARNING", f"{culprit}; restart {notice.attempt} of {limit}")
+        elif notice.why:
+            self.console.say("WARNING", f"{notice.why}; the nodes meet again")
+
+    def round_begins(self, started: Started) -> None:
+        roster = started.roster
+        first, last = roster.seats[0].node, roster.seats[-1].node
+        self._rounds += 1
+        if self._rounds == 1:
+            self.console.show_first_round(started)
+        self.console.event("round_started", round=roster.round, attempt=roster.attempt, nodes=len(roster.seats))
+        numbers = f"round {roster.round}: {len(roster.seats)} nodes, {first} to {last}; this is node {started.seat}"
+        self.console.say("INFO", numbers)
+        if started.seat != 0:
+            own = ", ".join(str(plan.worker.rank) for plan in started.plans[:8])
+            directory = self.console.spec.log.directory
+            self.console.say("INFO", f"rank 0 is on {first}; the logs of ranks {own} are in {directory}")

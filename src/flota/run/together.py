@@ -1,0 +1,235 @@
+"""This node's part of a job on many machines: it meets the others, and runs the rounds that they agree on."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from msgspec.structs import astuple
+
+from flota.errors import FlotaError
+from flota.host.ports import release
+from flota.host.signals import Signals
+from flota.job.meeting import LEASE, Meeting
+from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
+from flota.job.roster import Ports, Roster, Seat
+from flota.job.spec import JobSpec, RestartPolicy
+from flota.rendezvous.cards import MASTERS, Card, Fault
+from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall
+from flota.rendezvous.notices import Ending, Notice, SeatRow
+from flota.rendezvous.terms import Terms
+from flota.run.member import Member
+from flota.run.point import MeetingPoint
+from flota.run.start import Started, hold_ports, start_workers
+from flota.run.tidings import Tidings
+from flota.run.watch import Watch
+from flota.store.farewell import revoke
+from flota.store.keys import Keys
+from flota.store.presence import Presence
+from flota.supervise.actions import StartRound
+from flota.supervise.events import Event, StopRequested
+from flota.supervise.machine import Phase, Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Callable, Mapping
+
+SIGTERM = 15
+NODES_A_SECOND = 64  # of lease: with thousands of nodes leases are longer, or the store would do nothing but renew them
+LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
+LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
+LONGEST_LINE = 400
+
+
+def run_together(
+    spec: JobSpec,
+    environ: Mapping[str, str],
+    signals: Signals,
+    configuration: tuple[tuple[str, str], ...],
+    notes: tuple[str, ...],
+) -> Report:
+    assert spec.meeting is not None
+    together = Together(spec, spec.meeting, environ, signals)
+    try:
+        return together.run(configuration, notes)
+    finally:
+        together.point.close()
+        together.tidings.close()
+        release(together.held)
+
+
+class Together(Watch):
+    def __init__(self, spec: JobSpec, meeting: Meeting, environ: Mapping[str, str], signals: Signals) -> None:
+        super().__init__(spec, environ, signals)
+        self.meeting = meeting
+        self.held: list[socket] = []
+        self.ports: tuple[int, ...] = ()
+        self.final: Ending | None = None
+        self.told_failure = False
+        self.tidings = Tidings(self.console, meeting)
+        self.point = MeetingPoint(spec, meeting, self.loop, self.tidings.wrong_token)
+        self.member = self._make_member(os.urandom(8).hex())
+
+    def _make_member(self, name: str) -> Member:
+        spec, meeting = self.spec, self.meeting
+        serves = self.point.master is not None
+        blank = Card(
+            job=spec.job_id,
+            host=os.uname().nodename,
+            address=spec.address,
+            ports=(),
+            least=meeting.least,
+            most=meeting.most,
+            frameworks=spec.frameworks,
+            rank=meeting.rank,
+            serves=serves,
+        )
+        ttl = max(int(LEASE), meeting.most // NODES_A_SECOND)
+        node = Node(
+            name,
+            blank,
+            leaves_on_failure=spec.restarts.enabled and spec.restarts.elastic_level == 0 and not serves,
+            patience=meeting.join_timeout,
+            lifeline=meeting.join_timeout if meeting.etcd else LIFELINE * ttl,
+        )
+        keys = Keys(f"/flota/{spec.job_id}/" if meeting.etcd else "/flota/")
+        presence = Presence(self.point.client, keys, name, ttl, may_chair=meeting.etcd or serves, clock=time.monotonic)
+        terms = Terms(
+            spec.job_id,
+            meeting.least,
+            meeting.most,
+            spec.frameworks,
+            spec.restarts,
+            meeting.elastic_timeout,
+            meeting.join_timeout,
+            meeting.hosts,
+            meeting.sort_by_address,
+        )
+        return Member(node, presence, terms, self.point.words, time.monotonic())
+
+    def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
+        self.loop.watch(self.signals.fd, self.on_signals)
+        self.tidings.welcome(configuration, notes, self.point)
+        self._advance()
+        while self.final is None:
+            self._turn()
+        give_up = time.monotonic() + LAST_BREATH
+        while not self.member.gone and time.monotonic() < give_up:
+            self._turn(give_up)
+        return self.conclude(self._report(self.final), writes=self._has_rank_0())
+
+    def _turn(self, until: float | None = None) -> None:
+        times = [self.member.deadline, self.point.deadline, self.tidings.deadline, until]
+        self.turn(min((time for time in times if time is not None), default=None))
+        now = time.monotonic()
+        self.point.on_time(now)
+        deadline = self.member.presence.deadline
+        if deadline is not None and now >= deadline:
+            self.member.presence.on_time()
+        self._advance()
+
+    def _advance(self) -> None:
+        """Until nothing follows from anything any more."""
+        while orders := self.member.advance(time.monotonic()):
+            for order in orders:
+                self._obey(order)
+        self.tidings.tell(self.member, time.monotonic())
+
+    def _obey(self, order: Order) -> None:
+        if isinstance(order, Offer):
+            self._offer(order.round)
+        elif isinstance(order, Begin):
+            self._begin(order.notice, order.seat)
+        elif isinstance(order, Recall):
+            if self.in_round and self.supervisor.phase == Phase.RUNNING:
+                self.step(StopRequested(SIGTERM))
+        elif isinstance(order, Leave):
+            self.final = order.ending
+
+    def _offer(self, round_number: int) -> None:
+        """Fresh ports, held from now on: the roster will promise them to everybody."""
+        release(self.held)
+        try:
+            self.held, ports = hold_ports(self.spec)
+        except FlotaError as error:
+            self.held = []
+            self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
+            return
+        numbers = (*ports.workers, ports.torch, ports.paddle, ports.jax)
+        self.member.node.offered(tuple(int(number) for number in numbers), round_number)
+
+    def _begin(self, notice: Notice, seat: int) -> None:
+        held, self.held = self.held, []
+        roster = Roster(notice.round, notice.attempt, tuple(_seat(row) for row in notice.seats))
+        try:
+            started = start_workers(self.spec, self.environ, roster, seat, held, self._farewell())
+        except FlotaError as error:
+            release(held)
+            self.member.node.swept(well=False)
+            self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
+            return
+        self.told_failure = False
+        self.tidings.round_begins(started)
+        # What follows a failure is the chair's to decide: here a round ends with its first one.
+        once = RestartPolicy(0, enabled=False)
+        self.begin_round(started, Supervisor(self.spec.workers, once, self.spec.grace, time.monotonic()))
+
+    def _farewell(self) -> Callable[[], object]:
+        """What the shepherd does if this node dies: end its lease. The embedded master sees the connection end."""
+        point, lease = self.point, self.member.presence.lease
+        if not self.meeting.etcd:
+            return bool
+        headers = point.client.headers()
+        return lambda: revoke(point.places, lease, headers, point.tls)
+
+    def stop(self, number: int) -> None:
+        super().stop(number)
+        if self.final is None:
+            self.hurried = False
+            self.member.node.stop(number, time.monotonic())
+            self._advance()
+
+    def step(self, event: Event) -> None:
+        super().step(event)
+        if self.in_round and self.supervisor.failures and not self.told_failure:
+            self.told_failure = True
+            self.member.node.failed(tuple(self._fault(failure) for failure in self.supervisor.failures))
+            self._advance()
+
+    def _fault(self, failure: Failure) -> Fault:
+        failed = self.ending.failed(failure, self.started)
+        return Fault(*failed._replace(said=tuple(line[:LONGEST_LINE] for line in failed.said)))
+
+    def finish(self, verdict: Verdict) -> None:
+        self.member.node.swept(well=verdict.kind == SUCCEEDED)
+
+    def start_again(self, action: StartRound) -> None:
+        raise AssertionError(f"a round of many nodes does not restart by itself: {action}")
+
+    def _has_rank_0(self) -> bool:
+        """Who writes what there is one of: the node of rank 0, or one that never had a round to tell of."""
+        return not self.ending.rounds or self.started.seat == 0
+
+    def _report(self, ending: Ending) -> Report:
+        notice = self.member.node.notice
+        attempt = notice.attempt if notice else 0
+        return Report(
+            job_id=self.spec.job_id,
+            verdict=Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason),
+            world_size=self.started.roster.world_size if self.ending.rounds else 0,
+            rounds=self.ending.rounds,
+            seconds=time.monotonic() - self.ending.began,
+            log_dir=self.spec.log.directory,
+            failed=tuple(FailedWorker(*astuple(fault)) for fault in ending.faults),
+            stopped=tuple(sorted(_rank(self.started, worker) for worker in self.ending.stopped)),
+        )
+
+
+def _rank(started: Started, worker: int) -> int:
+    return started.plans[worker].worker.rank
+
+
+def _seat(row: SeatRow) -> Seat:
+    ports = [str(port) for port in row.ports]
+    return Seat(row.host, row.address, Ports(tuple(ports[:-MASTERS]), *ports[-MASTERS:]))

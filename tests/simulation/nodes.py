@@ -59,6 +59,7 @@ class SimNode:
         self.name = name
         self.serves = serves
         self.jump = 0.0
+        self.was_cut = False
         self.over = False
         self.ending: Ending | None = None
         self.at_work: Notice | None = None
@@ -201,6 +202,11 @@ class SimNode:
             self.member.node.failed((fault,))
             self._step()
             self._stop_workers()
+
+    def cut(self, seconds: float) -> None:
+        self.was_cut = True
+        self.client.cut = True
+        self.world.after(seconds, self.client.heal)
 
     def crash(self, *, shepherd: bool) -> None:
         lease = self.member.presence.lease

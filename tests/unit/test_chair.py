@@ -1,0 +1,260 @@
+"""The chair's decisions, one by one: cards and a time in, a notice out."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from flota.job.report import EXITED, FAILED, INCOMPLETE, NOT_STARTED, STOPPED, SUCCEEDED
+from flota.job.spec import RestartPolicy
+from flota.rendezvous import cards
+from flota.rendezvous.cards import Card, Fault, Present, decode_card, encode_card
+from flota.rendezvous.chair import FIRST_WORD, GHOST, LEAVE_TOGETHER, NEXT_WORD, Chair
+from flota.rendezvous.notices import ENDED, GATHERING, RUNNING, Notice, decode_notice, encode_notice
+from flota.rendezvous.terms import Terms
+
+RESTARTS = RestartPolicy(2, enabled=True)
+LEAVES = RestartPolicy(3, enabled=True, elastic_level=0)
+ONCE = RestartPolicy()
+
+
+class Table:
+    """A chair, the cards in front of it, and a clock."""
+
+    def __init__(self, nodes, policy=ONCE, least=None, most=None, **terms):
+        self.terms = Terms("job", least or nodes, most or nodes, ("torch",), policy, **terms)
+        self.now = 0.0
+        self.cards = {}
+        self.chair = Chair(self.terms, None, self.now)
+        for number in range(nodes):
+            self.join(f"host{number}")
+
+    def join(self, host, name=None, **card):
+        blank = Card("job", host, "10.0.0.1", (1, 2, 3, 4), self.terms.least, self.terms.most, ("torch",), round=0)
+        name = name or host
+        self.cards[name] = Present(name, len(self.cards) + 1, replace(blank, **card))
+
+    def say(self, name, **facts):
+        one = self.cards[name]
+        self.cards[name] = replace(one, card=replace(one.card, **facts))
+
+    def all_ready(self, round_number):
+        for name in self.cards:
+            self.say(name, state=cards.READY, round=round_number, faults=())
+
+    def fail(self, name, code=3, cause=EXITED):
+        fault = Fault(1, 0, name, 1, code, cause, "exit code 3", 1.0, "log")
+        self.say(name, state=cards.FAILED, faults=(fault,))
+
+    def judge(self, seconds=0.0, **how) -> Notice:
+        self.now += seconds
+        return self.chair.judge(list(self.cards.values()), self.now, **how)
+
+
+def started(nodes, policy=ONCE, **terms) -> Table:
+    table = Table(nodes, policy, **{"elastic_timeout": 5.0, **terms})
+    table.judge()
+    assert table.judge(5.0).state == RUNNING
+    return table
+
+
+def test_a_fixed_job_starts_when_all_are_ready():
+    table = Table(2)
+    assert [row.node for row in table.judge().seats] == ["host0", "host1"]
+
+
+def test_nobody_starts_before_the_last_is_ready():
+    table = Table(2)
+    table.say("host1", round=-1)
+    assert table.judge().state == GATHERING
+
+
+def test_elastic_starts_at_max_at_once_and_from_min_when_nothing_changes():
+    assert Table(3, least=1, most=3).judge().state == RUNNING
+    table = Table(2, least=2, most=3, elastic_timeout=5.0)
+    assert table.judge().state == GATHERING
+    assert table.chair.deadline == min(FIRST_WORD, 5.0)
+    assert table.judge(4.0).state == GATHERING
+    table.cards.pop("host1")
+    table.judge(0.5)
+    table.join("host2")
+    assert table.judge(0.5).state == GATHERING
+    assert table.judge(4.9).state == GATHERING, "a change starts the time anew"
+    assert table.judge(0.1).state == RUNNING
+
+
+def test_the_first_failure_ends_a_job_without_restarts():
+    table = started(2)
+    table.fail("host1", code=-9)
+    notice = table.judge()
+    assert (notice.state, notice.ending.kind, notice.ending.code) == (ENDED, FAILED, 137)
+    assert notice.ending.faults[0].host == "host1"
+
+
+def test_restarts_are_counted_once_for_the_job():
+    table = started(2, RESTARTS)
+    for attempt in (1, 2):
+        table.fail("host1")
+        table.fail("host0")
+        notice = table.judge()
+        assert (notice.state, notice.round, notice.attempt) == (GATHERING, attempt, attempt)
+        table.all_ready(attempt)
+        assert table.judge().state == RUNNING, "nobody came or went: no reason to wait"
+    table.fail("host0")
+    assert table.judge().ending.kind == FAILED
+
+
+def test_what_cannot_start_is_not_restarted():
+    table = started(2, RESTARTS)
+    table.fail("host1", code=127, cause=NOT_STARTED)
+    assert table.judge().ending.code == 127
+
+
+def test_a_failure_of_an_earlier_round_is_history():
+    table = started(2, RESTARTS)
+    table.fail("host1")
+    table.judge()
+    table.all_ready(1)
+    assert table.judge().state == RUNNING
+    table.say("host0", round=0, state=cards.FAILED)
+    assert table.judge().round == 1
+
+
+def test_at_level_0_a_failing_node_leaves_unless_it_serves():
+    table = started(3, LEAVES, least=1, most=3)
+    table.fail("host1")
+    notice = table.judge()
+    assert (notice.state, notice.attempt, notice.why) == (GATHERING, 0, "host1 left after rank 1 failed")
+    table.all_ready(1)
+    table.judge()
+    assert [row.node for row in table.judge(5.0).seats] == ["host0", "host2"]
+    table = started(2, LEAVES)
+    table.say("host0", serves=True)
+    table.fail("host0", code=4)
+    assert (table.judge().ending.kind, table.judge().ending.code) == (FAILED, 4)
+
+
+def test_all_done_is_success():
+    table = started(2)
+    table.say("host0", state=cards.DONE)
+    assert table.judge().state == RUNNING
+    table.say("host1", state=cards.DONE)
+    assert table.judge().ending.kind == SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("policy", "elastic", "state"), [(ONCE, False, ENDED), (RESTARTS, False, GATHERING), (RESTARTS, True, GATHERING)]
+)
+def test_a_lost_node(policy, elastic, state):
+    table = started(3, policy, least=1 if elastic else 3)
+    del table.cards["host1"]
+    notice = table.judge()
+    assert notice.state == state
+    assert notice.attempt == 0, "a loss is not a failure of a worker"
+    if state == ENDED:
+        assert (notice.ending.kind, notice.ending.code, notice.ending.reason) == (INCOMPLETE, 75, "host1 was lost")
+    else:
+        assert notice.why == "host1 was lost"
+
+
+def test_an_absence_is_not_believed_after_a_gap():
+    table = started(2)
+    held = table.cards.pop("host1")
+    assert table.judge(trusting=False).state == RUNNING
+    table.cards["host1"] = held
+    assert table.judge(1.0).state == RUNNING
+
+
+def test_who_joins_starts_a_new_round_and_takes_a_seat_behind_the_others():
+    table = started(2, RESTARTS, least=2, most=3)
+    table.join("a-host")
+    notice = table.judge()
+    assert (notice.state, notice.why) == (GATHERING, "a-host joined")
+    table.all_ready(1)
+    assert [row.node for row in table.judge().seats] == ["host0", "host1", "a-host"]
+
+
+def test_one_that_leaves_waits_for_the_others_signals():
+    table = started(3, RESTARTS, least=2, most=3)
+    table.say("host2", state=cards.LEAVING, signal=15)
+    table.fail("host0")  # its peer is gone: nothing to blame anybody for
+    assert table.judge().state == RUNNING
+    assert table.chair.deadline == table.now + LEAVE_TOGETHER
+    del table.cards["host2"]
+    notice = table.judge(LEAVE_TOGETHER)
+    assert (notice.state, notice.why, notice.attempt) == (GATHERING, "host2 left", 0)
+
+
+@pytest.mark.parametrize(("least", "signal"), [(3, 15), (1, 2)])
+def test_leaving_a_fixed_job_or_ctrl_c_stops_it_for_all(least, signal):
+    table = started(3, RESTARTS, least=least, most=3)
+    table.say("host2", state=cards.LEAVING, signal=signal)
+    ending = table.judge().ending
+    assert (ending.kind, ending.code, ending.signal) == (STOPPED, 128 + signal, signal)
+
+
+def test_too_few_would_be_left():
+    table = started(3, RESTARTS, least=2, most=3)
+    table.say("host2", state=cards.LEAVING, signal=15)
+    table.judge()
+    table.say("host1", state=cards.LEAVING, signal=15)
+    assert table.judge(0.3).ending.kind == STOPPED
+
+
+def test_the_node_that_serves_cannot_leave_alone():
+    table = started(3, RESTARTS, least=1, most=3)
+    table.say("host0", state=cards.LEAVING, signal=15, serves=True)
+    assert table.judge().ending.kind == STOPPED
+
+
+def test_the_meeting_ends_with_names():
+    table = Table(2, most=3, least=3, join_timeout=30.0)
+    table.judge()
+    assert table.judge(30.0).ending.reason == "the nodes did not meet in time: 2 of 3 nodes: host0, host1"
+    table = Table(0, most=3, least=3, join_timeout=30.0)
+    table.join("a", rank=2)
+    table.judge()
+    assert table.judge(30.0).ending.reason.endswith("1 of 3 nodes: a; missing: rank 0, 1")
+    table = Table(1, most=2, least=2, join_timeout=30.0, hosts=("10.0.0.1", "10.0.0.2"))
+    table.judge()
+    assert table.judge(30.0).ending.reason.endswith("1 of 2 nodes: host0; missing: 10.0.0.2")
+
+
+def test_who_is_missing_is_said_now_and_then():
+    table = Table(1, most=2, least=2)
+    assert table.judge().missing == ""
+    assert table.judge(FIRST_WORD).missing == "1 of 2 nodes: host0"
+    assert table.chair.deadline == table.now + NEXT_WORD
+
+
+def test_a_node_in_the_way_of_its_own_next_life_is_given_time_to_be_dead():
+    table = Table(2, least=2, most=2)
+    table.join("host1", name="again")
+    assert table.judge().refused == {}
+    assert "again" in table.judge(GHOST).refused
+    table = started(2, RESTARTS)
+    table.join("host1", name="again")
+    table.judge()
+    del table.cards["host1"]
+    table.judge(1.0)
+    table.all_ready(1)
+    assert [row.node for row in table.judge().seats] == ["host0", "again"]
+
+
+def test_a_chair_that_takes_over_never_reuses_a_round_that_may_have_begun():
+    heard = Notice(GATHERING, round=4)
+    assert Chair(Terms("job", 2, 2, ("torch",)), heard, 0.0).notice.round == 5
+    heard = Notice(RUNNING, round=4)
+    assert Chair(Terms("job", 2, 2, ("torch",)), heard, 0.0).notice == heard
+
+
+def test_cards_and_notices_survive_the_wire_and_nothing_else_does():
+    table = started(2, RESTARTS)
+    table.fail("host1")
+    card = table.cards["host1"].card
+    assert decode_card(encode_card(card)) == card
+    assert decode_notice(encode_notice(table.judge())) == table.chair.notice
+    for garbage in (b"", b"{}", b"[]", b"\xff", encode_card(replace(card, ports=(1, 2))), b'{"job":3}'):
+        assert decode_card(garbage) is None
+        assert decode_notice(garbage) is None
+    assert decode_card(encode_card(replace(card, faults=()))) is None, "failed, and nothing to blame"

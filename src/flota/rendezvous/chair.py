@@ -15,7 +15,7 @@ from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
 from flota.rendezvous.cards import DONE, FAILED, LEAVING, READY, Present
 from flota.rendezvous.notices import ENDED, GATHERING, RUNNING, Ending, Notice, Refused
 from flota.rendezvous.seating import seat
-from flota.rendezvous.terms import Terms, disagreement, listed, missing_in_words, names, no_room
+from flota.rendezvous.terms import Terms, disagreement, listed, missing_in_words, names, no_room, were
 from flota.supervise.policy import should_restart
 
 SIGTERM = 15
@@ -103,7 +103,7 @@ class Chair:
             one.card.signal != SIGTERM or one.card.serves for one in self.leavers.values()
         )
         if all_stop or len(rest) < self.terms.least:
-            reason = f"{listed([one.card.host for one in self.leavers.values()])} was told to stop"
+            reason = f"{were([one.card.host for one in self.leavers.values()])} told to stop"
             self._end(Ending(STOPPED, 128 + first.signal, first.signal, reason))
             return True
         if now < self.leaving_since + LEAVE_TOGETHER:
@@ -130,7 +130,7 @@ class Chair:
         if failed:
             self._after_failure(failed[0], now)
         elif lost and trusting:
-            self._after_loss(listed([row.host for row in lost]), now)
+            self._after_loss(f"{were([row.host for row in lost])} lost", now)
         elif len(of_round) == len(seats) and all(one.card.state == DONE for one in of_round):
             self._end(Ending(SUCCEEDED))
         elif newcomers:
@@ -148,11 +148,11 @@ class Chair:
         else:
             self._end(Ending(JOB_FAILED, exit_code_of(fault.code), 0, "", failed.card.faults))
 
-    def _after_loss(self, lost: str, now: float) -> None:
+    def _after_loss(self, reason: str, now: float) -> None:
         if self.terms.policy.enabled or self.terms.elastic:
-            self._next_round(f"{lost} was lost", now)
+            self._next_round(reason, now)
         else:
-            self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, f"{lost} was lost"))
+            self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, reason))
 
     def _next_round(self, why: str, now: float, *, counted: bool = False) -> None:
         last = self.notice
@@ -204,7 +204,11 @@ class Chair:
     def _say_who_is_missing(self, present: list[Present], now: float) -> None:
         if now >= self.next_word:
             self.next_word = now + NEXT_WORD
-            self.notice = replace(self.notice, missing=missing_in_words(present, self.terms))
+            words = missing_in_words(present, self.terms)
+            if len(present) >= self.terms.least:
+                wait = max(0.0, self.changed_at + self.terms.elastic_timeout - now)
+                words += f"; these begin in {wait:.0f} s unless others come"
+            self.notice = replace(self.notice, missing=words)
         self._ask_again(self.next_word)
 
     def _ask_again(self, at: float) -> None:

@@ -132,8 +132,10 @@ class Node:
         if now < limit:
             self._ask_again(limit)
         else:
-            words = "lost the connection to" if self.notice else "nobody answers at"
-            self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, f"{words} {where}"))
+            words = f"lost the connection to {where}"
+            if self.notice is None:
+                words = f"nobody answers at {where}: start flota there with the same --master; is its port open?"
+            self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, words))
 
     def _mind_the_notice(self, now: float) -> None:
         notice = self.notice

@@ -64,6 +64,11 @@ def names(present: list[Present]) -> str:
     return listed(sorted(one.card.host for one in present))
 
 
+def were(words: list[str]) -> str:
+    """The beginning of a sentence about some nodes."""
+    return f"{listed(words)} {'were' if len(words) > 1 else 'was'}"
+
+
 def listed(words: list[str]) -> str:
     shown = ", ".join(words[:8])
     return f"{shown} and {len(words) - 8} more" if len(words) > 8 else shown

@@ -7,7 +7,7 @@ import os
 import ssl
 
 from flota.errors import BadCertificate, CannotServe, NoCertificate
-from flota.host.addresses import is_loopback, resolve_own
+from flota.host.addresses import is_loopback, is_numeric, resolve_own
 from flota.host.loop import Loop
 from flota.job.meeting import Meeting, Place
 from flota.job.roster import endpoint
@@ -61,6 +61,12 @@ class MeetingPoint:
         self.client.on_time(now)
         if self.master and self.master.deadline is not None and now >= self.master.deadline:
             self.master.on_time(now)
+
+    def should_serve(self) -> bool:
+        """Whether a name that was nobody's has turned out to be this machine's."""
+        if self.master or self._served or self._meeting.etcd or self._meeting.serves is False:
+            return False
+        return not is_numeric(self.places[0].host) and resolve_own(self.places[0].host) is not None
 
     def close(self) -> None:
         self.client.close()

@@ -67,7 +67,7 @@ class Tidings:
         notice = member.node.notice
         if notice and notice is not self._heard:
             before, self._heard = self._heard, notice
-            self._tell_of(notice, before)
+            self._tell_of(notice, before, member.node.name)
 
     def _tell_of_silence(self, member: Member, now: float) -> None:
         since = member.silent_since
@@ -80,9 +80,9 @@ class Tidings:
             why = f" ({member.presence.trouble})" if member.presence.trouble else ""
             self.console.say("INFO", f"waiting for an answer from {member.where}{why}")
 
-    def _tell_of(self, notice: Notice, before: Notice | None) -> None:
+    def _tell_of(self, notice: Notice, before: Notice | None, own: str) -> None:
         for node, refused in notice.refused.items():
-            if before is None or node not in before.refused:
+            if node != own and (before is None or node not in before.refused):
                 self.console.say("WARNING", f"{refused.host} was turned away: {refused.why}")
         if notice.state == GATHERING and notice.missing and notice.missing != (before.missing if before else ""):
             self.console.say("INFO", f"waiting for the other nodes: {notice.missing}")
@@ -109,6 +109,6 @@ class Tidings:
         numbers = f"round {roster.round}: {len(roster.seats)} nodes, {first} to {last}; this is node {started.seat}"
         self.console.say("INFO", numbers)
         if started.seat != 0:
-            own = ", ".join(str(plan.worker.rank) for plan in started.plans[:8])
-            directory = self.console.spec.log.directory
-            self.console.say("INFO", f"rank 0 is on {first}; the logs of ranks {own} are in {directory}")
+            own = [plan.worker.rank for plan in started.plans]
+            ranks = f"ranks {own[0]} to {own[-1]}" if len(own) > 1 else f"rank {own[0]}"
+            self.console.say("INFO", f"rank 0 is on {first}; output of {ranks} is in {self.console.spec.log.directory}")

@@ -40,6 +40,7 @@ NODES_A_SECOND = 64  # of lease: with thousands of nodes leases are longer, or t
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
 LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
 LONGEST_LINE = 400
+NAMES_COME_LATE = 5.0  # seconds between looks whether the master's name has become this machine's
 
 
 def run_together(
@@ -69,9 +70,10 @@ class Together(Watch):
         self.told_failure = False
         self.tidings = Tidings(self.console, meeting)
         self.point = MeetingPoint(spec, meeting, self.loop, self.tidings.wrong_token)
-        self.member = self._make_member(os.urandom(8).hex())
+        self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
+        self.look_again_at = time.monotonic() + NAMES_COME_LATE
 
-    def _make_member(self, name: str) -> Member:
+    def _make_member(self, name: str, began: float) -> Member:
         spec, meeting = self.spec, self.meeting
         serves = self.point.master is not None
         blank = Card(
@@ -106,7 +108,7 @@ class Together(Watch):
             meeting.hosts,
             meeting.sort_by_address,
         )
-        return Member(node, presence, terms, self.point.words, time.monotonic())
+        return Member(node, presence, terms, self.point.words, began)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
@@ -120,14 +122,25 @@ class Together(Watch):
         return self.conclude(self._report(self.final), writes=self._has_rank_0())
 
     def _turn(self, until: float | None = None) -> None:
-        times = [self.member.deadline, self.point.deadline, self.tidings.deadline, until]
+        waiting = self.look_again_at if self.member.presence.contact is None else None
+        times = [self.member.deadline, self.point.deadline, self.tidings.deadline, waiting, until]
         self.turn(min((time for time in times if time is not None), default=None))
         now = time.monotonic()
         self.point.on_time(now)
+        self._see_whether_it_is_us(now)
         deadline = self.member.presence.deadline
         if deadline is not None and now >= deadline:
             self.member.presence.on_time()
         self._advance()
+
+    def _see_whether_it_is_us(self, now: float) -> None:
+        """In a cluster a machine's own name may be known only after it has started: then nobody answers, nor could."""
+        if self.member.presence.contact is None and now >= self.look_again_at:
+            self.look_again_at = now + NAMES_COME_LATE
+            if self.point.should_serve():
+                self.point.close()
+                self.point = MeetingPoint(self.spec, self.meeting, self.loop, self.tidings.wrong_token)
+                self.member = self._make_member(self.member.node.name, self.member.began)
 
     def _advance(self) -> None:
         """Until nothing follows from anything any more."""

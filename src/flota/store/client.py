@@ -121,7 +121,9 @@ class Client:
         self._asked = None
 
     def connect(self, member: Member, on_message: Callable[[int, bytes], None], on_lost: Callable[[str], None]) -> Link:
-        return Link(member.host, member.port, self._loop, self._tls, on_message, on_lost)
+        # The next time around the members, a name's next address: the first may be one that never answers.
+        around = self._turn // len(self.members)
+        return Link(member.host, member.port, self._loop, self._tls, on_message, on_lost, around)
 
     def forget(self, watching: Watching) -> None:
         if watching in self._watches:
@@ -135,7 +137,7 @@ class Client:
             return
         self._asked = self._waiting.popleft()._replace(asked=now)
         path, _ = ROUTES[type(self._asked.request)]
-        if self._link is None:
+        if self._link is None or not self._link.is_open:
             self._link = self.connect(self.member, self._on_answer, self._on_lost)
         self._link.send(path, encode_request(self._asked.request), self.headers())
 

@@ -9,6 +9,8 @@ import ssl
 
 import h11
 
+from flota.store.names import Lookup, numeric
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +23,11 @@ LARGEST_ANSWER = 64 << 20
 
 
 class Link:
-    """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost(why)` once."""
+    """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost(why)` once.
+
+    Calls come from the loop only, never from inside the call that asked. A name may have several addresses: they are
+    tried in turn, beginning with number `first`, counted around.
+    """
 
     def __init__(
         self,
@@ -31,25 +37,44 @@ class Link:
         tls: ssl.SSLContext | None,
         on_message: Callable[[int, bytes], None],
         on_lost: Callable[[str], None],
+        first: int = 0,
     ) -> None:
-        self._host = f"{host}:{port}"
+        self._host = host
+        self._place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._loop = loop
+        self._tls = tls
         self._on_message = on_message
         self._on_lost = on_lost
+        self._first = first
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=64 << 10)
         self._out = b""
         self._body = b""
         self._status = 0
+        self._arrived: list[tuple[int, bytes]] = []
         self._streaming = False
+        self._closed = False
         self._connecting = True
+        self._refused = 0
         self._shaking_hands = tls is not None
         self._socket: socket.socket | None = None
-        self._connect(host, port, tls)
+        self._lookup: Lookup | None = None
+        self._addresses = numeric(host, port)
+        if self._addresses:
+            self._connect()
+        else:
+            self._lookup = Lookup(host, port)
+            loop.watch(self._lookup.fd, self._on_looked_up)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another request may be sent; a store may close a connection with its answer."""
+        return bool(self._socket or self._lookup)
 
     def send(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> None:
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
-        fixed = [("host", self._host), ("content-type", "application/json"), ("content-length", str(len(body)))]
+        place = self._place.encode("ascii", "replace").decode()  # nobody looks at it, but HTTP wants one
+        fixed = [("host", place), ("content-type", "application/json"), ("content-length", str(len(body)))]
         head = h11.Request(method="POST", target=path, headers=[*fixed, *headers])
         self._body = b""
         self._out += (self._http.send(head) or b"") + (self._http.send(h11.Data(data=body)) or b"")
@@ -62,6 +87,11 @@ class Link:
         self.send(path, body, headers)
 
     def close(self) -> None:
+        self._closed = True
+        self._end_lookup()
+        self._close_socket()
+
+    def _close_socket(self) -> None:
         if self._socket:
             self._loop.forget(self._socket.fileno())
             try:
@@ -72,34 +102,35 @@ class Link:
             self._socket.close()
             self._socket = None
 
-    def _connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        try:
-            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            sock = socket.socket(family, kind)
-        except OSError as error:
-            self._fail_later(f"{host}: {error.strerror}")
+    def _end_lookup(self) -> None:
+        if self._lookup:
+            self._loop.forget(self._lookup.fd)
+            self._lookup.close()
+            self._lookup = None
+
+    def _on_looked_up(self) -> None:
+        lookup = self._lookup
+        assert lookup is not None
+        self._end_lookup()
+        if not lookup.addresses:
+            self._lose(lookup.why)
             return
-        sock.setblocking(False)  # noqa: FBT003
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = sock.connect_ex(address)
-        if code not in (0, errno.EINPROGRESS):
-            sock.close()
-            self._fail_later(os.strerror(code))
-            return
-        self._socket = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False) if tls else sock
-        self._watch()
+        turns = self._first % len(lookup.addresses)
+        self._addresses = lookup.addresses[turns:] + lookup.addresses[:turns]
+        self._connect()
 
-    def _fail_later(self, why: str) -> None:
-        """Calls come from the loop only, never from inside the call that asked: a pipe with a closed end wakes it."""
-        reader, writer = os.pipe()
-        os.close(writer)
-
-        def fail() -> None:
-            self._loop.forget(reader)
-            os.close(reader)
-            self._on_lost(why)
-
-        self._loop.watch(reader, fail)
+    def _connect(self) -> None:
+        """To the next address. A socket whose connection fails at once is ready at once, so the loop tells of that."""
+        while self._addresses and not self._socket:
+            family, address = self._addresses.pop(0)
+            try:
+                self._socket = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # not a family of this machine; without any descriptor left, the asker's time limit tells
+            self._socket.setblocking(False)  # noqa: FBT003
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._refused = self._socket.connect_ex(address)
+            self._watch()
 
     def _watch(self) -> None:
         if self._socket:
@@ -107,21 +138,54 @@ class Link:
             self._loop.watch(self._socket.fileno(), self._on_ready, READABLE | (WRITABLE if wants_write else 0))
 
     def _on_ready(self) -> None:
+        why = ""
         try:
-            self._proceed()
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            if not self._connecting or self._finish_connecting():
+                self._proceed()
+        except ssl.SSLWantReadError:
+            # Nothing but this: there is room to write, and the loop would turn without end until an answer comes.
+            assert self._socket is not None
+            self._loop.watch(self._socket.fileno(), self._on_ready, READABLE)
+        except (BlockingIOError, ssl.SSLWantWriteError):
             self._watch()
-        except (OSError, h11.RemoteProtocolError) as error:
-            self.close()
-            self._on_lost(getattr(error, "strerror", None) or str(error))
+        except (OSError, ValueError, h11.RemoteProtocolError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+        self._deliver()
+        if why and not self._closed:
+            self._lose(why)
+
+    def _deliver(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for status, body in arrived:
+            if not self._closed:
+                self._on_message(status, body)
+
+    def _lose(self, why: str) -> None:
+        self.close()
+        self._on_lost(f"{self._place}: {why}")
+
+    def _finish_connecting(self) -> bool:
+        """Whether there is a connection now; if not, the next address is tried."""
+        assert self._socket is not None
+        under_way = self._refused in (0, errno.EINPROGRESS)
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if under_way else self._refused
+        if code and self._addresses:
+            self._close_socket()
+            self._connect()
+            return False
+        if code:
+            raise OSError(code, os.strerror(code))
+        self._connecting = False
+        if self._tls:  # not before: when Python wraps a socket it tries to read from it
+            self._loop.forget(self._socket.fileno())
+            self._socket = self._tls.wrap_socket(
+                self._socket, server_hostname=self._host, do_handshake_on_connect=False
+            )
+            self._watch()
+        return True
 
     def _proceed(self) -> None:
         assert self._socket is not None
-        if self._connecting:
-            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                raise OSError(code, os.strerror(code))
-            self._connecting = False
         if self._shaking_hands:
             assert isinstance(self._socket, ssl.SSLSocket)
             self._socket.do_handshake()
@@ -136,7 +200,7 @@ class Link:
             raise ConnectionResetError(errno.ECONNRESET, "the store closed the connection")
 
     def _read(self) -> None:
-        while self._socket:
+        while True:
             event = self._http.next_event()
             if isinstance(event, h11.Response):
                 self._status = event.status_code
@@ -145,16 +209,17 @@ class Link:
                 if len(self._body) > LARGEST_ANSWER:
                     raise h11.RemoteProtocolError("the answer is too large")
                 if self._streaming and self._status == 200:
-                    self._deliver_lines()
+                    *lines, self._body = self._body.split(b"\n")
+                    self._arrived += [(200, line) for line in lines if line]
             elif isinstance(event, h11.EndOfMessage):
-                if not (self._streaming and self._status == 200):
-                    self._on_message(self._status, self._body)
+                self._end_message()
                 return
             else:
                 return
 
-    def _deliver_lines(self) -> None:
-        *lines, self._body = self._body.split(b"\n")
-        for line in lines:
-            if line and self._socket:
-                self._on_message(self._status, line)
+    def _end_message(self) -> None:
+        if self._streaming and self._status == 200:
+            raise ConnectionResetError(errno.ECONNRESET, "the store ended the watch")
+        self._arrived.append((self._status, self._body))
+        if self._http.their_state is not h11.DONE:
+            self._close_socket()

@@ -106,7 +106,12 @@ class Master:
             sock.setblocking(False)  # noqa: FBT003
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls:
-                sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                try:
+                    sock.getpeername()
+                    sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                except OSError:
+                    sock.close()
+                    continue  # it has left already, which Python's TLS takes for an error
             connection = Connection(sock, time.monotonic())
             self.connections[sock.fileno()] = connection
             self._watch(connection)

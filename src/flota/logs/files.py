@@ -57,9 +57,12 @@ def _owner(lock: int) -> str:
     return os.pread(lock, 200, 0).decode(errors="replace").strip()
 
 
-def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> dict[str, tuple[int, int]]:
-    """Mark a round in each worker's logs: for each path, where the mark begins and where the worker's output begins."""
-    fresh = spec.log.overwrite and roster.round == 0
+def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...], *, first: bool) -> dict[str, tuple[int, int]]:
+    """Mark a round in each worker's logs: for each path, where the mark begins and where the worker's output begins.
+
+    `first`: of this node's rounds, so that --log_overwrite empties what an earlier job has left.
+    """
+    fresh = spec.log.overwrite and first
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
     clock = time.strftime("%Y-%m-%d %H:%M:%S")
     marks: dict[str, tuple[int, int]] = {}

@@ -60,6 +60,7 @@ class Chair:
     def _admit(self, cards: list[Present], now: float) -> list[Present]:
         """Those who take part. Who sat in the round comes before who came later."""
         taken: list[Present] = []
+        holders: dict[int, str] = {}
         refused = dict(self.notice.refused)
         seated = {row.node for row in self.notice.seats}
         for one in sorted(cards, key=lambda one: (one.node not in seated, one.came)):
@@ -68,7 +69,7 @@ class Chair:
             since = self.first_seen.setdefault(one.node, now)
             why = disagreement(one.card, self.terms)
             if not why:
-                why = no_room(one.card, taken, self.terms)
+                why = no_room(one.card, holders, len(taken), self.terms)
                 # The one in its way may be its own earlier life, of which the store does not know yet that it is dead.
                 ghostly = why and any(other.card.host == one.card.host for other in taken)
                 if ghostly and now < since + GHOST:
@@ -78,6 +79,8 @@ class Chair:
                 refused[one.node] = Refused(one.card.host, why)
             else:
                 taken.append(one)
+                if one.card.rank >= 0:
+                    holders[one.card.rank] = one.card.host
         if refused != self.notice.refused:
             self.notice = replace(self.notice, refused=refused)
         return taken
@@ -126,7 +129,8 @@ class Chair:
         of_round = [one for one in seated if one.card.round == self.notice.round]
         failed = [one for one in of_round if one.card.state == FAILED]
         lost = [row for row in seats if row.node not in by_node]
-        newcomers = [one for one in present if self.notice.seat_of(one.node) < 0]
+        nodes = {row.node for row in seats}
+        newcomers = [one for one in present if one.node not in nodes]
         if failed:
             self._after_failure(failed[0], now)
         elif lost and trusting:

@@ -38,12 +38,11 @@ def disagreement(card: Card, terms: Terms) -> str:
     return ""
 
 
-def no_room(card: Card, taken: list[Present], terms: Terms) -> str:
-    """Why there is no seat beside those who have one; empty if there is."""
-    holder = next((one for one in taken if one.card.rank == card.rank >= 0), None)
-    if holder:
-        return f"rank {card.rank} is taken by {holder.card.host}"
-    if len(taken) >= terms.most:
+def no_room(card: Card, holders: dict[int, str], taken: int, terms: Terms) -> str:
+    """Why there is no seat beside those who have one; empty if there is. `holders`: the hosts of ranks asked for."""
+    if card.rank in holders:
+        return f"rank {card.rank} is taken by {holders[card.rank]}"
+    if taken >= terms.most:
         return f"the job has all of its {terms.most} nodes"
     return ""
 

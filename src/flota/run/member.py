@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flota.store.messages import KeyValue, Refusal
 
 UNAUTHENTICATED = 16  # gRPC's code
-LOOK = 20e-6  # seconds between the chair's looks, for each card: thousands joining at once must not keep it busy
+LOOK = 50e-6  # seconds between the chair's looks, for each card: thousands joining at once must not keep it busy
 
 
 def refusal_in_words(refusal: Refusal, where: str) -> str:

@@ -68,7 +68,8 @@ def run(
 def start_round(spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int) -> Started:
     """A round of a job on this machine alone."""
     held, ports = hold_ports(spec)
-    return start_workers(spec, environ, one_node_roster(spec, ports, round_number, attempt), 0, held)
+    roster = one_node_roster(spec, ports, round_number, attempt)
+    return start_workers(spec, environ, roster, 0, held, first=round_number == 0)
 
 
 def start_workers(
@@ -77,13 +78,15 @@ def start_workers(
     roster: Roster,
     seat: int,
     held: list[socket],
+    *,
+    first: bool,
     farewell: Callable[[], object] | None = None,
 ) -> Started:
-    """This node's workers of a round; `farewell` is what its shepherd does if the node dies."""
+    """This node's workers of a round, the `first` or a later one; `farewell`: what its shepherd does if it dies."""
     began = time.monotonic()
     workers = plan_workers(spec, roster, seat)
     plans = tuple(equip(spec, roster, worker, environ) for worker in workers)
-    marks = {} if spec.interactive else open_logs(spec, roster, workers)
+    marks = {} if spec.interactive else open_logs(spec, roster, workers, first=first)
     for worker in workers:
         remove(torch.error_file(spec, worker.rank))
     back_up_long_values(spec, roster, workers)

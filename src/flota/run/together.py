@@ -176,7 +176,8 @@ class Together(Watch):
         held, self.held = self.held, []
         roster = Roster(notice.round, notice.attempt, tuple(_seat(row) for row in notice.seats))
         try:
-            started = start_workers(self.spec, self.environ, roster, seat, held, self._farewell())
+            first = not self.ending.rounds
+            started = start_workers(self.spec, self.environ, roster, seat, held, first=first, farewell=self._farewell())
         except FlotaError as error:
             release(held)
             self.member.node.swept(well=False)

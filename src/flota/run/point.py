@@ -31,7 +31,8 @@ class MeetingPoint:
         self._meeting = meeting
         self._served = ""  # the address that the master listens on
         self.chosen = not meeting.places
-        self.token = meeting.secrets.token or (os.urandom(TOKEN_BYTES).hex() if self.chosen else "")
+        made = os.urandom(TOKEN_BYTES).hex() if self.chosen else ""
+        self.token = "" if meeting.etcd else meeting.secrets.token or made  # a real etcd has users of its own
         self.places = meeting.places or (Place(spec.address, 0),)
         self.tls = client_tls(meeting) if meeting.tls else None
         self.master = None if meeting.etcd or meeting.serves is False else self._serve()

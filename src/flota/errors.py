@@ -261,3 +261,8 @@ class NoCertificate(FlotaError):
 class BadCertificate(FlotaError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"cannot use `{path}` for TLS: {why}", "run `openssl x509 -text -in FILE` to look at it")
+
+
+class MissingPackage(FlotaError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"jobs on many machines need the package {name}", "run `pip install h11 msgspec`")

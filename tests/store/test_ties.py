@@ -10,6 +10,8 @@ import pytest
 from flota.store import connection
 from flota.store.client import Lost
 from flota.store.messages import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, WatchCreate
+from flota.store.server import BACK_IN
+from tests.launching import wait_until
 from tests.store.servers import Client, Embedded, Etcd
 from tests.store.test_client import Driver
 
@@ -72,7 +74,17 @@ def test_a_node_that_moves_on_is_kept_until_its_last_connection_ends(master, onl
 
     node.watches[1].close()
     wait_for_watchers(master, 0)
-    assert onlooker.ask(Range(key=b"node")).kvs == []
+    wait_until(lambda: onlooker.ask(Range(key=b"node")).kvs == [], "the key's end")
+    node.driver.client.close()
+
+
+def test_a_node_whose_connection_broke_is_kept_if_it_renews(master, onlooker):
+    node = Node(master.port)
+    node.watches[0].close()
+    wait_for_watchers(master, 0)
+    assert node.driver.ask(LeaseKeepAlive(id=node.lease)).ttl == "60"
+    time.sleep(2 * BACK_IN)
+    assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
     node.driver.client.close()
 
 
@@ -91,9 +103,7 @@ def test_an_end_is_seen_though_a_forked_process_holds_the_socket(master, onlooke
     kept = os.dup(node.watches[0]._link._socket.fileno())
 
     node.driver.client.close()
-    wait_for_watchers(master, 0)
-
-    assert onlooker.ask(Range(key=b"node")).kvs == []
+    wait_until(lambda: onlooker.ask(Range(key=b"node")).kvs == [], "the key's end")
     os.close(kept)
 
 

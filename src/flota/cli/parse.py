@@ -7,7 +7,7 @@ from flota.cli.flags import ALIAS_OF, BY_NAME, BY_SHORT, DEPRECATED, Flag
 from flota.errors import AbbreviatedFlag, BadValue, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
-ONE_NODES_OWN = ("rank", "host", "network-interface")
+ONE_NODES_OWN = ("rank", "host", "network-interface", "tls-cert", "tls-key")
 
 
 class Given(NamedTuple):

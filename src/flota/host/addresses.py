@@ -116,10 +116,6 @@ def address_of(interface: str) -> str | None:
     return min(own, key=lambda address: (_is_local_only(address), _is_version_6(address)), default=None)
 
 
-def is_numeric(host: str) -> bool:
-    return _parse(host) is not None
-
-
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine's inner address, by number or by the name that stands for it everywhere."""
     value = _parse(host)

@@ -27,8 +27,12 @@ FIRST_WORD, NEXT_WORD = 2.0, 10.0  # seconds until people are told who is missin
 class Chair:
     """`notice` is what the job does now; `deadline` when to ask again though nothing has changed."""
 
-    def __init__(self, terms: Terms, heard: Notice | None, now: float) -> None:
+    def __init__(self, terms: Terms, heard: Notice | None, now: float, own: str = "") -> None:
+        """`own`: the name of the node that has the chair; `heard`: what the last chair said."""
         self.terms = terms
+        # A notice about others may be all that is left of a dead job: their leases end first, then that is known.
+        self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
+        self.trusts_from = now + GHOST if self.inherits else now
         self.notice = heard or Notice(GATHERING)
         if heard and heard.state == GATHERING:
             # The last chair may have started this very round without our hearing of it: never two rosters for one.
@@ -45,7 +49,12 @@ class Chair:
     def judge(self, cards: list[Present], now: float, *, trusting: bool = True) -> Notice:
         """`trusting`: whether a card that is not there means that its node is not there either."""
         self.deadline = None
-        present = self._admit(cards, now)
+        if now < self.trusts_from:
+            trusting = False
+            self._ask_again(self.trusts_from)
+        elif self.inherits:
+            self._look_whether_anybody_lives(cards)
+        present = self._admit(cards, now, trusting=trusting)
         if self.notice.state == ENDED:
             return self.notice
         self._note_members(present, now)
@@ -57,7 +66,14 @@ class Chair:
             self._gather(present, now, trusting=trusting)
         return self.notice
 
-    def _admit(self, cards: list[Present], now: float) -> list[Present]:
+    def _look_whether_anybody_lives(self, cards: list[Present]) -> None:
+        """If nobody of the round is left, it was another run's, and so were its restarts and refusals."""
+        self.inherits = False
+        here = {one.node for one in cards}
+        if not any(row.node in here for row in self.notice.seats):
+            self.notice = Notice(GATHERING, round=self.notice.round + 1)
+
+    def _admit(self, cards: list[Present], now: float, *, trusting: bool) -> list[Present]:
         """Those who take part. Who sat in the round comes before who came later."""
         taken: list[Present] = []
         holders: dict[int, str] = {}
@@ -71,7 +87,7 @@ class Chair:
             if not why:
                 why = no_room(one.card, holders, len(taken), self.terms)
                 # The one in its way may be its own earlier life, of which the store does not know yet that it is dead.
-                ghostly = why and any(other.card.host == one.card.host for other in taken)
+                ghostly = why and (not trusting or any(other.card.host == one.card.host for other in taken))
                 if ghostly and now < since + GHOST:
                     self._ask_again(since + GHOST)
                     continue

@@ -132,9 +132,7 @@ class Node:
         if now < limit:
             self._ask_again(limit)
         else:
-            words = f"lost the connection to {where}"
-            if self.notice is None:
-                words = f"nobody answers at {where}: start flota there with the same --master; is its port open?"
+            words = f"lost the job's master at {where}" if begun else f"nobody answers at {where}"
             self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, words))
 
     def _mind_the_notice(self, now: float) -> None:

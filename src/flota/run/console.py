@@ -230,5 +230,5 @@ def _failure_page(report: Report, *, name_host: bool) -> list[str]:
         *([abort_line(report.world_size, failed)] if failed else []),
         sentence(first.rank, first.cause, first.code, first.ran, first.node if name_host else ""),
         *(f"  {line}" for line in first.said),
-        *([f"log: {first.log}"] if first.log else []),
+        *([f"log{f' on {first.node}' if name_host else ''}: {first.log}"] if first.log else []),
     ]

@@ -51,7 +51,7 @@ class Member:
         self._preside(now)
         if self.presence.refusal:
             self.node.refused(refusal_in_words(self.presence.refusal, self.where))
-        orders = self.node.advance(now, self.silent_since, self.where)
+        orders = self.node.advance(now, self.silent_since, self.trouble)
         if self.node.ending is not None:
             self._stay_until = self._stay_until or now + LEASE
             if not self._is_needed(now):
@@ -59,6 +59,12 @@ class Member:
         elif self.node.card:
             self.presence.publish(encode_card(self.node.card))
         return orders
+
+    @property
+    def trouble(self) -> str:
+        """Where the store should answer, and why it does not."""
+        why = self.presence.trouble.removeprefix(f"{self.where}: ")
+        return f"{self.where}: {why}" if why else self.where
 
     @property
     def silent_since(self) -> float | None:
@@ -78,16 +84,19 @@ class Member:
         return min((time for time in times if time is not None), default=None)
 
     def _is_needed(self, now: float) -> bool:
-        """The chair stays until everybody has heard how the job ended."""
-        others = len(self.presence.cards or {}) > 1
-        return self.presence.chairs and others and now < self._stay_until
+        """The chair stays until everybody has heard how the job ended. New cards may be the next run's already."""
+        if not self.presence.chairs or self.silent_since is not None or now >= self._stay_until:
+            return False
+        members = self.chair.members if self.chair else set()
+        return any(name in members and name != self.node.name for name in self.presence.cards or {})
 
     def _hear(self) -> None:
         data = self.presence.notice
         if data is not None and data is not self._heard:
             self._heard = data
             notice = decode_notice(data)
-            if notice:
+            over_before_we_came = notice and notice.ending and data is self.presence.found
+            if notice and not over_before_we_came:
                 self.node.hear(notice)
 
     # With the chair.
@@ -97,7 +106,7 @@ class Member:
             self.chair = self._proclaimed = self._look_at = None
             return
         if self.chair is None:
-            self.chair = Chair(self.terms, self.node.notice, now)
+            self.chair = Chair(self.terms, self.node.notice, now, self.node.name)
             self.presence.news = True
         if self.presence.news:
             self.presence.news = False

@@ -7,7 +7,7 @@ import os
 import ssl
 
 from flota.errors import BadCertificate, CannotServe, NoCertificate
-from flota.host.addresses import is_loopback, is_numeric, resolve_own
+from flota.host.addresses import is_loopback, resolve_own
 from flota.host.loop import Loop
 from flota.job.meeting import Meeting, Place
 from flota.job.roster import endpoint
@@ -35,13 +35,16 @@ class MeetingPoint:
         self.token = "" if meeting.etcd else meeting.secrets.token or made  # a real etcd has users of its own
         self.places = meeting.places or (Place(spec.address, 0),)
         self.tls = client_tls(meeting) if meeting.tls else None
-        self.master = None if meeting.etcd or meeting.serves is False else self._serve()
+        self.master = self._serve()
+        self.client = self._make_client()
+
+    def _make_client(self) -> Client:
         members = tuple(Member(*place) for place in self.places)
         if self.master:
             members = (Member(self._served, self.master.port),)
             self.places = (Place(self.places[0].host, self.master.port),)
 
-        self.client = Client(members, loop, self.token, self.tls)
+        return Client(members, self._loop, self.token, self.tls)
 
     @property
     def words(self) -> str:
@@ -63,11 +66,15 @@ class MeetingPoint:
         if self.master and self.master.deadline is not None and now >= self.master.deadline:
             self.master.on_time(now)
 
-    def should_serve(self) -> bool:
-        """Whether a name that was nobody's has turned out to be this machine's."""
-        if self.master or self._served or self._meeting.etcd or self._meeting.serves is False:
-            return False
-        return not is_numeric(self.places[0].host) and resolve_own(self.places[0].host) is not None
+    def take_over(self) -> bool:
+        """Serve after all, if the address has turned out to be ours, or whoever had it here has gone."""
+        if self.master is None:
+            self.master = self._serve()
+            if self.master:
+                self.client.close()
+                self.client = self._make_client()
+                return True
+        return False
 
     def close(self) -> None:
         self.client.close()
@@ -76,6 +83,8 @@ class MeetingPoint:
 
     def _serve(self) -> Master | None:
         """The first node to take the address serves; others on this machine, and other machines, are its clients."""
+        if self._meeting.etcd or self._meeting.serves is False:
+            return None
         host, port = self.places[0]
         address = resolve_own(host)
         self._served = address or ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 
+from flota.errors import MissingPackage
 from flota.frameworks import equip, paddle, torch
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number
 from flota.host.round import Round
@@ -54,8 +55,10 @@ def run(
     try:
         signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL])
         if spec.meeting:
-            from flota.run.together import run_together
-
+            try:
+                from flota.run.together import run_together
+            except ModuleNotFoundError as error:
+                raise MissingPackage(error.name or "h11") from None
             return run_together(spec, environ, signals, configuration, notes)
         started = start_round(spec, environ, 0, 0)
         from flota.run.alone import Alone

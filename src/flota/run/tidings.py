@@ -77,8 +77,10 @@ class Tidings:
             self.deadline = max(now, since + FIRST_WORD)
         elif now >= self.deadline:
             self.deadline = now + NEXT_WORD
-            why = f" ({member.presence.trouble})" if member.presence.trouble else ""
-            self.console.say("INFO", f"waiting for an answer from {member.where}{why}")
+            if member.node.working:
+                self.console.say("WARNING", f"no answer from {member.trouble}; the workers go on")
+            else:
+                self.console.say("INFO", f"waiting for an answer from {member.trouble}")
 
     def _tell_of(self, notice: Notice, before: Notice | None, own: str) -> None:
         for node, refused in notice.refused.items():

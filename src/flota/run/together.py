@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 SIGTERM = 15
 NODES_A_SECOND = 64  # of lease: with thousands of nodes leases are longer, or the store would do nothing but renew them
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
+OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
 LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
 LONGEST_LINE = 400
-NAMES_COME_LATE = 5.0  # seconds between looks whether the master's name has become this machine's
+LOOK_AGAIN = 1.0  # seconds between looks whether this node could serve, where nobody does
 
 
 def run_together(
@@ -71,7 +72,7 @@ class Together(Watch):
         self.tidings = Tidings(self.console, meeting)
         self.point = MeetingPoint(spec, meeting, self.loop, self.tidings.wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
-        self.look_again_at = time.monotonic() + NAMES_COME_LATE
+        self.look_again_at = time.monotonic() + LOOK_AGAIN
 
     def _make_member(self, name: str, began: float) -> Member:
         spec, meeting = self.spec, self.meeting
@@ -93,7 +94,7 @@ class Together(Watch):
             blank,
             leaves_on_failure=spec.restarts.enabled and spec.restarts.elastic_level == 0 and not serves,
             patience=meeting.join_timeout,
-            lifeline=meeting.join_timeout if meeting.etcd else LIFELINE * ttl,
+            lifeline=max(OUTAGE, ttl) if meeting.etcd else LIFELINE * ttl,
         )
         keys = Keys(f"/flota/{spec.job_id}/" if meeting.etcd else "/flota/")
         presence = Presence(self.point.client, keys, name, ttl, may_chair=meeting.etcd or serves, clock=time.monotonic)
@@ -122,25 +123,28 @@ class Together(Watch):
         return self.conclude(self._report(self.final), writes=self._has_rank_0())
 
     def _turn(self, until: float | None = None) -> None:
-        waiting = self.look_again_at if self.member.presence.contact is None else None
+        waiting = self.look_again_at if self._is_in_vain() else None
         times = [self.member.deadline, self.point.deadline, self.tidings.deadline, waiting, until]
         self.turn(min((time for time in times if time is not None), default=None))
         now = time.monotonic()
         self.point.on_time(now)
-        self._see_whether_it_is_us(now)
+        self._serve_if_nobody_does(now)
         deadline = self.member.presence.deadline
         if deadline is not None and now >= deadline:
             self.member.presence.on_time()
         self._advance()
 
-    def _see_whether_it_is_us(self, now: float) -> None:
-        """In a cluster a machine's own name may be known only after it has started: then nobody answers, nor could."""
-        if self.member.presence.contact is None and now >= self.look_again_at:
-            self.look_again_at = now + NAMES_COME_LATE
-            if self.point.should_serve():
-                self.point.close()
-                self.point = MeetingPoint(self.spec, self.meeting, self.loop, self.tidings.wrong_token)
+    def _serve_if_nobody_does(self, now: float) -> None:
+        """A machine may be known by its own name only after it has started, and the last job's master may still have
+        had the port when this one's nodes came: then nobody answers, nor could."""
+        if now >= self.look_again_at:
+            self.look_again_at = time.monotonic() + LOOK_AGAIN
+            if self._is_in_vain() and self.point.take_over():
                 self.member = self._make_member(self.member.node.name, self.member.began)
+
+    def _is_in_vain(self) -> bool:
+        notice = self.member.node.notice
+        return self.member.silent_since is not None and (notice is None or not notice.seats)
 
     def _advance(self) -> None:
         """Until nothing follows from anything any more."""

@@ -27,18 +27,11 @@ from flota.store.messages import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
 
-    class Watching(Protocol):
-        def close(self) -> None: ...
-
-    class Client(Protocol):
-        def ask(self, request: Request, then: Callable[[Answer | Refusal | Lost], None], now: float) -> None: ...
-        def watch(
-            self, ask: WatchCreate, heard: Callable[[WatchAnswer | Refusal | Lost], None], lease: int = 0
-        ) -> Watching: ...
+    from flota.store.client import Client, Watching
 
 
+SOON = 0.02  # seconds before a lost watch is asked for again
 RETRY = 0.2  # seconds before a question that was lost is asked again
 SILENCE = 0.5  # of the lease: after such a gap, what has vanished may only have missed its renewal
 
@@ -54,6 +47,7 @@ class Presence:
         self.steady_from = 0.0
         self.trouble = ""  # why the last question was lost
         self.notice: bytes | None = None
+        self.found: bytes | None = None  # the notice that was there when this node first joined
         self.cards: dict[str, KeyValue] | None = None  # known to the chair only
         self.chairs = False
         self.refusal: Refusal | None = None  # of a kind that asking again will not mend
@@ -67,6 +61,7 @@ class Presence:
         self._may_chair = may_chair
         self._clock = clock
         self._card: bytes | None = None
+        self._has_joined = False  # at least once
         self._joined = False  # the card is in the store as it should be
         self._out: bytes | None = None  # the chair's notice, to be written
         self._chair_taken = False
@@ -214,6 +209,9 @@ class Presence:
                 key=self._keys.chair, range_end=end_of(self._keys.chair), start_revision=int(answer.header.revision) + 1
             )
             self._ear = self._client.watch(ask, self._on_heard, self.lease)
+            if not self._has_joined:
+                self._has_joined = True
+                self.found = self.notice
 
     def _on_campaigned(self, answer: Answer) -> None:
         assert isinstance(answer, TxnAnswer)
@@ -289,7 +287,8 @@ class Presence:
     def _attend(self, answer: WatchAnswer | Refusal | Lost) -> bool:
         """Whether a watch goes on."""
         if not isinstance(answer, WatchAnswer) or answer.canceled:
-            self._retry_at = self._clock() + RETRY
+            self._retry_at = self._clock() + SOON
+            self._renew_at = self._clock() if self.lease else None  # the master takes us for dead unless we say so
             return False
         self._heard_something()
         return True

@@ -14,7 +14,7 @@ import msgspec
 from flota.store.connection import Asked, Connection, frame
 from flota.store.deadlines import Deadlines
 from flota.store.kv import INVALID, OUT_OF_RANGE, KeyValueStore
-from flota.store.messages import LeaseRevoke, Refusal, Watch, WatchAnswer, WatchCreate, decode
+from flota.store.messages import Refusal, Watch, WatchAnswer, WatchCreate, decode
 from flota.store.routes import STATUS, Routes, error_text, streamed
 from flota.store.watches import Watches
 
@@ -36,6 +36,7 @@ ACCEPTED_AT_ONCE = 64
 BACKLOG = 4096
 UNAUTHENTICATED = 16
 BETWEEN_REFUSALS = 1.0  # seconds: one who guesses tokens must not fill the owner's log
+BACK_IN = 0.25  # seconds in which a client whose connections broke renews its lease, if it is alive
 LEASE_HEADER = b"x-flota-lease"
 
 
@@ -222,15 +223,16 @@ class Master:
             self._untie(connection)
 
     def _untie(self, connection: Connection) -> None:
-        """A client that moves on names its lease on the next connection first, so the last to end means its death. One
-        that was given up because it did not read may be alive: its lease's own time decides."""
+        """A client that moves on names its lease on the next connection first, so the last to end means its death, or a
+        broken connection: then it is back in a moment. One that was given up because it did not read may be alive: its
+        lease's own time decides."""
         lease = connection.lease
         self._tied[lease] -= 1
         if self._tied[lease]:
             return
         del self._tied[lease]
-        if connection.left and self.store.has_lease(lease):
-            self.store.revoke(LeaseRevoke(lease))
+        if connection.left:
+            self.store.shorten(lease, time.monotonic() + BACK_IN)
 
 
 def _lease_of(asked: Asked) -> int:

@@ -95,6 +95,7 @@ class Store:
     def watch(self, watching: Watching, ask: WatchCreate) -> None:
         past = self.watches.add(watching, ask)
         self._watchers[watching] = ask
+        watching.deliver(WatchAnswer(self.core.header(), created=True))
         if past:
             watching.deliver(WatchAnswer(self.core.header(), events=past))
 

@@ -26,49 +26,61 @@ class Embedded:
         self.master = Master("127.0.0.1", 0, self.loop, **options)
         self.port = self.master.port
         self._stop = False
+        self._running = threading.Event()
+        self._running.set()
+        self._paused = threading.Event()
         self._thread = threading.Thread(target=self._drive)
         self._thread.start()
 
     def _drive(self) -> None:
         while not self._stop:
+            if not self._running.is_set():
+                self._paused.set()
+                self._running.wait()
             deadline = self.master.deadline
             wait = 0.02 if deadline is None else min(0.02, max(0.0, deadline - time.monotonic()))
             self.loop.turn(wait)
             if deadline is not None and time.monotonic() >= deadline:
                 self.master.on_time(time.monotonic())
 
+    def pause(self) -> None:
+        """As a stopped process: connections are taken by the kernel, and nothing is answered."""
+        self._paused.clear()
+        self._running.clear()
+        assert self._paused.wait(10)
+
+    def resume(self) -> None:
+        self._running.set()
+
     def close(self) -> None:
         self._stop = True
+        self.resume()
         self._thread.join()
         self.master.close()
 
 
 class Etcd:
-    """A real etcd of one member."""
+    """A real etcd: one member, or one of several."""
 
     name = "etcd"
 
     def __init__(self, program: str | None = None) -> None:
-        self.directory = tempfile.mkdtemp(prefix="flota-etcd-")
-        held = hold_free(2, "127.0.0.1")
-        self.port, peer = (int(number(holder)) for holder in held)
-        release(held)
-        client, own = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{peer}"
-        flags = ["--data-dir", self.directory, "--listen-client-urls", client, "--advertise-client-urls", client]
-        flags += [
-            "--listen-peer-urls",
-            own,
-            "--initial-advertise-peer-urls",
-            own,
-            "--initial-cluster",
-            f"default={own}",
-        ]
-        self.process = subprocess.Popen(
-            [program or packaged_etcd(), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self._wait()
+        (port, peer) = free_ports(2)
+        self.start(port, peer, f"m{peer}=http://127.0.0.1:{peer}", program)
+        self.wait()
 
-    def _wait(self) -> None:
+    def start(self, port: int, peer: int, cluster: str, program: str | None = None, *more: str) -> None:
+        self.directory = tempfile.mkdtemp(prefix="flota-etcd-")
+        self.port = port
+        client, own = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
+        flags = ["--name", f"m{peer}", "--data-dir", self.directory, "--initial-cluster", cluster]
+        flags += ["--listen-client-urls", client, "--advertise-client-urls", client]
+        flags += ["--listen-peer-urls", own, "--initial-advertise-peer-urls", own]
+        self.process = subprocess.Popen(
+            [program or packaged_etcd(), *flags, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def wait(self) -> None:
         give_up = time.monotonic() + 20
         while time.monotonic() < give_up:
             try:
@@ -76,13 +88,49 @@ class Etcd:
                     if client.ask("/v3/kv/range", {"key": "YQ=="})[0] == 200:
                         return
             except OSError:
-                time.sleep(0.02)
+                pass
+            time.sleep(0.02)
         raise AssertionError("etcd does not start")
+
+    def ask(self, path: str, body: object, headers: dict[str, str] | None = None) -> dict:
+        with Client(self.port) as client:
+            status, answer = client.ask(path, body, headers)
+            assert status == 200, answer
+            return answer
 
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        shutil.rmtree(self.directory)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Cluster:
+    """Three members of one etcd."""
+
+    def __init__(self) -> None:
+        ports, peers = free_ports(3), free_ports(3)
+        cluster = ",".join(f"m{peer}=http://127.0.0.1:{peer}" for peer in peers)
+        self.members = [Etcd.__new__(Etcd) for _ in ports]
+        for member, port, peer in zip(self.members, ports, peers, strict=True):
+            member.start(port, peer, cluster)
+        for member in self.members:
+            member.wait()
+
+    def leader(self) -> Etcd:
+        statuses = [(member, member.ask("/v3/maintenance/status", {})) for member in self.members]
+        (leader,) = [member for member, status in statuses if status["header"]["member_id"] == status["leader"]]
+        return leader
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
+
+
+def free_ports(count: int) -> list[int]:
+    held = hold_free(count, "127.0.0.1")
+    numbers = [int(number(holder)) for holder in held]
+    release(held)
+    return numbers
 
 
 class Client:

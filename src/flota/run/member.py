@@ -11,21 +11,20 @@ from flota.rendezvous.chair import Chair
 from flota.rendezvous.node import Node, Order
 from flota.rendezvous.notices import ENDED, Notice, decode_notice, encode_notice
 from flota.rendezvous.terms import Terms
-from flota.store.messages import UNKNOWN
+from flota.store.messages import NotAdmitted, Stranger
 from flota.store.presence import Presence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.store.messages import KeyValue, Refusal
 
-UNAUTHENTICATED = 16  # gRPC's code
-LOOK = 50e-6  # seconds between the chair's looks, for each card: thousands joining at once must not keep it busy
+LOOK = 100e-6  # seconds between the chair's looks, for each card: thousands joining at once must not keep it busy
 
 
 def refusal_in_words(refusal: Refusal, where: str) -> str:
-    if refusal.code == UNAUTHENTICATED:
+    if isinstance(refusal, NotAdmitted):
         return f"{where} does not know this job's token: set the same FLOTA_TOKEN on all nodes"
-    if refusal.code == UNKNOWN:
+    if isinstance(refusal, Stranger):
         return f"{where} answers, but not as a store: is it another program's port?"
     return f"{where} refuses to be this job's store: {refusal.words}"
 

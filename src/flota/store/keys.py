@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.store.messages import Compare, KeyValue, Operation, Put, Range, Txn
+from flota.store.messages import Compare, Event, KeyValue, Operation, Put, Range, Txn
 from flota.values import NamedTuple
 
 
@@ -23,11 +23,11 @@ class Keys(NamedTuple):
     def notice(self) -> bytes:
         return f"{self.prefix}chair/notice".encode()
 
-    def joining(self, node: str, card: bytes, lease: int, *, listening: bool) -> Txn:
-        """The card goes in and, unless it is being listened to, what the chair says comes back, in one question."""
+    def joining(self, node: str, card: bytes, lease: int, *, knowing: bool) -> Txn:
+        """The card goes in and, unless that is known, what the chair has said comes back, in one question."""
         put = Operation(request_put=Put(key=self.nodes + node.encode(), value=card, lease=lease))
         chair = Operation(request_range=Range(key=self.chair, range_end=end_of(self.chair)))
-        return Txn(success=[put] if listening else [put, chair])
+        return Txn(success=[put] if knowing else [put, chair])
 
     def campaigning(self, node: str, lease: int) -> Txn:
         """Take the chair if it is free; whoever has it then is in the answer."""
@@ -46,6 +46,15 @@ class Keys(NamedTuple):
 def node_of(entry: KeyValue) -> str:
     """Whose card it is."""
     return entry.key.rpartition(b"/")[2].decode()
+
+
+def apply(events: list[Event], cards: dict[str, KeyValue]) -> None:
+    """What has happened to cards, done to what was known of them."""
+    for event in events:
+        if event.kv and event.type == "DELETE":
+            cards.pop(node_of(event.kv), None)
+        elif event.kv:
+            cards[node_of(event.kv)] = event.kv
 
 
 def end_of(prefix: bytes) -> bytes:

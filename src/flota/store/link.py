@@ -10,6 +10,7 @@ import ssl
 import h11
 
 from flota.store.names import Lookup, numeric
+from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +23,16 @@ CHUNK = 256 << 10
 LARGEST_ANSWER = 64 << 20
 
 
+class Lost(NamedTuple):
+    """No answer: the member could not be reached, or took too long."""
+
+    why: str
+
+
 class Link:
     """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost(why)` once.
+
+    A status of 0 means that whoever is there does not speak HTTP.
 
     Calls come from the loop only, never from inside the call that asked. A name may have several addresses: they are
     tried in turn, beginning with number `first`, counted around.
@@ -50,6 +59,7 @@ class Link:
         self._out = b""
         self._body = b""
         self._status = 0
+        self._heard_any = False
         self._arrived: list[tuple[int, bytes]] = []
         self._streaming = False
         self._closed = False
@@ -148,7 +158,10 @@ class Link:
             self._loop.watch(self._socket.fileno(), self._on_ready, READABLE)
         except (BlockingIOError, ssl.SSLWantWriteError):
             self._watch()
-        except (OSError, ValueError, h11.RemoteProtocolError) as error:
+        except h11.RemoteProtocolError as error:
+            why = str(error)
+            self._arrived.append((0, b""))
+        except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
         self._deliver()
         if why and not self._closed:
@@ -194,9 +207,22 @@ class Link:
             self._out = self._out[self._socket.send(self._out) :]
         self._watch()
         data = self._socket.recv(CHUNK)
+        if not data:
+            self._on_end()
+            return
+        if not self._heard_any and not data.startswith(b"HTTP/"[: len(data)]):
+            raise h11.RemoteProtocolError("no HTTP")  # h11 would wait for the end of a head that never comes
+        self._heard_any = True
         self._http.receive_data(data)
         self._read()
-        if not data and self._socket:
+
+    def _on_end(self) -> None:
+        try:
+            self._http.receive_data(b"")
+            self._read()  # an answer without a length ends like this
+        except h11.RemoteProtocolError:
+            pass  # in the middle of one: it is lost, not wrong
+        if self._socket:
             raise ConnectionResetError(errno.ECONNRESET, "the store closed the connection")
 
     def _read(self) -> None:
@@ -207,7 +233,7 @@ class Link:
             elif isinstance(event, h11.Data):
                 self._body += bytes(event.data)
                 if len(self._body) > LARGEST_ANSWER:
-                    raise h11.RemoteProtocolError("the answer is too large")
+                    raise OSError(errno.EMSGSIZE, "the answer is too large")
                 if self._streaming and self._status == 200:
                     *lines, self._body = self._body.split(b"\n")
                     self._arrived += [(200, line) for line in lines if line]
@@ -219,6 +245,7 @@ class Link:
 
     def _end_message(self) -> None:
         if self._streaming and self._status == 200:
+            self._arrived += [(200, self._body)] if self._body else []  # no store ends in the middle of a line
             raise ConnectionResetError(errno.ECONNRESET, "the store ended the watch")
         self._arrived.append((self._status, self._body))
         if self._http.their_state is not h11.DONE:

@@ -12,6 +12,8 @@ from msgspec import Meta, Struct
 
 PASSING = (4, 8, 10, 13, 14)  # gRPC's codes: too late, exhausted, aborted, internal, unavailable
 UNKNOWN = 2  # gRPC's code for an error of no known kind
+UNAUTHENTICATED = 16
+CODES = range(1, 17)
 MAX_KEY = 4096
 MAX_VALUE = 1 << 20
 
@@ -212,6 +214,14 @@ class Refusal(Exception):
         return self.code in PASSING
 
 
+class Stranger(Refusal):
+    """Something answers there, but it is no store."""
+
+
+class NotAdmitted(Refusal):
+    """A store does not know whoever asks: a wrong token."""
+
+
 def decode(body: bytes, kind: type[Request]) -> Request:
     """A request from its JSON. Raises msgspec.ValidationError or DecodeError for what is none."""
     return msgspec.json.decode(body or b"{}", type=kind, strict=False)
@@ -226,11 +236,18 @@ def encode_request(request: Request) -> bytes:
 
 
 class Failed(Struct):
-    """What a gateway says when it refuses."""
+    """What a gateway says when it refuses; in the middle of a stream the code has another name."""
 
     error: str = ""
     message: str = ""
     code: int = 0
+    grpc_code: int = 0
+
+    def refusal(self) -> Refusal | None:
+        code, words = self.code or self.grpc_code, self.error or self.message
+        if code not in CODES or not words:
+            return None  # others speak JSON too
+        return NotAdmitted(code, words) if code == UNAUTHENTICATED else Refusal(code, words)
 
 
 class Streamed(Struct):
@@ -243,12 +260,12 @@ def read_answer(status: int, body: bytes, kind: type[Answer], *, streamed: bool 
     if streamed:
         return read_streamed(status, body.split(b"\n")[0], kind)
     try:
-        if status != 200:
-            failed = msgspec.json.decode(body, type=Failed)
-            return Refusal(failed.code, failed.error or failed.message)
-        return msgspec.json.decode(body, type=kind)
+        if status == 200:
+            return msgspec.json.decode(body, type=kind)
+        refusal = msgspec.json.decode(body, type=Failed).refusal()
     except (msgspec.ValidationError, msgspec.DecodeError):
-        return Refusal(UNKNOWN, f"status {status}, and no answer of a store")
+        refusal = None
+    return refusal or Stranger(UNKNOWN, f"status {status}, and no answer of a store" if status else "no HTTP")
 
 
 def read_streamed(status: int, line: bytes, kind: type[Answer]) -> Answer | Refusal:
@@ -258,7 +275,7 @@ def read_streamed(status: int, line: bytes, kind: type[Answer]) -> Answer | Refu
     try:
         wrapped = msgspec.json.decode(line, type=Streamed)
     except (msgspec.ValidationError, msgspec.DecodeError):
-        return Refusal(UNKNOWN, "no answer of a store")
+        return Stranger(UNKNOWN, "no answer of a store")
     if wrapped.error is not None:
-        return read_answer(0, bytes(wrapped.error), kind)
+        return read_answer(500, bytes(wrapped.error), kind)
     return read_answer(status, bytes(wrapped.result), kind)

@@ -7,7 +7,7 @@ at a time, until it is there. A lost answer, lease, watch or member only means t
 from __future__ import annotations
 
 from flota.store.client import Lost
-from flota.store.keys import Keys, end_of, node_of
+from flota.store.keys import Keys, apply, end_of, node_of
 from flota.store.messages import (
     Answer,
     KeyValue,
@@ -67,6 +67,8 @@ class Presence:
         self._chair_taken = False
         self._reign = 0  # the revision at which this node took the chair
         self._ear: Watching | None = None
+        self._listening = False  # the store has said so
+        self._knows_chair = False  # and what was said before is known
         self._eye: Watching | None = None
         self._asking = False
         self._renew_at: float | None = None
@@ -117,7 +119,9 @@ class Presence:
             self._ask(LeaseGrant(ttl=self._ttl), self._on_granted)
         elif self._renew_at is not None and now >= self._renew_at:
             self._ask(LeaseKeepAlive(id=self.lease), self._on_renewed)
-        elif not self._joined:
+        elif self._ear is None:
+            self._listen()
+        elif not self._joined and self._listening:
             self._join(self._card)
         elif self._may_chair and not self._chair_taken:
             self._ask(self._keys.campaigning(self._name, self.lease), self._on_campaigned)
@@ -126,8 +130,13 @@ class Presence:
         elif self.chairs and self._out is not None:
             self._proclaim(self._out)
 
+    def _listen(self) -> None:
+        """Before the card is there: when thousands join, the roster then finds all of them listening already."""
+        ask = WatchCreate(key=self._keys.chair, range_end=end_of(self._keys.chair))
+        self._ear = self._client.watch(ask, self._on_heard, self.lease)
+
     def _join(self, card: bytes) -> None:
-        ask = self._keys.joining(self._name, card, self.lease, listening=self._ear is not None)
+        ask = self._keys.joining(self._name, card, self.lease, knowing=self._knows_chair)
         self._ask(ask, lambda answer: self._on_joined(answer, card))
 
     def _proclaim(self, notice: bytes) -> None:
@@ -199,19 +208,15 @@ class Presence:
 
     def _on_joined(self, answer: Answer, written: bytes) -> None:
         assert isinstance(answer, TxnAnswer)
-        self._joined = written == self._card
-        if self._ear is None and len(answer.responses) > 1:
-            found = answer.responses[1].response_range or RangeAnswer(answer.header)
+        self._joined = written == self._card and self._ear is not None
+        if len(answer.responses) > 1:
+            self._knows_chair = self._ear is not None
             self._chair_taken = False
-            for entry in found.kvs:
+            for entry in (answer.responses[1].response_range or RangeAnswer(answer.header)).kvs:
                 self._on_entry(entry)
-            ask = WatchCreate(
-                key=self._keys.chair, range_end=end_of(self._keys.chair), start_revision=int(answer.header.revision) + 1
-            )
-            self._ear = self._client.watch(ask, self._on_heard, self.lease)
-            if not self._has_joined:
-                self._has_joined = True
-                self.found = self.notice
+                if not self._has_joined and entry.key == self._keys.notice:
+                    self.found = entry.value
+            self._has_joined = True
 
     def _on_campaigned(self, answer: Answer) -> None:
         assert isinstance(answer, TxnAnswer)
@@ -247,13 +252,12 @@ class Presence:
     def _on_heard(self, answer: WatchAnswer | Refusal | Lost) -> None:
         if not self._attend(answer):
             self._close_ear()
-            self._joined = False  # the next question brings what was missed
+        elif isinstance(answer, WatchAnswer) and answer.created:
+            self._listening = True
         for event in answer.events if isinstance(answer, WatchAnswer) else ():
-            if event.kv is None:
-                continue
-            if event.type != "DELETE":
+            if event.kv and event.type != "DELETE":
                 self._on_entry(event.kv)
-            elif event.kv.key == self._keys.chair:
+            elif event.kv and event.kv.key == self._keys.chair:
                 self._depose()
                 self._chair_taken = False
         self._pursue()
@@ -274,14 +278,8 @@ class Presence:
                 self._eye.close()
                 self._eye = None
         elif isinstance(answer, WatchAnswer) and self.cards is not None:
-            for event in answer.events:
-                if event.kv is None:
-                    continue
-                if event.type == "DELETE":
-                    self.cards.pop(node_of(event.kv), None)
-                else:
-                    self.cards[node_of(event.kv)] = event.kv
-                self.news = True
+            apply(answer.events, self.cards)
+            self.news = True
         self._pursue()
 
     def _attend(self, answer: WatchAnswer | Refusal | Lost) -> bool:
@@ -294,6 +292,8 @@ class Presence:
         return True
 
     def _close_ear(self) -> None:
+        """What is said from now on is missed: the next question asks for it."""
+        self._joined = self._listening = self._knows_chair = False
         if self._ear:
             self._ear.close()
             self._ear = None

@@ -14,7 +14,7 @@ import msgspec
 from flota.store.connection import Asked, Connection, frame
 from flota.store.deadlines import Deadlines
 from flota.store.kv import INVALID, OUT_OF_RANGE, KeyValueStore
-from flota.store.messages import Refusal, Watch, WatchAnswer, WatchCreate, decode
+from flota.store.messages import UNAUTHENTICATED, Refusal, Watch, WatchAnswer, WatchCreate, decode
 from flota.store.routes import STATUS, Routes, error_text, streamed
 from flota.store.watches import Watches
 
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 READABLE, WRITABLE = 1, 4
 MOST_CONNECTIONS = 20_000
-ACCEPTED_AT_ONCE = 64
+ACCEPTED_AT_ONCE = 512  # a turn with thousands of requests takes long, and the kernel's queue is short
 BACKLOG = 4096
-UNAUTHENTICATED = 16
 BETWEEN_REFUSALS = 1.0  # seconds: one who guesses tokens must not fill the owner's log
 BACK_IN = 0.25  # seconds in which a client whose connections broke renews its lease, if it is alive
 LEASE_HEADER = b"x-flota-lease"

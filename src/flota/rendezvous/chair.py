@@ -227,7 +227,7 @@ class Chair:
             words = missing_in_words(present, self.terms)
             if len(present) >= self.terms.least:
                 wait = max(0.0, self.changed_at + self.terms.elastic_timeout - now)
-                words += f"; these begin in {wait:.0f} s unless others come"
+                words += f"; these begin in {wait:.0f} s unless others come" if wait >= 1 else ""
             self.notice = replace(self.notice, missing=words)
         self._ask_again(self.next_word)
 

@@ -11,7 +11,7 @@ from flota.rendezvous.chair import Chair
 from flota.rendezvous.node import Node, Order
 from flota.rendezvous.notices import ENDED, Notice, decode_notice, encode_notice
 from flota.rendezvous.terms import Terms
-from flota.store.messages import NotAdmitted, Stranger
+from flota.store.messages import Distrusted, NotAdmitted, Stranger
 from flota.store.presence import Presence
 
 TYPE_CHECKING = False
@@ -25,7 +25,11 @@ def refusal_in_words(refusal: Refusal, where: str) -> str:
     if isinstance(refusal, NotAdmitted):
         return f"{where} does not know this job's token: set the same FLOTA_TOKEN on all nodes"
     if isinstance(refusal, Stranger):
-        return f"{where} answers, but not as a store: is it another program's port?"
+        return (
+            f"{where} answers, but not as a store: is it another program's port, or https:// (etcds://) that it wants?"
+        )
+    if isinstance(refusal, Distrusted):
+        return f"the certificate of {where} is not trusted: {refusal.words}; name who signed it with --tls-ca"
     return f"{where} refuses to be this job's store: {refusal.words}"
 
 

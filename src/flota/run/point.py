@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import ssl
 
 from flota.errors import BadCertificate, CannotServe, NoCertificate
@@ -52,6 +53,11 @@ class MeetingPoint:
         return f"etcd at {listed}" if self._meeting.etcd else listed
 
     @property
+    def only_here(self) -> bool:
+        """Whether nodes of other machines cannot reach the master."""
+        return self.master is not None and is_loopback(self._served)
+
+    @property
     def open_to_all(self) -> bool:
         """Whether anybody who can reach the master can take part."""
         return self.master is not None and not self.token and not is_loopback(self._served)
@@ -92,13 +98,21 @@ class MeetingPoint:
             if self._meeting.serves:
                 raise CannotServe(endpoint(host, str(port)), "it is not an address of this machine")
             return None
-        tls = server_tls(self._meeting) if self._meeting.tls else None
         try:
+            if self._meeting.tls and not self._meeting.secrets.certificate:
+                check_free(address, port)  # another node of this machine may have what it takes
+            tls = server_tls(self._meeting) if self._meeting.tls else None
             return Master(address, port, self._loop, self.token, tls, on_refused=self._on_refused)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return None
             raise CannotServe(endpoint(address, str(port)), error.strerror or str(error)) from None
+
+
+def check_free(address: str, port: int) -> None:
+    """Raises OSError where somebody listens already."""
+    with socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET):
+        pass
 
 
 def client_tls(meeting: Meeting) -> ssl.SSLContext:

@@ -31,11 +31,13 @@ class Tidings:
         self._heard: Notice | None = None
         self._rounds = 0
         self._token_file = ""
+        self._here = ""
 
     def welcome(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...], point: MeetingPoint) -> None:
         self.console.introduce(configuration, notes)
         if point.chosen:
             self._show_command(point)
+        self._here = point.words if point.only_here else ""
         if point.open_to_all:
             self.console.say(
                 "WARNING",
@@ -87,7 +89,8 @@ class Tidings:
             if node != own and (before is None or node not in before.refused):
                 self.console.say("WARNING", f"{refused.host} was turned away: {refused.why}")
         if notice.state == GATHERING and notice.missing and notice.missing != (before.missing if before else ""):
-            self.console.say("INFO", f"waiting for the other nodes: {notice.missing}")
+            here = f"; {self._here} can be reached from this machine only" if self._here else ""
+            self.console.say("INFO", f"waiting for the other nodes: {notice.missing}{here}")
         last_round = before.round if before else 0
         if notice.round > last_round and notice.state == GATHERING:
             self._tell_why(notice)

@@ -143,8 +143,11 @@ class Together(Watch):
                 self.member = self._make_member(self.member.node.name, self.member.began)
 
     def _is_in_vain(self) -> bool:
+        return self.member.silent_since is not None and self._has_not_begun()
+
+    def _has_not_begun(self) -> bool:
         notice = self.member.node.notice
-        return self.member.silent_since is not None and (notice is None or not notice.seats)
+        return notice is None or not notice.seats
 
     def _advance(self) -> None:
         """Until nothing follows from anything any more."""
@@ -171,6 +174,8 @@ class Together(Watch):
             self.held, ports = hold_ports(self.spec)
         except FlotaError as error:
             self.held = []
+            if self._has_not_begun():
+                raise  # a mistake of this node's user, not of the job
             self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
             return
         numbers = (*ports.workers, ports.torch, ports.paddle, ports.jax)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 READABLE, WRITABLE = 1, 4
 CHUNK = 256 << 10
 LARGEST_ANSWER = 64 << 20
+UNTRUSTED = -1
+KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, questions
 
 
 class Lost(NamedTuple):
@@ -32,7 +34,8 @@ class Lost(NamedTuple):
 class Link:
     """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost(why)` once.
 
-    A status of 0 means that whoever is there does not speak HTTP.
+    A status of 0 means that whoever is there does not speak HTTP, UNTRUSTED that its certificate will not do; the body
+    says why.
 
     Calls come from the loop only, never from inside the call that asked. A name may have several addresses: they are
     tried in turn, beginning with number `first`, counted around.
@@ -139,8 +142,17 @@ class Link:
                 continue  # not a family of this machine; without any descriptor left, the asker's time limit tells
             self._socket.setblocking(False)  # noqa: FBT003
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._keep_alive(self._socket)
             self._refused = self._socket.connect_ex(address)
             self._watch()
+
+    @staticmethod
+    def _keep_alive(sock: socket.socket) -> None:
+        """A watch may be silent for days: a firewall that forgets it must not let it be silent for ever."""
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE.items():
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def _watch(self) -> None:
         if self._socket:
@@ -161,6 +173,9 @@ class Link:
         except h11.RemoteProtocolError as error:
             why = str(error)
             self._arrived.append((0, b""))
+        except ssl.SSLCertVerificationError as error:
+            why = error.verify_message
+            self._arrived.append((UNTRUSTED, why.encode()))
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
         self._deliver()
@@ -223,7 +238,8 @@ class Link:
         except h11.RemoteProtocolError:
             pass  # in the middle of one: it is lost, not wrong
         if self._socket:
-            raise ConnectionResetError(errno.ECONNRESET, "the store closed the connection")
+            words = "the store closed the connection" if self._heard_any else "it closed the connection without a word"
+            raise ConnectionResetError(errno.ECONNRESET, words)
 
     def _read(self) -> None:
         while True:

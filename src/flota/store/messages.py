@@ -218,6 +218,10 @@ class Stranger(Refusal):
     """Something answers there, but it is no store."""
 
 
+class Distrusted(Refusal):
+    """The certificate of whoever is there will not do."""
+
+
 class NotAdmitted(Refusal):
     """A store does not know whoever asks: a wrong token."""
 
@@ -257,6 +261,8 @@ class Streamed(Struct):
 
 def read_answer(status: int, body: bytes, kind: type[Answer], *, streamed: bool = False) -> Answer | Refusal:
     """An answer from its JSON, or why there is none. A stranger's service may say anything."""
+    if status < 0:
+        return Distrusted(UNKNOWN, body.decode(errors="replace"))
     if streamed:
         return read_streamed(status, body.split(b"\n")[0], kind)
     try:

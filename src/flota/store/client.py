@@ -3,6 +3,8 @@
 One connection for questions, one after the other, and one for each watch. A question that is not answered in time is
 lost, and the next one goes to the next member; whoever asked decides whether to ask again. A member that does not
 answer questions is not believed to tell news either: its watches are lost with the question.
+
+A real etcd may have users: it gives one a token for the password, and forgets it some minutes after its last use.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ from collections import deque
 from flota.store.link import Link, Lost
 from flota.store.messages import (
     Answer,
+    Authenticate,
+    AuthenticateAnswer,
     DeleteAnswer,
     DeleteRange,
+    Header,
     LeaseAnswer,
     LeaseGrant,
     LeaseKeepAlive,
     LeaseRevoke,
+    NotAdmitted,
     Put,
     PutAnswer,
     Range,
@@ -54,8 +60,11 @@ ROUTES: dict[type[Request], tuple[str, type[Answer]]] = {
     LeaseGrant: ("/v3/lease/grant", LeaseAnswer),
     LeaseRevoke: ("/v3/lease/revoke", LeaseAnswer),
     LeaseKeepAlive: ("/v3/lease/keepalive", LeaseAnswer),
+    Authenticate: ("/v3/auth/authenticate", AuthenticateAnswer),
 }
 STREAMED = (LeaseKeepAlive,)
+FORGOTTEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
+INVALID = 3
 
 
 class Member(NamedTuple):
@@ -67,6 +76,7 @@ class Question(NamedTuple):
     request: Request
     then: Callable[[Answer | Refusal | Lost], None]
     asked: float
+    again: bool = False
 
 
 class Client:
@@ -79,9 +89,15 @@ class Client:
         token: str = "",
         tls: ssl.SSLContext | None = None,
         *,
+        user: str = "",
+        password: str = "",
         answer_time: float = ANSWER_TIME,
     ) -> None:
         self.members = members
+        self._user = user
+        self._password = password
+        self._admitted = not user
+        self._held: list[Watching] = []  # until the user is admitted
         self._answer_time = answer_time
         self.token = token
         self._tls = tls
@@ -107,8 +123,7 @@ class Client:
         anew first and closes the old one then.
         """
         watching = Watching(self, ask, heard, lease)
-        self._watches.append(watching)
-        watching.begin(self._turn, time.monotonic())
+        self.begin(watching)
         return watching
 
     @property
@@ -130,7 +145,7 @@ class Client:
             self._leave(overdue[0].turn, "no answer in time")
 
     def close(self) -> None:
-        for watching in list(self._watches):
+        for watching in [*self._watches, *self._held]:
             watching.close()
         for _, link in self._leaving:
             link.close()
@@ -144,6 +159,22 @@ class Client:
 
     # For watches.
 
+    def begin(self, watching: Watching) -> None:
+        now = time.monotonic()
+        if self._admitted:
+            self._watches.append(watching)
+            watching.begin(self._turn, now)
+        else:
+            self._held.append(watching)
+            self._next(now)
+
+    def has_lapsed(self, refusal: Refusal, *more: str) -> bool:
+        """Whether the store may only have forgotten this user's token. Then a new one is asked for before all else."""
+        if not self._user or not any(words in refusal.words for words in (*FORGOTTEN, *more)):
+            return False
+        self._admitted = False
+        return True
+
     def connect(self, turn: int, on_message: Callable[[int, bytes], None], on_lost: Callable[[str], None]) -> Link:
         # The next time around the members, a name's next address: the first may be one that never answers.
         around, number = divmod(turn, len(self.members))
@@ -151,8 +182,9 @@ class Client:
         return Link(member.host, member.port, self._loop, self._tls, on_message, on_lost, around)
 
     def forget(self, watching: Watching) -> None:
-        if watching in self._watches:
-            self._watches.remove(watching)
+        for known in (self._watches, self._held):
+            if watching in known:
+                known.remove(watching)
 
     def linger(self, lease: int, link: Link) -> None:
         """Keep a link that was given up until its lease is named by another: its end would be taken for this node's."""
@@ -167,15 +199,41 @@ class Client:
     # Questions.
 
     def _next(self, now: float) -> None:
-        if self._asked or not self._waiting:
+        if self._asked:
             return
-        self._asked = self._waiting.popleft()._replace(asked=now)
-        path, _ = ROUTES[type(self._asked.request)]
+        if not self._admitted and (self._waiting or self._held):
+            self._send(Question(Authenticate(self._user, self._password), self._on_admitted, now))
+        elif self._waiting:
+            self._send(self._waiting.popleft()._replace(asked=now))
+
+    def _send(self, question: Question) -> None:
+        self._asked = question
+        path, _ = ROUTES[type(question.request)]
         if self._link is None or not self._link.is_open or self._link_turn != self._turn:
             self._drop_link()
             self._link_turn = self._turn
             self._link = self.connect(self._turn, self._on_answer, self._on_lost)
-        self._link.send(path, encode_request(self._asked.request), self.headers())
+        headers = [] if isinstance(question.request, Authenticate) else self.headers()
+        self._link.send(path, encode_request(question.request), headers)
+
+    def _on_admitted(self, answer: Answer | Refusal | Lost) -> None:
+        held, self._held = self._held, []
+        if isinstance(answer, Refusal) and "authentication is not enabled" in answer.words:
+            answer = AuthenticateAnswer(Header())  # there are no users: everybody is admitted
+        if isinstance(answer, AuthenticateAnswer):
+            self.token = answer.token
+            self._admitted = True
+            for watching in held:
+                self.begin(watching)
+            return
+        assert isinstance(answer, (Refusal, Lost))
+        if isinstance(answer, Refusal) and answer.code == INVALID:
+            answer = NotAdmitted(answer.code, answer.words)
+        for watching in held:
+            watching.refuse(answer)
+        # A loss costs one question, as always; a wrong password is wrong for all.
+        for _ in range(min(1, len(self._waiting)) if isinstance(answer, Lost) else len(self._waiting)):
+            self._waiting.popleft().then(answer)
 
     def _on_answer(self, status: int, body: bytes) -> None:
         question, self._asked = self._asked, None
@@ -185,7 +243,10 @@ class Client:
         answer = read_answer(status, body, kind, streamed=isinstance(question.request, STREAMED))
         if isinstance(answer, Refusal) and answer.code in CANNOT_SERVE:
             self._leave(self._link_turn, answer.words)
-        question.then(answer)
+        if isinstance(answer, Refusal) and not question.again and self.has_lapsed(answer):
+            self._waiting.appendleft(question._replace(again=True))
+        else:
+            question.then(answer)
         self._next(time.monotonic())
 
     def _on_lost(self, why: str) -> None:
@@ -214,6 +275,7 @@ class Client:
     def _move_on(self, turn: int) -> None:
         if self._turn == turn:
             self._turn += 1
+            self._admitted = not self._user
 
     def _drop_link(self) -> None:
         if self._link:

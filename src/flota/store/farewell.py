@@ -28,18 +28,64 @@ def revoke(
     lease: int,
     headers: Iterable[tuple[str, str]] = (),
     tls: ssl.SSLContext | None = None,
+    user: str = "",
+    password: str = "",
 ) -> bool:
-    """Whether a member has said that the lease is gone. `headers` as for every request: the token. Never raises."""
+    """Whether a member has said that the lease is gone. `headers` as for every request: the token. Never raises.
+
+    A token that etcd gave to a user may be forgotten by now: with `user` and `password` a new one is asked for first.
+    """
     end = time.monotonic() + LONGEST
     for number, (host, port) in enumerate(places):
         now = time.monotonic()
         until = now + (end - now) / (len(places) - number)
         try:
-            if any(_ask(address, host, port, lease, headers, tls, until) for address in _resolve(host, port, until)):
-                return True
+            for address in _resolve(host, port, until):
+                store = Store(address, host, port, tls, until)
+                if store.revoke(lease, store.authorization(user, password) if user else list(headers)):
+                    return True
         except Exception:  # noqa: S112  whatever it is, the next member may do better
             continue
     return False
+
+
+class Store:
+    """One address of a member, and the time it has."""
+
+    def __init__(self, address: Address, host: str, port: int, tls: ssl.SSLContext | None, until: float) -> None:
+        self._address = address
+        self._host = host
+        self._place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._tls = tls
+        self._until = until
+
+    def revoke(self, lease: int, headers: list[tuple[str, str]]) -> bool:
+        answer = self._ask("/v3/lease/revoke", {"ID": str(lease)}, headers)
+        return answer[:13].endswith(b" 200 ") or GONE in answer
+
+    def authorization(self, user: str, password: str) -> list[tuple[str, str]]:
+        answer = self._ask("/v3/auth/authenticate", {"name": user, "password": password}, [])
+        token = answer.partition(b'"token":"')[2].partition(b'"')[0].decode()
+        return [("authorization", token)] if token else []
+
+    def _ask(self, path: str, ask: dict[str, str], headers: list[tuple[str, str]]) -> bytes:
+        import json
+
+        body = json.dumps(ask)
+        fixed = [("host", self._place), ("content-type", "application/json"), ("content-length", str(len(body)))]
+        lines = [f"{name}: {value}" for name, value in [*fixed, ("connection", "close"), *headers]]
+        request = "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", body]).encode()
+        try:
+            with socket.socket(self._address[0], socket.SOCK_STREAM) as plain:
+                plain.settimeout(_left(self._until))
+                plain.connect(self._address[1])
+                if self._tls is None:
+                    return _exchange(plain, request, self._until)
+                plain.settimeout(_left(self._until))
+                with self._tls.wrap_socket(plain, server_hostname=self._host) as wrapped:
+                    return _exchange(wrapped, request, self._until)
+        except OSError:
+            return b""  # this address does not answer; a name may have others
 
 
 def _resolve(host: str, port: int, until: float) -> list[Address]:
@@ -53,34 +99,7 @@ def _resolve(host: str, port: int, until: float) -> list[Address]:
     return lookup.addresses
 
 
-def _ask(
-    address: Address,
-    host: str,
-    port: int,
-    lease: int,
-    headers: Iterable[tuple[str, str]],
-    tls: ssl.SSLContext | None,
-    until: float,
-) -> bool:
-    body = f'{{"ID":"{lease}"}}'
-    named = f"[{host}]" if ":" in host else host
-    fixed = [("host", f"{named}:{port}"), ("content-type", "application/json"), ("content-length", str(len(body)))]
-    lines = [f"{name}: {value}" for name, value in [*fixed, ("connection", "close"), *headers]]
-    request = "\r\n".join(["POST /v3/lease/revoke HTTP/1.1", *lines, "", body]).encode()
-    try:
-        with socket.socket(address[0], socket.SOCK_STREAM) as plain:
-            plain.settimeout(_left(until))
-            plain.connect(address[1])
-            if tls is None:
-                return _exchange(plain, request, until)
-            plain.settimeout(_left(until))
-            with tls.wrap_socket(plain, server_hostname=host) as wrapped:
-                return _exchange(wrapped, request, until)
-    except OSError:
-        return False  # this address does not answer; a name may have others
-
-
-def _exchange(sock: socket.socket, request: bytes, until: float) -> bool:
+def _exchange(sock: socket.socket, request: bytes, until: float) -> bytes:
     sock.settimeout(_left(until))
     sock.sendall(request)
     answer = b""
@@ -90,7 +109,7 @@ def _exchange(sock: socket.socket, request: bytes, until: float) -> bool:
         if not data:
             break
         answer += data
-    return answer[:13].endswith(b" 200 ") or GONE in answer
+    return answer
 
 
 def _left(until: float) -> float:

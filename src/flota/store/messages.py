@@ -107,6 +107,11 @@ class Watch(Request, frozen=True, omit_defaults=True):
     create_request: WatchCreate | None = None
 
 
+class Authenticate(Request, frozen=True, omit_defaults=True):
+    name: str = ""
+    password: str = ""
+
+
 class Answer(Struct, frozen=True, omit_defaults=True):
     """Whatever is answered. Numbers are text on the wire, as etcd's gateway writes them."""
 
@@ -173,6 +178,11 @@ class TimeToLiveAnswer(
     keys: list[bytes] = []
 
 
+class AuthenticateAnswer(Answer, frozen=True, omit_defaults=True):
+    header: Header
+    token: str = ""
+
+
 class LeaseId(Answer, frozen=True, omit_defaults=True, rename={"id": "ID"}):
     id: str = ""
 
@@ -223,7 +233,7 @@ class Distrusted(Refusal):
 
 
 class NotAdmitted(Refusal):
-    """A store does not know whoever asks: a wrong token."""
+    """A store does not know whoever asks: a wrong token, user or password."""
 
 
 def decode(body: bytes, kind: type[Request]) -> Request:

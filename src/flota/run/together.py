@@ -131,7 +131,7 @@ class Together(Watch):
         self._serve_if_nobody_does(now)
         deadline = self.member.presence.deadline
         if deadline is not None and now >= deadline:
-            self.member.presence.on_time()
+            self.member.presence.pursue()
         self._advance()
 
     def _serve_if_nobody_does(self, now: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from flota.store.client import Lost
 from flota.store.keys import Keys, apply, end_of, node_of
+from flota.store.kv import OUT_OF_RANGE
 from flota.store.messages import (
     Answer,
     KeyValue,
@@ -27,6 +28,7 @@ from flota.store.messages import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeGuard
 
     from flota.store.client import Client, Watching
 
@@ -37,7 +39,7 @@ SILENCE = 0.5  # of the lease: after such a gap, what has vanished may only have
 
 
 class Presence:
-    """Drive it: call `on_time` when `deadline` has passed. `news` says that something has changed for its owner."""
+    """Drive it: call `pursue` when `deadline` has passed. `news` says that something has changed for its owner."""
 
     def __init__(
         self, client: Client, keys: Keys, name: str, ttl: int, *, may_chair: bool, clock: Callable[[], float]
@@ -78,17 +80,17 @@ class Presence:
         if card != self._card:
             self._card = card
             self._joined = False
-            self._pursue()
+            self.pursue()
 
     def proclaim(self, notice: bytes) -> None:
         """As the chair: what everybody shall follow."""
         self._out = notice
-        self._pursue()
+        self.pursue()
 
     def leave(self) -> None:
         """Take everything of this node's out of the store."""
         self.leaving = True
-        self._pursue()
+        self.pursue()
 
     @property
     def gone(self) -> bool:
@@ -100,12 +102,9 @@ class Presence:
             return None
         return self._renew_at if self._retry_at is None else self._retry_at
 
-    def on_time(self) -> None:
-        self._pursue()
-
     # What is missing.
 
-    def _pursue(self) -> None:
+    def pursue(self) -> None:
         now = self._clock()
         if self._asking or self.refusal or (self._retry_at is not None and now < self._retry_at):
             return
@@ -163,7 +162,7 @@ class Presence:
         else:
             self._heard_something()
             then(answer)
-        self._pursue()
+        self.pursue()
 
     def _on_refusal(self, refusal: Refusal) -> None:
         if "lease not found" in refusal.words:
@@ -252,7 +251,7 @@ class Presence:
     def _on_heard(self, answer: WatchAnswer | Refusal | Lost) -> None:
         if not self._attend(answer):
             self._close_ear()
-        elif isinstance(answer, WatchAnswer) and answer.created:
+        elif answer.created:
             self._listening = True
         for event in answer.events if isinstance(answer, WatchAnswer) else ():
             if event.kv and event.type != "DELETE":
@@ -260,7 +259,7 @@ class Presence:
             elif event.kv and event.kv.key == self._keys.chair:
                 self._depose()
                 self._chair_taken = False
-        self._pursue()
+        self.pursue()
 
     def _on_entry(self, entry: KeyValue) -> None:
         if entry.key == self._keys.notice:
@@ -277,14 +276,16 @@ class Presence:
             if self._eye:
                 self._eye.close()
                 self._eye = None
-        elif isinstance(answer, WatchAnswer) and self.cards is not None:
+        elif self.cards is not None:
             apply(answer.events, self.cards)
             self.news = True
-        self._pursue()
+        self.pursue()
 
-    def _attend(self, answer: WatchAnswer | Refusal | Lost) -> bool:
+    def _attend(self, answer: WatchAnswer | Refusal | Lost) -> TypeGuard[WatchAnswer]:
         """Whether a watch goes on."""
-        if not isinstance(answer, WatchAnswer) or answer.canceled:
+        if not isinstance(answer, WatchAnswer):
+            if isinstance(answer, Refusal) and answer.code != OUT_OF_RANGE:  # that one only missed too much
+                self._on_refusal(answer)
             self._retry_at = self._clock() + SOON
             self._renew_at = self._clock() if self.lease else None  # the master takes us for dead unless we say so
             return False

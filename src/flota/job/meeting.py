@@ -5,6 +5,7 @@ from __future__ import annotations
 from flota.values import NamedTuple
 
 LEASE = 5.0  # seconds of silence after which a node counts as lost
+NODES_A_SECOND = 64  # of lease: with thousands of nodes leases are longer, or the store would do nothing but renew them
 
 
 class Place(NamedTuple):
@@ -48,3 +49,8 @@ class Meeting(NamedTuple):
     @property
     def elastic(self) -> bool:
         return self.least != self.most
+
+
+def lease_of(meeting: Meeting) -> int:
+    """Seconds, whole as etcd wants them."""
+    return max(int(LEASE), meeting.most // NODES_A_SECOND)

@@ -90,7 +90,8 @@ class Member:
 
     def _is_needed(self, now: float) -> bool:
         """The chair stays until everybody has heard how the job ended. New cards may be the next run's already."""
-        if not self.presence.chairs or self.silent_since is not None or now >= self._stay_until:
+        has_ended = self.node.notice is not None and self.node.notice.ending is not None
+        if not has_ended or not self.presence.chairs or self.silent_since is not None or now >= self._stay_until:
             return False
         members = self.chair.members if self.chair else set()
         return any(name in members and name != self.node.name for name in self.presence.cards or {})

@@ -10,10 +10,10 @@ import ssl
 from flota.errors import BadCertificate, CannotServe, NoCertificate
 from flota.host.addresses import is_loopback, resolve_own
 from flota.host.loop import Loop
-from flota.job.meeting import Meeting, Place
+from flota.job.meeting import Meeting, Place, lease_of
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec
-from flota.store.client import Client, Member
+from flota.store.client import ANSWER_TIME, Client, Member
 from flota.store.server import Master
 
 TYPE_CHECKING = False
@@ -46,7 +46,17 @@ class MeetingPoint:
             self.places = (Place(self.places[0].host, self.master.port),)
 
         secrets = self._meeting.secrets
-        return Client(members, self._loop, self.token, self.tls, user=secrets.user, password=secrets.password)
+        # Thousands of nodes that start at once wait for each other's turn: asking again would only make it longer.
+        patience = max(ANSWER_TIME, lease_of(self._meeting) / 5)
+        return Client(
+            members,
+            self._loop,
+            self.token,
+            self.tls,
+            answer_time=ANSWER_TIME if self._meeting.etcd else patience,
+            user=secrets.user,
+            password=secrets.password,
+        )
 
     @property
     def words(self) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 from flota.errors import FlotaError
 from flota.host.ports import release
 from flota.host.signals import Signals
-from flota.job.meeting import LEASE, Meeting
+from flota.job.meeting import LEASE, Meeting, lease_of
 from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import JobSpec, RestartPolicy
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SIGTERM = 15
-NODES_A_SECOND = 64  # of lease: with thousands of nodes leases are longer, or the store would do nothing but renew them
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
 OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
 LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
@@ -88,7 +87,7 @@ class Together(Watch):
             rank=meeting.rank,
             serves=serves,
         )
-        ttl = max(int(LEASE), meeting.most // NODES_A_SECOND)
+        ttl = lease_of(meeting)
         node = Node(
             name,
             blank,

@@ -8,6 +8,7 @@ Every limit is here: how long a request may take to arrive, how large it may be,
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 
@@ -15,6 +16,7 @@ import h11
 
 from flota.values import NamedTuple
 
+TLS_WANTED = b"HTTP/1.1 400 TLS is wanted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 LONGEST_HEAD = 16 << 10
 LARGEST_BODY = 2 << 20
 LARGEST_BACKLOG = 32 << 20  # bytes that a client has not taken: beyond that it is given up
@@ -77,7 +79,9 @@ class Connection:
             data = self.socket.recv(CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
-        except OSError:
+        except OSError as error:
+            if getattr(error, "reason", "") == "HTTP_REQUEST":
+                self._answer_plainly()
             data = b""
         if not data:
             self.closed = self.left = True
@@ -86,6 +90,15 @@ class Connection:
             return None  # a watch's client has nothing more to say
         self.request_began = self.request_began or now
         return self._requests(data, now)
+
+    def _answer_plainly(self) -> None:
+        """To a client that speaks HTTP where TLS is wanted: silence would let it ask for ever."""
+        try:
+            os.write(
+                self.socket.fileno(), b"HTTP/1.1 400 TLS is wanted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            )
+        except OSError:
+            pass
 
     def _requests(self, data: bytes, now: float) -> Asked | None:
         if self._reader is None:

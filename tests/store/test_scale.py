@@ -258,3 +258,30 @@ def test_what_watchers_have_not_taken_is_kept_once_for_all(served):
         ask(writer, "/v3/kv/put", {"key": "YQ==", "value": "A" * 1_000_000})
 
     assert served.memory() - before < 40 << 20  # 40 times 5 MB otherwise, beside what the kernel takes
+
+
+def test_a_master_without_descriptors_gives_up_idle_connections_and_does_not_spin(served):
+    resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (60, 60))
+    for _ in range(200):
+        served.dial()
+
+    ask(served.dial(), "/v3/kv/range", {"key": "YQ=="})
+
+
+def test_a_master_full_of_watchers_rests_until_one_leaves(served):
+    resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (60, 60))
+    answered = True
+    while answered:
+        late = served.dial()
+        late.settimeout(1.0)
+        before = served.seconds()
+        try:
+            ask(late, "/v3/watch", {"create_request": {"key": "YQ=="}}, until=b"created")
+        except TimeoutError:
+            answered = False
+    assert served.seconds() - before < 0.5  # of the second that the last one waited
+
+    served.clients[0].close()
+
+    late.settimeout(20)
+    assert late.recv(4096)

@@ -165,23 +165,24 @@ def test_a_file_that_a_forked_process_keeps_open_is_not_heard_of_once_closed(loo
 def test_a_turn_costs_no_more_with_many_silent_descriptors(pipe):
     loop = Loop()
     loop.watch(pipe[0], lambda: None)
-    alone = turns_in_a_tenth(loop)
+    alone = quickest_turn(loop)
     crowd = [os.dup(pipe[0]) for _ in range(700)]
     for fd in crowd:
         loop.watch(fd, lambda: None)
 
-    crowded = turns_in_a_tenth(loop)
+    crowded = quickest_turn(loop)
 
-    assert crowded > alone / 5
+    assert crowded < alone * 5
     for fd in crowd:
         loop.forget(fd)
         os.close(fd)
 
 
-def turns_in_a_tenth(loop: Loop) -> int:
-    end = time.monotonic() + 0.1
-    turns = 0
-    while time.monotonic() < end:
+def quickest_turn(loop: Loop) -> float:
+    """Seconds, when nothing else gets in its way."""
+    best = 1.0
+    for _ in range(500):
+        began = time.perf_counter()
         loop.turn(0)
-        turns += 1
-    return turns
+        best = min(best, time.perf_counter() - began)
+    return best

@@ -17,6 +17,7 @@ import time
 from _signal import SIGCHLD, SIGKILL, SIGPIPE, SIGXFSZ, set_wakeup_fd, signal  # type: ignore[import-not-found]
 
 from flota.errors import BUG
+from flota.host.limits import restore_open_files
 from flota.host.prctl import become_subreaper, name_process
 from flota.host.signals import forget_wakeup
 from flota.host.sweep import end_tree
@@ -59,6 +60,7 @@ def fork_shepherd(
             os.close(report_end)
             if farewell:
                 close_others({commands, reports, *(fd for spawn in spawns for fd in spawn[2:] if isinstance(fd, int))})
+            restore_open_files()
             Shepherd(spawns, commands, reports, own_session=own_session, farewell=farewell).tend()
             code = 0
         except BaseException:  # a bug of ours; the node hears of it through the code

@@ -9,18 +9,20 @@ import ssl
 
 from flota.errors import BadCertificate, CannotServe, NoCertificate
 from flota.host.addresses import is_loopback, resolve_own
+from flota.host.limits import raise_open_files
 from flota.host.loop import Loop
 from flota.job.meeting import Meeting, Place, lease_of
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec
 from flota.store.client import ANSWER_TIME, Client, Member
-from flota.store.server import Master
+from flota.store.server import MOST_CONNECTIONS, Master
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOKEN_BYTES = 16
+OWN_FILES = 1000  # beside the clients' connections: logs, pipes, held ports
 
 
 class MeetingPoint:
@@ -109,6 +111,7 @@ class MeetingPoint:
             if self._meeting.serves:
                 raise CannotServe(endpoint(host, str(port)), "it is not an address of this machine")
             return None
+        raise_open_files(MOST_CONNECTIONS + OWN_FILES)
         try:
             if self._meeting.tls and not self._meeting.secrets.certificate:
                 check_free(address, port)  # another node of this machine may have what it takes

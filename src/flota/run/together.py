@@ -202,8 +202,8 @@ class Together(Watch):
         point, lease = self.point, self.member.presence.lease
         if not self.meeting.etcd:
             return bool
-        headers = point.client.headers()
-        return lambda: revoke(point.places, lease, headers, point.tls)
+        secrets = self.meeting.secrets
+        return lambda: revoke(point.places, lease, tls=point.tls, user=secrets.user, password=secrets.password)
 
     def stop(self, number: int) -> None:
         super().stop(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import socket
 import ssl
@@ -34,6 +35,8 @@ READABLE, WRITABLE = 1, 4
 MOST_CONNECTIONS = 20_000
 ACCEPTED_AT_ONCE = 512  # a turn with thousands of requests takes long, and the kernel's queue is short
 BACKLOG = 4096
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+REST = 0.5  # seconds
 BETWEEN_REFUSALS = 1.0  # seconds: one who guesses tokens must not fill the owner's log
 BACK_IN = 0.25  # seconds in which a client whose connections broke renews its lease, if it is alive
 LEASE_HEADER = b"x-flota-lease"
@@ -78,7 +81,11 @@ class Master:
         return min((end for end in (self.store.deadline, self._slow.first) if end is not None), default=None)
 
     def on_time(self, now: float) -> None:
-        for connection in [self.connections[fd] for fd in self._slow.take_due(now)]:
+        for fd in self._slow.take_due(now):
+            if fd == self._listener.fileno():
+                self._loop.watch(fd, self._accept)
+                continue
+            connection = self.connections[fd]
             connection.refuse(408, error_text(INVALID, "the request took too long to arrive"))
             self._tidy(connection)
         self.store.expire(now)
@@ -95,11 +102,14 @@ class Master:
             self._drop(connection)
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
+        for number in range(ACCEPTED_AT_ONCE):
             try:
                 sock, _ = self._listener.accept()
-            except OSError:
-                return  # nobody more, or out of descriptors: those waiting stay in the backlog
+            except OSError as error:
+                # Linux says so also when nobody waits: only the first time is it certain that somebody does.
+                if error.errno in OUT_OF_DESCRIPTORS and number == 0 and not self._make_room():
+                    self._rest()
+                return
             if len(self.connections) >= MOST_CONNECTIONS and not self._make_room():
                 sock.close()
                 return
@@ -115,6 +125,11 @@ class Master:
             connection = Connection(sock, time.monotonic())
             self.connections[sock.fileno()] = connection
             self._watch(connection)
+
+    def _rest(self) -> None:
+        """Those who wait stay in the kernel's queue; without a pause the loop would turn for them without end."""
+        self._loop.forget(self._listener.fileno())
+        self._slow[self._listener.fileno()] = time.monotonic() + REST
 
     def _make_room(self) -> bool:
         """Give up the connection that has been idle longest: a flood of idle ones must not lock others out."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from flota.job.meeting import LEASE
 from flota.job.report import EXITED
-from flota.rendezvous.cards import Card, Fault
+from flota.rendezvous.cards import DEAD, Card, Fault, encode_card
 from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall
 from flota.rendezvous.notices import Ending, Notice
 from flota.rendezvous.terms import Terms
 from flota.run.member import Member
 from flota.store.keys import Keys
-from flota.store.messages import LeaseRevoke
+from flota.store.messages import LeaseRevoke, Put
 from flota.store.presence import Presence
 from tests.simulation.world import Client, Store, World
 
@@ -21,7 +23,7 @@ class Cluster:
     def __init__(self, seed: int, terms: Terms, *, work: float = 20.0, etcd: bool = True) -> None:
         self.world = World(seed)
         self.store = Store(self.world)
-        self.terms = terms
+        self.terms = terms._replace(absence=LEASE / 2 if etcd else 0.0)
         self.work = work
         self.etcd = etcd
         self.nodes: list[SimNode] = []
@@ -209,15 +211,19 @@ class SimNode:
         self.world.after(seconds, self.client.heal)
 
     def crash(self, *, shepherd: bool) -> None:
-        lease = self.member.presence.lease
+        lease, card = self.member.presence.lease, self.member.node.card
         self.cluster.crashed.add(self.name)
         self.at_work = None
         self._torn = frozenset(self.begun)
         self._close()
         if shepherd and lease and not self.cluster.store.dead:
-            self.world.after(0.01, lambda: self._revoke(lease))
+            self.world.after(0.01, lambda: self._say_farewell(lease, card))
 
-    def _revoke(self, lease: int) -> None:
+    def _say_farewell(self, lease: int, card: Card) -> None:
+        last_word = Put(
+            key=Keys("/job/").nodes + self.name.encode(), value=encode_card(replace(card, state=DEAD)), lease=lease
+        )
+        self.cluster.store.serve(last_word)
         self.cluster.store.serve(LeaseRevoke(id=lease))
 
     def terminate(self, signal: int = 15) -> None:

@@ -165,6 +165,24 @@ def test_an_absence_is_not_believed_after_a_gap():
     assert table.judge(1.0).state == RUNNING
 
 
+def test_a_card_that_vanished_without_a_word_is_given_time_to_come_back():
+    table = started(2, absence=2.5)
+    held = table.cards.pop("host1")
+    assert table.judge().state == RUNNING
+    assert table.chair.deadline == table.now + 2.5
+    table.cards["host1"] = held
+    assert table.judge(2.0).state == RUNNING
+    del table.cards["host1"]
+    assert table.judge(1.0).state == RUNNING, "the time begins anew"
+    assert table.judge(2.5).ending.reason == "host1 was lost"
+
+
+def test_a_shepherds_word_is_believed_at_once():
+    table = started(2, absence=2.5)
+    table.say("host1", state=cards.DEAD)
+    assert table.judge().ending.reason == "host1 was lost"
+
+
 def test_who_joins_starts_a_new_round_and_takes_a_seat_behind_the_others():
     table = started(2, RESTARTS, least=2, most=3)
     table.join("a-host")

@@ -8,6 +8,7 @@ from msgspec import Struct
 from flota.job.report import CAUSES
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
+DEAD = "dead"  # said by its shepherd
 MASTERS = 3  # ports behind the workers': torch's, Paddle's and JAX's
 
 

@@ -12,8 +12,8 @@ from flota.errors import TRY_AGAIN
 from flota.job.meeting import LEASE
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
-from flota.rendezvous.cards import DONE, FAILED, LEAVING, READY, Present
-from flota.rendezvous.notices import ENDED, GATHERING, RUNNING, Ending, Notice, Refused
+from flota.rendezvous.cards import DEAD, DONE, FAILED, LEAVING, READY, Present
+from flota.rendezvous.notices import ENDED, GATHERING, RUNNING, Ending, Notice, Refused, SeatRow
 from flota.rendezvous.seating import seat
 from flota.rendezvous.terms import Terms, disagreement, listed, missing_in_words, names, no_room, were
 from flota.supervise.policy import should_restart
@@ -44,6 +44,8 @@ class Chair:
         self.leavers: dict[str, Present] = {}
         self.leaving_since: float | None = None
         self.gone: set[str] = set()  # left or failed for good: their cards count no more
+        self.dead: set[str] = set()
+        self.missing_since: dict[str, float] = {}
         self.first_seen: dict[str, float] = {}
 
     def judge(self, cards: list[Present], now: float, *, trusting: bool = True) -> Notice:
@@ -80,7 +82,7 @@ class Chair:
         refused = dict(self.notice.refused)
         seated = {row.node for row in self.notice.seats}
         for one in sorted(cards, key=lambda one: (one.node not in seated, one.came)):
-            if one.node in refused or one.node in self.gone or one.card.state == LEAVING:
+            if one.node in refused or one.node in self.gone or one.card.state in (LEAVING, DEAD):
                 continue
             since = self.first_seen.setdefault(one.node, now)
             why = disagreement(one.card, self.terms)
@@ -144,17 +146,29 @@ class Chair:
         seated = [by_node[row.node] for row in seats if row.node in by_node]
         of_round = [one for one in seated if one.card.round == self.notice.round]
         failed = [one for one in of_round if one.card.state == FAILED]
-        lost = [row for row in seats if row.node not in by_node]
+        lost = self._lost(by_node, now) if trusting else []
         nodes = {row.node for row in seats}
         newcomers = [one for one in present if one.node not in nodes]
         if failed:
             self._after_failure(failed[0], now)
-        elif lost and trusting:
+        elif lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
         elif len(of_round) == len(seats) and all(one.card.state == DONE for one in of_round):
             self._end(Ending(SUCCEEDED))
         elif newcomers:
             self._next_round(f"{names(newcomers)} joined", now)
+
+    def _lost(self, by_node: dict[str, Present], now: float) -> list[SeatRow]:
+        """etcd may end leases that were renewed in time, as when its leader comes back from a pause: unless a shepherd
+        has said that its node is dead, a node is given time to put its card back."""
+        self.dead.update(node for node, one in by_node.items() if one.card.state == DEAD)
+        missing = [row for row in self.notice.seats if row.node not in by_node or row.node in self.dead]
+        self.missing_since = {row.node: self.missing_since.get(row.node, now) for row in missing}
+        believed_at = {node: since + self.terms.absence for node, since in self.missing_since.items()}
+        lost = [row for row in missing if row.node in self.dead or now >= believed_at[row.node]]
+        if missing and not lost:
+            self._ask_again(min(believed_at.values()))
+        return lost
 
     def _after_failure(self, failed: Present, now: float) -> None:
         fault = failed.card.faults[0]

@@ -19,6 +19,7 @@ class Terms(NamedTuple):
     join_timeout: float = 600.0
     hosts: tuple[str, ...] = ()
     by_address: bool = False
+    absence: float = 0.0  # seconds until a node counts as lost whose card vanished without a word
 
     @property
     def elastic(self) -> bool:

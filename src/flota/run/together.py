@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from flota.errors import FlotaError
 from flota.host.ports import release
@@ -14,7 +14,7 @@ from flota.job.meeting import LEASE, Meeting, lease_of
 from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import JobSpec, RestartPolicy
-from flota.rendezvous.cards import MASTERS, Card, Fault
+from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card
 from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall
 from flota.rendezvous.notices import Ending, Notice, SeatRow
 from flota.rendezvous.terms import Terms
@@ -66,6 +66,7 @@ class Together(Watch):
         self.meeting = meeting
         self.held: list[socket] = []
         self.ports: tuple[int, ...] = ()
+        self.keys = Keys(f"/flota/{spec.job_id}/" if meeting.etcd else "/flota/")
         self.final: Ending | None = None
         self.told_failure = False
         self.tidings = Tidings(self.console, meeting)
@@ -95,8 +96,9 @@ class Together(Watch):
             patience=meeting.join_timeout,
             lifeline=max(OUTAGE, ttl) if meeting.etcd else LIFELINE * ttl,
         )
-        keys = Keys(f"/flota/{spec.job_id}/" if meeting.etcd else "/flota/")
-        presence = Presence(self.point.client, keys, name, ttl, may_chair=meeting.etcd or serves, clock=time.monotonic)
+        presence = Presence(
+            self.point.client, self.keys, name, ttl, may_chair=meeting.etcd or serves, clock=time.monotonic
+        )
         terms = Terms(
             spec.job_id,
             meeting.least,
@@ -107,6 +109,7 @@ class Together(Watch):
             meeting.join_timeout,
             meeting.hosts,
             meeting.sort_by_address,
+            absence=ttl / 2 if meeting.etcd else 0.0,
         )
         return Member(node, presence, terms, self.point.words, began)
 
@@ -202,8 +205,13 @@ class Together(Watch):
         point, lease = self.point, self.member.presence.lease
         if not self.meeting.etcd:
             return bool
+        card = self.member.node.card
+        assert card is not None
+        last_word = self.keys.nodes + self.member.node.name.encode(), encode_card(replace(card, state=DEAD))
         secrets = self.meeting.secrets
-        return lambda: revoke(point.places, lease, tls=point.tls, user=secrets.user, password=secrets.password)
+        return lambda: revoke(
+            point.places, lease, tls=point.tls, user=secrets.user, password=secrets.password, last_word=last_word
+        )
 
     def stop(self, number: int) -> None:
         super().stop(number)

@@ -30,8 +30,11 @@ def revoke(
     tls: ssl.SSLContext | None = None,
     user: str = "",
     password: str = "",
+    last_word: tuple[bytes, bytes] | None = None,
 ) -> bool:
     """Whether a member has said that the lease is gone. `headers` as for every request: the token. Never raises.
+
+    `last_word`: a key and what it shall say before it ends with the lease, for whoever watches it.
 
     A token that etcd gave to a user may be forgotten by now: with `user` and `password` a new one is asked for first.
     """
@@ -42,7 +45,10 @@ def revoke(
         try:
             for address in _resolve(host, port, until):
                 store = Store(address, host, port, tls, until)
-                if store.revoke(lease, store.authorization(user, password) if user else list(headers)):
+                given = store.authorization(user, password) if user else list(headers)
+                if last_word:
+                    store.put(*last_word, lease, given)
+                if store.revoke(lease, given):
                     return True
         except Exception:  # noqa: S112  whatever it is, the next member may do better
             continue
@@ -58,6 +64,12 @@ class Store:
         self._place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._tls = tls
         self._until = until
+
+    def put(self, key: bytes, value: bytes, lease: int, headers: list[tuple[str, str]]) -> None:
+        from binascii import b2a_base64
+
+        named = {"key": b2a_base64(key, newline=False).decode(), "value": b2a_base64(value, newline=False).decode()}
+        self._ask("/v3/kv/put", {**named, "lease": str(lease)}, headers)
 
     def revoke(self, lease: int, headers: list[tuple[str, str]]) -> bool:
         answer = self._ask("/v3/lease/revoke", {"ID": str(lease)}, headers)

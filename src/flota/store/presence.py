@@ -88,7 +88,6 @@ class Presence:
         self.pursue()
 
     def leave(self) -> None:
-        """Take everything of this node's out of the store."""
         self.leaving = True
         self.pursue()
 
@@ -197,7 +196,8 @@ class Presence:
         self._lose_lease()
 
     def _lose_lease(self) -> None:
-        """Card, chair and notice are gone with it."""
+        """Card, chair and notice are gone with it, and others may have lost theirs."""
+        self.steady_from = self._clock() + self._ttl
         self.lease = 0
         self._joined = False
         self._renew_at = None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flota.store.names import Address
 
 LONGEST = 0.5  # seconds in all; every member gets an equal part of what is left
+REMEMBERED = 5  # seconds that a last word stays
 LARGEST_ANSWER = 16 << 10
 GONE = b"requested lease not found"
 
@@ -34,7 +35,7 @@ def revoke(
 ) -> bool:
     """Whether a member has said that the lease is gone. `headers` as for every request: the token. Never raises.
 
-    `last_word`: a key and what it shall say before it ends with the lease, for whoever watches it.
+    `last_word`: a key, and what it shall say for some seconds more, for whoever watches it or looks then.
 
     A token that etcd gave to a user may be forgotten by now: with `user` and `password` a new one is asked for first.
     """
@@ -47,7 +48,7 @@ def revoke(
                 store = Store(address, host, port, tls, until)
                 given = store.authorization(user, password) if user else list(headers)
                 if last_word:
-                    store.put(*last_word, lease, given)
+                    store.put(*last_word, given)
                 if store.revoke(lease, given):
                     return True
         except Exception:  # noqa: S112  whatever it is, the next member may do better
@@ -65,11 +66,16 @@ class Store:
         self._tls = tls
         self._until = until
 
-    def put(self, key: bytes, value: bytes, lease: int, headers: list[tuple[str, str]]) -> None:
+    def put(self, key: bytes, value: bytes, headers: list[tuple[str, str]]) -> None:
+        """Under a lease of its own that nobody renews."""
         from binascii import b2a_base64
 
+        granted = self._ask("/v3/lease/grant", {"TTL": str(REMEMBERED)}, headers)
+        lease = granted.partition(b'"ID":"')[2].partition(b'"')[0].decode()
+        if not lease:
+            return
         named = {"key": b2a_base64(key, newline=False).decode(), "value": b2a_base64(value, newline=False).decode()}
-        self._ask("/v3/kv/put", {**named, "lease": str(lease)}, headers)
+        self._ask("/v3/kv/put", {**named, "lease": lease}, headers)
 
     def revoke(self, lease: int, headers: list[tuple[str, str]]) -> bool:
         answer = self._ask("/v3/lease/revoke", {"ID": str(lease)}, headers)

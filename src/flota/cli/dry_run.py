@@ -7,13 +7,15 @@ from itertools import count
 
 from flota.frameworks import equip
 from flota.job.plan import WorkerPlan, plan_workers
-from flota.job.roster import Ports, Roster, Seat
+from flota.job.roster import Ports, Roster, Seat, endpoint
 from flota.job.spec import JobSpec
 from flota.run.start import one_node_roster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from flota.job.meeting import Meeting
 
 
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:
@@ -27,7 +29,8 @@ def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> i
 
         text = json.dumps({"job_id": spec.job_id, "workers": [_as_dict(plan) for plan in plans]}, indent=1)
     else:
-        text = "\n".join([f"job {spec.job_id}", "", *_table(plans), "", *_variables(plans)])
+        head = [f"job {spec.job_id}", *([_meeting(spec, spec.meeting)] if spec.meeting else [])]
+        text = "\n".join([*head, "", *_table(plans), "", *_variables(plans)])
     print(re.sub(r"<free\d+>", "<free>", text))
     return 0
 
@@ -46,6 +49,14 @@ def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
     own = max(meeting.rank, 0)
     seats[own] = one_node_roster(spec, seats[own].ports, 0, 0).master
     return Roster(0, 0, tuple(seats))
+
+
+def _meeting(spec: JobSpec, meeting: Meeting) -> str:
+    """Where the nodes would meet. Who serves is known only when one does."""
+    count = str(meeting.most) if not meeting.elastic else f"{meeting.least} to {meeting.most}"
+    places = ",".join(endpoint(place.host, str(place.port)) for place in meeting.places)
+    where = f"etcd at {places}" if meeting.etcd else places or f"a free port of {spec.address}"
+    return f"{count} nodes meet at {where}; this node's address is {spec.address}"
 
 
 def _as_dict(plan: WorkerPlan) -> dict[str, object]:

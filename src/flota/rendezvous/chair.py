@@ -71,7 +71,7 @@ class Chair:
     def _look_whether_anybody_lives(self, cards: list[Present]) -> None:
         """If nobody of the round is left, it was another run's, and so were its restarts and refusals."""
         self.inherits = False
-        here = {one.node for one in cards}
+        here = {one.node for one in cards if one.card.state != DEAD}
         if not any(row.node in here for row in self.notice.seats):
             self.notice = Notice(GATHERING, round=self.notice.round + 1)
 

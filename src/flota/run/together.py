@@ -65,7 +65,6 @@ class Together(Watch):
         super().__init__(spec, environ, signals)
         self.meeting = meeting
         self.held: list[socket] = []
-        self.ports: tuple[int, ...] = ()
         self.keys = Keys(f"/flota/{spec.job_id}/" if meeting.etcd else "/flota/")
         self.final: Ending | None = None
         self.told_failure = False
@@ -99,19 +98,7 @@ class Together(Watch):
         presence = Presence(
             self.point.client, self.keys, name, ttl, may_chair=meeting.etcd or serves, clock=time.monotonic
         )
-        terms = Terms(
-            spec.job_id,
-            meeting.least,
-            meeting.most,
-            spec.frameworks,
-            spec.restarts,
-            meeting.elastic_timeout,
-            meeting.join_timeout,
-            meeting.hosts,
-            meeting.sort_by_address,
-            absence=ttl / 2 if meeting.etcd else 0.0,
-        )
-        return Member(node, presence, terms, self.point.words, began)
+        return Member(node, presence, terms_of(spec, meeting), self.point.words, began)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
@@ -254,6 +241,21 @@ class Together(Watch):
             failed=tuple(FailedWorker(*astuple(fault)) for fault in ending.faults),
             stopped=tuple(sorted(_rank(self.started, worker) for worker in self.ending.stopped)),
         )
+
+
+def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
+    return Terms(
+        spec.job_id,
+        meeting.least,
+        meeting.most,
+        spec.frameworks,
+        spec.restarts,
+        meeting.elastic_timeout,
+        meeting.join_timeout,
+        meeting.hosts,
+        meeting.sort_by_address,
+        absence=lease_of(meeting) / 2 if meeting.etcd else 0.0,
+    )
 
 
 def _rank(started: Started, worker: int) -> int:

@@ -253,11 +253,6 @@ class CannotServe(FlotaError):
         super().__init__(f"cannot serve the job's master at {where}: {why}", "choose another with --master HOST:PORT")
 
 
-class NoCertificate(FlotaError):
-    def __init__(self) -> None:
-        super().__init__("this node serves the master with TLS and has no certificate", "add --tls-cert and --tls-key")
-
-
 class BadCertificate(FlotaError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"cannot use `{path}` for TLS: {why}", "run `openssl x509 -text -in FILE` to look at it")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import ssl
 
-from flota.errors import BadCertificate, CannotServe, NoCertificate
+from flota.errors import BadCertificate, CannotServe
 from flota.host.addresses import is_loopback, resolve_own
 from flota.host.limits import raise_open_files
 from flota.host.loop import Loop
@@ -33,6 +32,7 @@ class MeetingPoint:
         self._on_refused = on_refused
         self._meeting = meeting
         self._served = ""  # the address that the master listens on
+        self.lacks_certificate = False  # this machine has the master's address, and nothing to serve it with
         self.chosen = not meeting.places
         made = os.urandom(TOKEN_BYTES).hex() if self.chosen else ""
         self.token = "" if meeting.etcd else meeting.secrets.token or made  # a real etcd has users of its own
@@ -112,22 +112,17 @@ class MeetingPoint:
             if self._meeting.serves:
                 raise CannotServe(endpoint(host, str(port)), "it is not an address of this machine")
             return None
+        self.lacks_certificate = self._meeting.tls and not self._meeting.secrets.certificate
+        if self.lacks_certificate:
+            return None  # another node of this machine may have one
         raise_open_files(MOST_CONNECTIONS + OWN_FILES)
         try:
-            if self._meeting.tls and not self._meeting.secrets.certificate:
-                check_free(address, port)  # another node of this machine may have what it takes
             tls = server_tls(self._meeting) if self._meeting.tls else None
             return Master(address, port, self._loop, self.token, tls, on_refused=self._on_refused)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return None
             raise CannotServe(endpoint(address, str(port)), error.strerror or str(error)) from None
-
-
-def check_free(address: str, port: int) -> None:
-    """Raises OSError where somebody listens already."""
-    with socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET):
-        pass
 
 
 def client_tls(meeting: Meeting) -> ssl.SSLContext:
@@ -151,8 +146,6 @@ def trusting_tls() -> ssl.SSLContext:
 
 def server_tls(meeting: Meeting) -> ssl.SSLContext:
     secrets = meeting.secrets
-    if not secrets.certificate:
-        raise NoCertificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(secrets.certificate, secrets.key)

@@ -38,6 +38,9 @@ class Tidings:
         if point.chosen:
             self._show_command(point)
         self._here = point.words if point.only_here else ""
+        if point.lacks_certificate:
+            words = "this machine has the master's address, but this node no --tls-cert and --tls-key to serve it with"
+            self.console.say("WARNING", words)
         if point.open_to_all:
             self.console.say(
                 "WARNING",

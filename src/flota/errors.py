@@ -166,7 +166,10 @@ class SecretInAddress(FlotaError):
 
 class UnreadableFile(FlotaError):
     def __init__(self, source: str, path: str, why: str) -> None:
-        super().__init__(f"cannot read {source} `{path}`: {why}", f"run `ls -l {path}` to see who may")
+        hint = f"run `ls -l {path}` to see who may"
+        if source == "FLOTA_TOKEN_FILE":
+            hint = "copy the file here from the node that made it, or set the same FLOTA_TOKEN on all nodes"
+        super().__init__(f"cannot read {source} `{path}`: {why}", hint)
 
 
 class BadToken(FlotaError):

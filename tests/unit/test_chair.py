@@ -91,6 +91,14 @@ def test_the_first_failure_ends_a_job_without_restarts():
     assert notice.ending.faults[0].host == "host1"
 
 
+def test_of_several_failures_the_first_said_is_to_blame():
+    table = started(3)
+    for said, name in ((9, "host0"), (7, "host2"), (8, "host1")):
+        table.fail(name)
+        table.cards[name] = replace(table.cards[name], said=said)
+    assert table.judge().ending.faults[0].host == "host2"
+
+
 def test_restarts_are_counted_once_for_the_job():
     table = started(2, RESTARTS)
     for attempt in (1, 2):
@@ -241,7 +249,7 @@ def test_the_meeting_ends_with_names():
 def test_who_is_missing_is_said_now_and_then():
     table = Table(1, most=2, least=2)
     assert table.judge().missing == ""
-    assert table.judge(FIRST_WORD).missing == "1 of 2 nodes: host0"
+    assert table.judge(FIRST_WORD).missing == "1 of 2 nodes: host0; gives up in 598 s"
     assert table.chair.deadline == table.now + NEXT_WORD
 
 

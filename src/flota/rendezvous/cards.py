@@ -50,11 +50,12 @@ class Card(Struct, frozen=True, omit_defaults=True):
 
 
 class Present(Struct, frozen=True):
-    """A card as the chair sees it: whose it is, and when it came, as the store counts."""
+    """A card as the chair sees it: whose it is, when it came, and when it last said something, as the store counts."""
 
     node: str
     came: int
     card: Card
+    said: int = 0
 
 
 def encode_card(card: Card) -> bytes:

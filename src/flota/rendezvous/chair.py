@@ -21,7 +21,7 @@ from flota.supervise.policy import should_restart
 SIGTERM = 15
 LEAVE_TOGETHER = 1.0  # seconds in which others may get the same SIGTERM: a scheduler signals all
 GHOST = LEASE + 1.0  # seconds after which a card of the same host is surely no dead node's
-FIRST_WORD, NEXT_WORD = 2.0, 10.0  # seconds until people are told who is missing, and told again
+FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missing, and told again
 
 
 class Chair:
@@ -150,7 +150,8 @@ class Chair:
         nodes = {row.node for row in seats}
         newcomers = [one for one in present if one.node not in nodes]
         if failed:
-            self._after_failure(failed[0], now)
+            # Whoever fails because of another fails later, if only by a moment: the store has the order.
+            self._after_failure(min(failed, key=lambda one: one.said), now)
         elif lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
         elif len(of_round) == len(seats) and all(one.card.state == DONE for one in of_round):
@@ -238,11 +239,12 @@ class Chair:
     def _say_who_is_missing(self, present: list[Present], now: float) -> None:
         if now >= self.next_word:
             self.next_word = now + NEXT_WORD
-            words = missing_in_words(present, self.terms)
+            left = self.gathering_since + self.terms.join_timeout - now
+            words = f"gives up in {left:.0f} s"
             if len(present) >= self.terms.least:
                 wait = max(0.0, self.changed_at + self.terms.elastic_timeout - now)
-                words += f"; these begin in {wait:.0f} s unless others come" if wait >= 1 else ""
-            self.notice = replace(self.notice, missing=words)
+                words = f"these begin in {wait:.0f} s unless others come"
+            self.notice = replace(self.notice, missing=f"{missing_in_words(present, self.terms)}; {words}")
         self._ask_again(self.next_word)
 
     def _ask_again(self, at: float) -> None:

@@ -132,7 +132,7 @@ class Node:
         if now < limit:
             self._ask_again(limit)
         else:
-            words = f"lost the job's master at {where}" if begun else f"nobody answers at {where}"
+            words = f"lost the job's store: {where}" if begun else f"no answer from {where}"
             self._end(Ending(INCOMPLETE, TRY_AGAIN, 0, words))
 
     def _mind_the_notice(self, now: float) -> None:

@@ -18,20 +18,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.store.messages import KeyValue, Refusal
 
+DENIED = 7  # gRPC's code
 LOOK = 100e-6  # seconds between the chair's looks, for each card: thousands joining at once must not keep it busy
 
 
 def refusal_in_words(refusal: Refusal, where: str) -> str:
-    if isinstance(refusal, NotAdmitted):
+    if where.startswith("etcd"):
+        if isinstance(refusal, NotAdmitted) or "user name is empty" in refusal.words or refusal.code == DENIED:
+            return f"{where} says `{refusal.words}`: see FLOTA_ETCD_USER, FLOTA_ETCD_PASSWORD and what the user may do"
+    elif isinstance(refusal, NotAdmitted):
         return f"{where} does not know this job's token: set the same FLOTA_TOKEN on all nodes"
-    if "user name is empty" in refusal.words:
-        return f"{where} wants a user: set FLOTA_ETCD_USER and FLOTA_ETCD_PASSWORD"
     if isinstance(refusal, Stranger):
         return (
             f"{where} answers, but not as a store: is it another program's port, or https:// (etcds://) that it wants?"
         )
     if isinstance(refusal, Distrusted):
-        return f"the certificate of {where} is not trusted: {refusal.words}; name who signed it with --tls-ca"
+        advice = "--tls-ca names who must have signed it, and it must be for the host in --master"
+        return f"the certificate of {where} will not do: {refusal.words.rstrip('.')}; {advice}"
     return f"{where} refuses to be this job's store: {refusal.words}"
 
 
@@ -79,7 +82,8 @@ class Member:
     @property
     def gone(self) -> bool:
         """Whether nothing of this node is left in the store, or the store is not there to ask."""
-        return self.presence.gone or (self.presence.leaving and self.presence.silent_since is not None)
+        unreachable = self.presence.refusal is not None or self.presence.silent_since is not None
+        return self.presence.gone or (self.presence.leaving and unreachable)
 
     @property
     def deadline(self) -> float | None:
@@ -142,7 +146,7 @@ class Member:
                 card = decode_card(entry.value)
                 if card is None:
                     continue
-                seen = (revision, Present(name, int(entry.create_revision), card))
+                seen = (revision, Present(name, int(entry.create_revision), card, revision))
             known[name] = seen
         self._cards = known
         return [present for _, present in known.values()]

@@ -51,13 +51,15 @@ class Tidings:
         """On a terminal the token can be copied with the command; a log is no place for it: then it is in a file."""
         scheme = "https://" if self.meeting.tls else ""
         where = scheme + endpoint(point.places[0].host, str(point.places[0].port))
-        if os.isatty(1):
-            secret = f"FLOTA_TOKEN={point.token}"
+        if self.meeting.secrets.token:
+            secret = ""  # the user's own, who knows how to give it to the others
+        elif os.isatty(1):
+            secret = f"FLOTA_TOKEN={point.token} "
         else:
             self._token_file = f"{self.console.spec.log.directory}/token.{point.places[0].port}"
             write_whole(self._token_file, f"{point.token}\n", mode=0o600)
-            secret = f"FLOTA_TOKEN_FILE={shlex.quote(self._token_file)}"
-        command = f"{secret} flota --master {where} {shlex.join(self.meeting.words)}"
+            secret = f"FLOTA_TOKEN_FILE={shlex.quote(self._token_file)} "
+        command = f"{secret}flota --master {where} {shlex.join(self.meeting.words)}"
         self.console.out.write(f"{COPY}\n{LINE}\n{command}\n{LINE}\n".encode(errors="surrogateescape"))
 
     def close(self) -> None:

@@ -152,7 +152,8 @@ class Together(Watch):
             self._begin(order.notice, order.seat)
         elif isinstance(order, Recall):
             if self.in_round and self.supervisor.phase == Phase.RUNNING:
-                self.step(StopRequested(SIGTERM))
+                self.console.event("round_recalled", round=self.started.roster.round)
+                self.act_on(StopRequested(SIGTERM))
         elif isinstance(order, Leave):
             self.final = order.ending
 

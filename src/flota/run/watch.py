@@ -119,6 +119,9 @@ class Watch:
     def step(self, event: Event) -> None:
         self.ending.note(event)
         self.console.record(event, self.started)
+        self.act_on(event)
+
+    def act_on(self, event: Event) -> None:
         for action in self.supervisor.step(event, time.monotonic()):
             self._perform(action)
 

@@ -176,6 +176,8 @@ class Link:
         except ssl.SSLCertVerificationError as error:
             why = error.verify_message
             self._arrived.append((UNTRUSTED, why.encode()))
+        except ssl.SSLError as error:
+            why = f"no TLS connection ({(error.reason or str(error)).replace('_', ' ').lower()})"
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
         self._deliver()

@@ -49,14 +49,15 @@ class MeetingPoint:
             self.places = (Place(self.places[0].host, self.master.port),)
             tls = trusting_tls() if tls else None
         secrets = self._meeting.secrets
-        # Thousands of nodes that start at once wait for each other's turn: asking again would only make it longer.
-        patience = max(ANSWER_TIME, lease_of(self._meeting) / 5)
+        # Of several members one may be silent: the next is asked before the lease ends. The only one is waited for,
+        # when thousands of nodes start at once: asking again would only make it longer.
+        patience = max(1.0 if self._meeting.etcd else ANSWER_TIME, lease_of(self._meeting) / 5)
         return Client(
             members,
             self._loop,
             self.token,
             tls,
-            answer_time=ANSWER_TIME if self._meeting.etcd else patience,
+            answer_time=patience,
             user=secrets.user,
             password=secrets.password,
         )

@@ -10,7 +10,7 @@ from msgspec.structs import astuple, replace
 from flota.errors import FlotaError
 from flota.host.ports import release
 from flota.host.signals import Signals
-from flota.job.meeting import LEASE, Meeting, lease_of
+from flota.job.meeting import LEASE, Meeting, absence_of, lease_of
 from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import JobSpec, RestartPolicy
@@ -255,7 +255,7 @@ def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
         meeting.join_timeout,
         meeting.hosts,
         meeting.sort_by_address,
-        absence=lease_of(meeting) / 2 if meeting.etcd else 0.0,
+        absence=absence_of(meeting),
     )
 
 

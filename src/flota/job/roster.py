@@ -32,6 +32,7 @@ class Roster(NamedTuple):
     round: int
     attempt: int
     seats: tuple[Seat, ...]
+    listed: tuple[str, ...] = ()  # the endpoints, where they have been made: thousands, for each worker and framework
 
     @property
     def world_size(self) -> int:
@@ -47,7 +48,7 @@ class Roster(NamedTuple):
 
     def endpoints(self) -> list[str]:
         """Every worker's address, in rank order."""
-        return [endpoint(seat.address, port) for seat in self.seats for port in seat.ports.workers]
+        return list(self.listed) or [endpoint(seat.address, port) for seat in self.seats for port in seat.ports.workers]
 
 
 def endpoint(address: str, port: str) -> str:

@@ -174,6 +174,7 @@ class Together(Watch):
     def _begin(self, notice: Notice, seat: int) -> None:
         held, self.held = self.held, []
         roster = Roster(notice.round, notice.attempt, tuple(_seat(row) for row in notice.seats))
+        roster = roster._replace(listed=tuple(roster.endpoints()))
         try:
             first = not self.ending.rounds
             started = start_workers(self.spec, self.environ, roster, seat, held, first=first, farewell=self._farewell())

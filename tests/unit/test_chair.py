@@ -274,6 +274,31 @@ def test_a_chair_that_takes_over_never_reuses_a_round_that_may_have_begun():
     assert Chair(Terms("job", 2, 2, ("torch",)), heard, 0.0).notice == heard
 
 
+def test_a_newcomer_with_the_chair_trusts_a_round_whose_nodes_follow_it():
+    heard = started(3, RESTARTS).chair.notice
+    table = Table(2, RESTARTS, least=3, most=3)
+    table.join("host2", name="again")
+    table.chair = Chair(table.terms, heard, 0.0, "again")
+    notice = table.judge()
+    assert (notice.state, notice.round, notice.why) == (GATHERING, 1, "host2 came for a lost node")
+    table.all_ready(1)
+    assert [row.node for row in table.judge(0.1).seats] == ["host0", "host1", "again"]
+
+
+def test_a_dead_runs_notice_is_forgotten_with_its_last_card():
+    heard = replace(started(2, RESTARTS).chair.notice, attempt=2)
+    table = Table(2, RESTARTS)  # the dead: their cards are still there
+    table.chair = Chair(table.terms, heard, 0.0, "new0")
+    for name in ("new0", "new1"):
+        table.join(name)
+    assert table.judge().refused == {}
+    del table.cards["host0"], table.cards["host1"]
+    assert table.judge(GHOST).round == 1
+    table.all_ready(1)
+    notice = table.judge(0.1)
+    assert (notice.state, notice.attempt, [row.node for row in notice.seats]) == (RUNNING, 0, ["new0", "new1"])
+
+
 def test_cards_and_notices_survive_the_wire_and_nothing_else_does():
     table = started(2, RESTARTS)
     table.fail("host1")

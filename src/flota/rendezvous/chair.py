@@ -33,6 +33,7 @@ class Chair:
         # A notice about others may be all that is left of a dead job: their leases end first, then that is known.
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
         self.trusts_from = now + GHOST if self.inherits else now
+        self.inherited = heard.round if heard else -1
         self.notice = heard or Notice(GATHERING)
         if heard and heard.state == GATHERING:
             # The last chair may have started this very round without our hearing of it: never two rosters for one.
@@ -51,6 +52,8 @@ class Chair:
     def judge(self, cards: list[Present], now: float, *, trusting: bool = True) -> Notice:
         """`trusting`: whether a card that is not there means that its node is not there either."""
         self.deadline = None
+        if self.inherits and self._is_followed(cards):
+            self.inherits, self.trusts_from = False, now
         if now < self.trusts_from:
             trusting = False
             self._ask_again(self.trusts_from)
@@ -67,6 +70,11 @@ class Chair:
         if self.notice.state == GATHERING:
             self._gather(present, now, trusting=trusting)
         return self.notice
+
+    def _is_followed(self, cards: list[Present]) -> bool:
+        """Whether a node of the round that was found has gone on to one of ours: then it is a living job's."""
+        seated = {row.node for row in self.notice.seats}
+        return any(one.node in seated and one.card.round > self.inherited for one in cards)
 
     def _look_whether_anybody_lives(self, cards: list[Present]) -> None:
         """If nobody of the round is left, it was another run's, and so were its restarts and refusals."""
@@ -157,7 +165,8 @@ class Chair:
         elif len(of_round) == len(seats) and all(one.card.state == DONE for one in of_round):
             self._end(Ending(SUCCEEDED))
         elif newcomers:
-            self._next_round(f"{names(newcomers)} joined", now)
+            came = "joined" if self.terms.elastic else "came for a lost node"
+            self._next_round(f"{names(newcomers)} {came}", now)
 
     def _lost(self, by_node: dict[str, Present], now: float) -> list[SeatRow]:
         """etcd may end leases that were renewed in time, as when its leader comes back from a pause: unless a shepherd
@@ -225,7 +234,7 @@ class Chair:
 
     def _may_start(self, present: list[Present], now: float) -> bool:
         """At MAX at once; from MIN on when nobody has come or gone for the elastic timeout."""
-        if not all(one.card.state == READY and one.card.round == self.notice.round for one in present):
+        if not all(self._is_ready(one) for one in present):
             return False
         if len(present) == self.terms.most:
             return True
@@ -239,13 +248,22 @@ class Chair:
     def _say_who_is_missing(self, present: list[Present], now: float) -> None:
         if now >= self.next_word:
             self.next_word = now + NEXT_WORD
-            left = self.gathering_since + self.terms.join_timeout - now
-            words = f"gives up in {left:.0f} s"
-            if len(present) >= self.terms.least:
-                wait = max(0.0, self.changed_at + self.terms.elastic_timeout - now)
-                words = f"these begin in {wait:.0f} s unless others come"
-            self.notice = replace(self.notice, missing=f"{missing_in_words(present, self.terms)}; {words}")
+            self.notice = replace(self.notice, missing=self._prospects(present, now))
         self._ask_again(self.next_word)
+
+    def _prospects(self, present: list[Present], now: float) -> str:
+        here = missing_in_words(present, self.terms)
+        late = [one.card.host for one in present if not self._is_ready(one)]
+        if len(present) >= self.terms.least and late:
+            return f"{here}; {were(sorted(late))} not ready yet"
+        if len(present) >= self.terms.least:
+            wait = max(0.0, self.changed_at + self.terms.elastic_timeout - now)
+            return f"{here}; these begin in {wait:.0f} s unless others come"
+        left = self.gathering_since + self.terms.join_timeout - now
+        return f"{here}; gives up in {left:.0f} s"
+
+    def _is_ready(self, one: Present) -> bool:
+        return one.card.state == READY and one.card.round == self.notice.round
 
     def _ask_again(self, at: float) -> None:
         self.deadline = at if self.deadline is None else min(self.deadline, at)

@@ -305,7 +305,15 @@ def test_cards_and_notices_survive_the_wire_and_nothing_else_does():
     card = table.cards["host1"].card
     assert decode_card(encode_card(card)) == card
     assert decode_notice(encode_notice(table.judge())) == table.chair.notice
-    for garbage in (b"", b"{}", b"[]", b"\xff", encode_card(replace(card, ports=(1, 2))), b'{"job":3}'):
+    for garbage in (
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff",
+        encode_card(replace(card, ports=(1, 2))),
+        b'{"job":3}',
+        encode_card(replace(card, host="a\x1b[2J")),
+    ):
         assert decode_card(garbage) is None
         assert decode_notice(garbage) is None
     assert decode_card(encode_card(replace(card, faults=()))) is None, "failed, and nothing to blame"

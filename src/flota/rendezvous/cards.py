@@ -69,4 +69,6 @@ def decode_card(data: bytes) -> Card | None:
     except (msgspec.ValidationError, msgspec.DecodeError):
         return None
     blamed = all(fault.cause in CAUSES for fault in card.faults) and (card.state != FAILED or bool(card.faults))
-    return card if card.workers > 0 and blamed else None
+    # Names go to terminals and into variables.
+    plain = card.host.isprintable() and card.address.isprintable()
+    return card if card.workers > 0 and blamed and plain else None

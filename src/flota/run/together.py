@@ -24,7 +24,7 @@ from flota.run.start import Started, hold_ports, start_workers
 from flota.run.tidings import Tidings
 from flota.run.watch import Watch
 from flota.store.farewell import revoke
-from flota.store.keys import Keys
+from flota.store.keys import keys_of
 from flota.store.presence import Presence
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, StopRequested
@@ -65,7 +65,7 @@ class Together(Watch):
         super().__init__(spec, environ, signals)
         self.meeting = meeting
         self.held: list[socket] = []
-        self.keys = Keys(f"/flota/{spec.job_id}/" if meeting.etcd else "/flota/")
+        self.keys = keys_of(spec.job_id if meeting.etcd else None)
         self.final: Ending | None = None
         self.told_failure = False
         self.tidings = Tidings(self.console, meeting)

@@ -6,6 +6,12 @@ from flota.store.messages import Compare, Event, KeyValue, Operation, Put, Range
 from flota.values import NamedTuple
 
 
+def keys_of(job: str | None) -> Keys:
+    """The entries of one of several jobs that share a store, or of the only one."""
+    # A slash would put one job's keys among another's.
+    return Keys("/flota/" if job is None else f"/flota/{job.replace('%', '%25').replace('/', '%2F')}/")
+
+
 class Keys(NamedTuple):
     """`prefix` is the job's own where jobs share a store."""
 

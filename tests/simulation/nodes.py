@@ -72,11 +72,9 @@ class SimNode:
         self.workers = self.world.random.randint(1, 4)
         self._wake_at: float | None = None
         blank = Card(terms.job, host, f"10.0.0.{name}", (), terms.least, terms.most, terms.frameworks, rank, serves)
-        level = terms.policy.elastic_level
         node = Node(
             name,
             blank,
-            leaves_on_failure=terms.policy.enabled and level == 0,
             patience=terms.join_timeout,
             lifeline=terms.join_timeout if cluster.etcd else 3.0,
         )

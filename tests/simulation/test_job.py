@@ -102,6 +102,20 @@ def test_a_drained_node_leaves_and_the_rest_goes_on():
     assert [len(seats) for seats in cluster.rosters.values()] == [3, 2]
 
 
+@pytest.mark.parametrize("signal", [2, 15])
+def test_a_node_without_a_seat_stops_nobody(signal):
+    cluster = Cluster(15, terms(2, 2), work=20)
+    for _ in range(2):
+        cluster.add()
+    cluster.run(5)
+    stray = cluster.add("host1")  # started twice by mistake
+    cluster.run(1)
+    stray.terminate(signal)
+    cluster.run(60)
+    assert stray.ending.kind == STOPPED
+    assert {cluster.nodes[number].ending.kind for number in (0, 1)} == {SUCCEEDED}
+
+
 @pytest.mark.parametrize("least", [1, 3])
 def test_sigterm_to_all_ends_the_job_once(least):
     cluster = Cluster(7, terms(least, 3, RESTARTS))
@@ -114,14 +128,17 @@ def test_sigterm_to_all_ends_the_job_once(least):
     assert len(cluster.rosters) == 1
 
 
-def test_at_level_0_the_failing_node_leaves_with_its_code():
+@pytest.mark.parametrize("leaving", [True, False])
+def test_at_level_0_a_drained_or_failing_node_leaves_and_its_victims_stay(leaving):
     policy = RestartPolicy(3, enabled=True, elastic_level=0)
     cluster = Cluster(8, terms(1, 3, policy), work=40)
     for _ in range(3):
         cluster.add()
-    cluster.world.after(10, lambda: cluster.nodes[1].fail(code=9))
+    cluster.world.after(10, lambda: cluster.nodes[1].terminate() if leaving else cluster.nodes[1].fail(code=9))
+    for number in (0, 2):
+        cluster.world.after(10.002, lambda number=number: cluster.nodes[number].fail(code=1))
     cluster.run(200)
-    assert (cluster.nodes[1].ending.kind, cluster.nodes[1].ending.code) == (FAILED, 9)
+    assert cluster.nodes[1].ending.code == (143 if leaving else 9)
     assert {cluster.nodes[n].ending.kind for n in (0, 2)} == {SUCCEEDED}
 
 

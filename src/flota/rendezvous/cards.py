@@ -58,6 +58,11 @@ class Present(Struct, frozen=True):
     said: int = 0
 
 
+def sendable(text: str) -> str:
+    """Names of files and jobs may hold bytes that are no text."""
+    return text.encode(errors="replace").decode()
+
+
 def encode_card(card: Card) -> bytes:
     return msgspec.json.encode(card)
 

@@ -44,7 +44,7 @@ class Chair:
         self.members: set[str] = set()
         self.leavers: dict[str, Present] = {}
         self.leaving_since: float | None = None
-        self.gone: set[str] = set()  # left or failed for good: their cards count no more
+        self.gone = set(heard.left if heard else ())  # left or failed for good: their cards count no more
         self.dead: set[str] = set()
         self.missing_since: dict[str, float] = {}
         self.first_seen: dict[str, float] = {}
@@ -121,7 +121,10 @@ class Chair:
 
     def _someone_leaves(self, cards: list[Present], rest: list[Present], now: float) -> bool:
         """Whether a wish to leave is being waited for or was decided on."""
-        leaving = {one.node: one for one in cards if one.card.state == LEAVING and one.node not in self.gone}
+        seated = {
+            row.node for row in self.notice.seats
+        } - self.gone  # others may go as they came: nobody waits for them
+        leaving = {one.node: one for one in cards if one.card.state == LEAVING and one.node in seated}
         self.leavers.update(leaving)
         if not self.leavers:
             return False
@@ -202,15 +205,15 @@ class Chair:
         last = self.notice
         self.gathering_since = now
         self.next_word = now + FIRST_WORD
-        faults = last.faults if counted else ()
         self.notice = replace(
             last,
             state=GATHERING,
             round=last.round + 1,
             attempt=last.attempt + counted,
             why=why,
-            faults=faults,
+            faults=last.faults if counted else (),
             missing="",
+            left=tuple(sorted(self.gone)),
         )
 
     def _end(self, ending: Ending) -> None:

@@ -44,7 +44,7 @@ Order = Offer | Begin | Recall | Leave
 class Node:
     """`card` is what this node has to say; None while it has nothing to offer."""
 
-    def __init__(self, name: str, blank: Card, *, leaves_on_failure: bool, patience: float, lifeline: float) -> None:
+    def __init__(self, name: str, blank: Card, *, patience: float, lifeline: float) -> None:
         self.name = name
         self.card: Card | None = None
         self.notice: Notice | None = None
@@ -52,7 +52,6 @@ class Node:
         self.working = False
         self.deadline: float | None = None
         self._blank = blank
-        self._leaves_on_failure = leaves_on_failure
         self._patience = patience  # seconds to wait for an answer before the job has begun
         self._lifeline = lifeline  # seconds that it goes on without one
         self.ending: Ending | None = None
@@ -86,11 +85,11 @@ class Node:
         self._end(Ending(JOB_FAILED, USAGE, 0, reason))
 
     def stop(self, signal: int, now: float) -> None:
-        """Somebody wants this node to go. Others need to know only once the job has begun."""
+        """Somebody wants this node to go. Others need to know only if it has a seat among them."""
         if self._leaving_at is not None or self.ending:
             return
         self._leaving_at = now
-        if self.card and self.notice and self.notice.seats:
+        if self.card and self.notice and self.notice.seat_of(self.name) >= 0:
             self.card = replace(self.card, state=LEAVING, signal=signal)
             self._farewell = Ending(STOPPED, 128 + signal, signal)
         else:
@@ -149,7 +148,7 @@ class Node:
                 self._end(self._farewell)
             else:
                 self._ask_again(self._leaving_at + LAST_WORD)
-        elif self._leaves_on_failure and self.card and self.card.faults and notice.round > self._round:
+        elif self.name in notice.left and self.card and self.card.faults:
             self._end(Ending(JOB_FAILED, exit_code_of(self.card.faults[0].code), 0, "", self.card.faults))
 
     def _go(self) -> list[Order]:

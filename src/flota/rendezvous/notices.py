@@ -59,6 +59,7 @@ class Notice(Struct, frozen=True, omit_defaults=True):
     faults: tuple[Fault, ...] = ()  # the failures behind it, if any
     missing: str = ""  # while gathering: whom the job waits for, for people
     refused: dict[str, Refused] = {}
+    left: tuple[str, ...] = ()  # nodes that take no part any more though their cards may still be there
     ending: Ending | None = None
 
     def seat_of(self, node: str) -> int:

@@ -102,7 +102,7 @@ class Member:
 
     def _hear(self) -> None:
         data = self.presence.notice
-        if data is not None and data is not self._heard:
+        if data is not None and data != self._heard:
             self._heard = data
             notice = decode_notice(data)
             over_before_we_came = notice and notice.ending and data is self.presence.found

@@ -14,7 +14,7 @@ from flota.job.meeting import LEASE, Meeting, absence_of, lease_of
 from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import JobSpec, RestartPolicy
-from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card
+from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card, sendable
 from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall
 from flota.rendezvous.notices import Ending, Notice, SeatRow
 from flota.rendezvous.terms import Terms
@@ -65,7 +65,7 @@ class Together(Watch):
         super().__init__(spec, environ, signals)
         self.meeting = meeting
         self.held: list[socket] = []
-        self.keys = keys_of(spec.job_id if meeting.etcd else None)
+        self.keys = keys_of(sendable(spec.job_id) if meeting.etcd else None)
         self.final: Ending | None = None
         self.told_failure = False
         self.tidings = Tidings(self.console, meeting)
@@ -77,8 +77,8 @@ class Together(Watch):
         spec, meeting = self.spec, self.meeting
         serves = self.point.master is not None
         blank = Card(
-            job=spec.job_id,
-            host=os.uname().nodename,
+            job=sendable(spec.job_id),
+            host=sendable(os.uname().nodename),
             address=spec.address,
             ports=(),
             least=meeting.least,
@@ -91,7 +91,6 @@ class Together(Watch):
         node = Node(
             name,
             blank,
-            leaves_on_failure=spec.restarts.enabled and spec.restarts.elastic_level == 0 and not serves,
             patience=meeting.join_timeout,
             lifeline=max(OUTAGE, ttl) if meeting.etcd else LIFELINE * ttl,
         )
@@ -218,7 +217,8 @@ class Together(Watch):
 
     def _fault(self, failure: Failure) -> Fault:
         failed = self.ending.failed(failure, self.started)
-        return Fault(*failed._replace(said=tuple(line[:LONGEST_LINE] for line in failed.said)))
+        said = tuple(sendable(line[:LONGEST_LINE]) for line in failed.said)
+        return Fault(*failed._replace(log=sendable(failed.log), said=said))
 
     def finish(self, verdict: Verdict) -> None:
         self.member.node.swept(well=verdict.kind == SUCCEEDED)
@@ -247,7 +247,7 @@ class Together(Watch):
 
 def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
     return Terms(
-        spec.job_id,
+        sendable(spec.job_id),
         meeting.least,
         meeting.most,
         spec.frameworks,

@@ -110,7 +110,7 @@ class Presence:
         self._retry_at = None
         if self.leaving:
             if self.lease:
-                self._ask(LeaseRevoke(id=self.lease), self._on_revoked)
+                self._ask(LeaseRevoke(id=self.lease), lambda _: self._lose_lease())
         elif self._card is None:
             return
         elif not self.lease:
@@ -192,9 +192,6 @@ class Presence:
         if not int(answer.ttl or 0):
             self._lose_lease()
 
-    def _on_revoked(self, _answer: Answer) -> None:
-        self._lose_lease()
-
     def _lose_lease(self) -> None:
         """Card, chair and notice are gone with it, and others may have lost theirs."""
         self.steady_from = self._clock() + self._ttl
@@ -235,7 +232,9 @@ class Presence:
         assert isinstance(answer, TxnAnswer)
         if self._out is written:
             self._out = None
-        if not answer.succeeded:
+        if answer.succeeded:
+            self.notice, self.news = written, True  # its own watch is one of thousands that are told
+        else:
             self._depose()
 
     def _depose(self) -> None:

@@ -21,6 +21,7 @@ LAYERS = [
 PURE = {"job", "supervise", "rendezvous"}
 PURE_FILES = {
     "run/member.py",
+    "store/contact.py",
     "store/deadlines.py",
     "store/entries.py",
     "store/keys.py",

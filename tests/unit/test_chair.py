@@ -99,6 +99,43 @@ def test_of_several_failures_the_first_said_is_to_blame():
     assert table.judge().ending.faults[0].host == "host2"
 
 
+def test_a_node_that_died_first_is_lost_and_its_victim_not_to_blame():
+    table = started(2, RESTARTS)
+    table.say("host1", state=cards.DEAD)
+    table.fail("host0")
+    for said, name in ((7, "host1"), (8, "host0")):
+        table.cards[name] = replace(table.cards[name], said=said)
+    notice = table.judge()
+    assert (notice.why, notice.attempt) == ("host1 was lost", 0)
+
+
+def test_a_chair_that_missed_a_round_goes_on_from_the_cards():
+    table = started(3, RESTARTS)
+    for name in table.cards:
+        table.say(name, state=cards.RUNNING, round=4)
+    notice = table.judge()
+    assert (notice.state, notice.round) == (GATHERING, 5)
+    table.all_ready(5)
+    assert table.judge().state == RUNNING
+
+
+def test_nobody_starts_over_for_a_newcomer_what_is_almost_done():
+    table = started(2, RESTARTS, least=2, most=3)
+    table.say("host0", state=cards.DONE)
+    table.join("late")
+    assert table.judge().state == RUNNING
+    table.say("host1", state=cards.DONE)
+    assert table.judge().ending.kind == SUCCEEDED
+
+
+def test_a_refusal_is_forgotten_with_the_card():
+    table = started(2)
+    table.join("other", job="other")
+    assert list(table.judge().refused) == ["other"]
+    del table.cards["other"]
+    assert table.judge().refused == {}
+
+
 def test_restarts_are_counted_once_for_the_job():
     table = started(2, RESTARTS)
     for attempt in (1, 2):
@@ -305,6 +342,8 @@ def test_cards_and_notices_survive_the_wire_and_nothing_else_does():
     card = table.cards["host1"].card
     assert decode_card(encode_card(card)) == card
     assert decode_notice(encode_notice(table.judge())) == table.chair.notice
+    for odd in ({"ports": (1, 2, 3, 70000)}, {"job": "a\x1b[2J"}, {"address": "10.0.0.1,evil"}, {"host": "h" * 9999}):
+        assert decode_card(encode_card(replace(card, **odd))) is None
     for garbage in (
         b"",
         b"{}",

@@ -202,11 +202,16 @@ class Shepherd:
 
 def close_others(needed: set[int]) -> None:
     """A connection ends for the other side only when the last copy of it is closed: ours must not outlive the node."""
-    low = 3
-    for fd in sorted(needed):
-        os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+    try:
+        opened = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        opened = list(range(min(os.sysconf("SC_OPEN_MAX"), 1 << 16)))
+    for fd in opened:
+        if fd > 2 and fd not in needed:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # the listing's own
 
 
 def _file_actions(spawn: Spawn) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:

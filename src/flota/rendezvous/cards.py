@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec import Struct
 
@@ -9,6 +11,8 @@ from flota.job.report import CAUSES
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
 DEAD = "dead"  # said by its shepherd
+LONGEST_TEXT = 4096  # a path
+SPECIAL = set(" ,;/@'\"")
 MASTERS = 3  # ports behind the workers': torch's, Paddle's and JAX's
 
 
@@ -59,8 +63,9 @@ class Present(Struct, frozen=True):
 
 
 def sendable(text: str) -> str:
-    """Names of files and jobs may hold bytes that are no text."""
-    return text.encode(errors="replace").decode()
+    """Names may hold bytes that are no text, and lines of a log colours: what is sent is printable."""
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)[:LONGEST_TEXT]
+    return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)
 
 
 def encode_card(card: Card) -> bytes:
@@ -71,9 +76,21 @@ def decode_card(data: bytes) -> Card | None:
     """None for what is no card: anybody who knows the token can write anything."""
     try:
         card = msgspec.json.decode(data, type=Card)
-    except (msgspec.ValidationError, msgspec.DecodeError):
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError):
         return None
-    blamed = all(fault.cause in CAUSES for fault in card.faults) and (card.state != FAILED or bool(card.faults))
-    # Names go to terminals and into variables.
-    plain = card.host.isprintable() and card.address.isprintable()
-    return card if card.workers > 0 and blamed and plain else None
+    return card if is_sound(card) else None
+
+
+def is_sound(card: Card) -> bool:
+    """What cards say goes to every node's terminal, and into workers' variables."""
+    texts = [card.job, card.host, card.address, *card.frameworks]
+    for fault in card.faults:
+        texts += [fault.host, fault.ending, fault.log, *(line.replace("\t", " ") for line in fault.said)]
+    return (
+        all(text.isprintable() and len(text) <= LONGEST_TEXT for text in texts)
+        and not set(card.address) & SPECIAL
+        and all(fault.cause in CAUSES for fault in card.faults)
+        and (card.state != FAILED or bool(card.faults))
+        and card.workers > 0
+        and all(0 < port < 65536 for port in card.ports)
+    )

@@ -62,6 +62,7 @@ class Chair:
         present = self._admit(cards, now, trusting=trusting)
         if self.notice.state == ENDED:
             return self.notice
+        self._catch_up(present, now)
         self._note_members(present, now)
         if self._someone_leaves(cards, present, now):
             return self.notice
@@ -87,7 +88,8 @@ class Chair:
         """Those who take part. Who sat in the round comes before who came later."""
         taken: list[Present] = []
         holders: dict[int, str] = {}
-        refused = dict(self.notice.refused)
+        here = {one.node for one in cards}
+        refused = {node: why for node, why in self.notice.refused.items() if node in here}
         seated = {row.node for row in self.notice.seats}
         for one in sorted(cards, key=lambda one: (one.node not in seated, one.came)):
             if one.node in refused or one.node in self.gone or one.card.state in (LEAVING, DEAD):
@@ -110,6 +112,13 @@ class Chair:
         if refused != self.notice.refused:
             self.notice = replace(self.notice, refused=refused)
         return taken
+
+    def _catch_up(self, present: list[Present], now: float) -> None:
+        """Rounds come from chairs alone: a card that is ahead has heard one that we have missed."""
+        ahead = max((one.card.round for one in present), default=0)
+        if ahead > self.notice.round:
+            self.notice = replace(self.notice, round=ahead)
+            self._next_round("the chair was lost", now)
 
     def _note_members(self, present: list[Present], now: float) -> None:
         members = {one.node for one in present}
@@ -160,14 +169,18 @@ class Chair:
         lost = self._lost(by_node, now) if trusting else []
         nodes = {row.node for row in seats}
         newcomers = [one for one in present if one.node not in nodes]
-        if failed:
-            # Whoever fails because of another fails later, if only by a moment: the store has the order.
-            self._after_failure(min(failed, key=lambda one: one.said), now)
+        # Whoever fails because of another fails later, if only by a moment: the store has the order.
+        first = min(
+            (*failed, *(one for one in seated if one.card.state == DEAD)), key=lambda one: one.said, default=None
+        )
+        if first and first.card.state == FAILED:
+            self._after_failure(first, now)
         elif lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
         elif len(of_round) == len(seats) and all(one.card.state == DONE for one in of_round):
             self._end(Ending(SUCCEEDED))
-        elif newcomers:
+        elif newcomers and not any(one.card.state == DONE for one in of_round):
+            # Where some have finished, the others are about to: nobody starts that over for a newcomer.
             came = "joined" if self.terms.elastic else "came for a lost node"
             self._next_round(f"{names(newcomers)} {came}", now)
 

@@ -12,6 +12,7 @@ from flota.rendezvous.notices import GATHERING, Ending, Notice
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
 from flota.values import NamedTuple
 
+SIGINT = 2
 LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
 
 
@@ -87,6 +88,8 @@ class Node:
     def stop(self, signal: int, now: float) -> None:
         """Somebody wants this node to go. Others need to know only if it has a seat among them."""
         if self._leaving_at is not None or self.ending:
+            if self._leaving_at is not None and signal == SIGINT:
+                self._end(self._farewell)  # asked for the second time: what the others decide does not matter any more
             return
         self._leaving_at = now
         if self.card and self.notice and self.notice.seat_of(self.name) >= 0:

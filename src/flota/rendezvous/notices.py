@@ -89,6 +89,6 @@ def decode_notice(data: bytes) -> Notice | None:
     try:
         text = unpack.decompress(data, LARGEST)
         notice = msgspec.json.decode(text, type=Notice)
-    except (zlib.error, msgspec.ValidationError, msgspec.DecodeError):
+    except (zlib.error, msgspec.ValidationError, msgspec.DecodeError, RecursionError):
         return None
     return notice if notice.state in ORDER else None

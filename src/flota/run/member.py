@@ -71,18 +71,18 @@ class Member:
     @property
     def trouble(self) -> str:
         """Where the store should answer, and why it does not."""
-        why = self.presence.trouble.removeprefix(f"{self.where}: ")
+        why = self.presence.contact.trouble.removeprefix(f"{self.where}: ")
         return f"{self.where}: {why}" if why else self.where
 
     @property
     def silent_since(self) -> float | None:
         """Since when the store owes an answer; None if it does not."""
-        return self.began if self.presence.contact is None else self.presence.silent_since
+        return self.began if self.presence.contact.heard_at is None else self.presence.contact.silent_since
 
     @property
     def gone(self) -> bool:
         """Whether nothing of this node is left in the store, or the store is not there to ask."""
-        unreachable = self.presence.refusal is not None or self.presence.silent_since is not None
+        unreachable = self.presence.refusal is not None or self.presence.contact.silent_since is not None
         return self.presence.gone or (self.presence.leaving and unreachable)
 
     @property
@@ -123,10 +123,10 @@ class Member:
             self._look_at = max(now, self._next_look) if self._look_at is None else min(self._look_at, self._next_look)
         if self._look_at is None or now < self._look_at:
             return
-        trusting = now >= self.presence.steady_from
+        trusting = now >= self.presence.contact.steady_from
         notice = self.chair.judge(self._present(self.presence.cards), now, trusting=trusting)
         self._next_look = now + len(self.presence.cards) * LOOK
-        times = [self.chair.deadline, None if trusting else self.presence.steady_from]
+        times = [self.chair.deadline, None if trusting else self.presence.contact.steady_from]
         self._look_at = min((time for time in times if time is not None), default=None)
         if notice != self._proclaimed and not self._is_blank(notice):
             self._proclaimed = notice

@@ -14,6 +14,7 @@ from flota.job.meeting import Meeting, Place, lease_of
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec
 from flota.store.client import ANSWER_TIME, Client, Member
+from flota.store.names import numeric
 from flota.store.server import MOST_CONNECTIONS, Master
 
 TYPE_CHECKING = False
@@ -66,6 +67,10 @@ class MeetingPoint:
     def words(self) -> str:
         listed = ",".join(endpoint(place.host, str(place.port)) for place in self.places)
         return f"etcd at {listed}" if self._meeting.etcd else listed
+
+    @property
+    def is_numeric(self) -> bool:
+        return bool(numeric(self.places[0].host, self.places[0].port))
 
     @property
     def only_here(self) -> bool:

@@ -27,7 +27,7 @@ from flota.store.farewell import revoke
 from flota.store.keys import keys_of
 from flota.store.presence import Presence
 from flota.supervise.actions import StartRound
-from flota.supervise.events import Event, StopRequested
+from flota.supervise.events import Event, RoundRecalled
 from flota.supervise.machine import Phase, Supervisor
 
 TYPE_CHECKING = False
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable, Mapping
 
-SIGTERM = 15
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
 OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
 LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
 LONGEST_LINE = 400
 LOOK_AGAIN = 1.0  # seconds between looks whether this node could serve, where nobody does
+LOOK_UP_AGAIN = 15.0  # the same for a name, because a resolver may take seconds, in which no signal is heard
 
 
 def run_together(
@@ -106,7 +106,7 @@ class Together(Watch):
         while self.final is None:
             self._turn()
         give_up = time.monotonic() + LAST_BREATH
-        while not self.member.gone and time.monotonic() < give_up:
+        while not self.member.gone and not self.hurried and time.monotonic() < give_up:
             self._turn(give_up)
         return self.conclude(self._report(self.final), writes=self._has_rank_0())
 
@@ -126,7 +126,7 @@ class Together(Watch):
         """A machine may be known by its own name only after it has started, and the last job's master may still have
         had the port when this one's nodes came: then nobody answers, nor could."""
         if now >= self.look_again_at:
-            self.look_again_at = time.monotonic() + LOOK_AGAIN
+            self.look_again_at = time.monotonic() + (LOOK_AGAIN if self.point.is_numeric else LOOK_UP_AGAIN)
             if self._is_in_vain() and self.point.take_over():
                 self.member = self._make_member(self.member.node.name, self.member.began)
 
@@ -152,7 +152,7 @@ class Together(Watch):
         elif isinstance(order, Recall):
             if self.in_round and self.supervisor.phase == Phase.RUNNING:
                 self.console.event("round_recalled", round=self.started.roster.round)
-                self.act_on(StopRequested(SIGTERM))
+                self.act_on(RoundRecalled())
         elif isinstance(order, Leave):
             self.final = order.ending
 
@@ -175,7 +175,7 @@ class Together(Watch):
         roster = Roster(notice.round, notice.attempt, tuple(_seat(row) for row in notice.seats))
         roster = roster._replace(listed=tuple(roster.endpoints()))
         try:
-            first = not self.ending.rounds
+            first = notice.round == 0
             started = start_workers(self.spec, self.environ, roster, seat, held, first=first, farewell=self._farewell())
         except FlotaError as error:
             release(held)
@@ -189,24 +189,32 @@ class Together(Watch):
         self.begin_round(started, Supervisor(self.spec.workers, once, self.spec.grace, time.monotonic()))
 
     def _farewell(self) -> Callable[[], object]:
-        """What the shepherd does if this node dies: end its lease. The embedded master sees the connection end."""
+        """What the shepherd does if this node dies, before it ends the workers: say so. Their peers fail then, and must
+        not be blamed. With the node that serves, there is nobody left to say it to."""
         point, lease = self.point, self.member.presence.lease
-        if not self.meeting.etcd:
+        if point.master:
             return bool
         card = self.member.node.card
         assert card is not None
         last_word = self.keys.nodes + self.member.node.name.encode(), encode_card(replace(card, state=DEAD))
         secrets = self.meeting.secrets
         return lambda: revoke(
-            point.places, lease, tls=point.tls, user=secrets.user, password=secrets.password, last_word=last_word
+            point.places,
+            lease,
+            point.client.headers(),
+            point.tls,
+            user=secrets.user,
+            password=secrets.password,
+            last_word=last_word,
         )
 
     def stop(self, number: int) -> None:
-        super().stop(number)
+        """Said to the others first: their workers fail when ours end."""
         if self.final is None:
-            self.hurried = False
             self.member.node.stop(number, time.monotonic())
             self._advance()
+        if self.in_round or self.final is not None:
+            super().stop(number)
 
     def step(self, event: Event) -> None:
         super().step(event)
@@ -227,8 +235,8 @@ class Together(Watch):
         raise AssertionError(f"a round of many nodes does not restart by itself: {action}")
 
     def _has_rank_0(self) -> bool:
-        """Who writes what there is one of: the node of rank 0, or one that never had a round to tell of."""
-        return not self.ending.rounds or self.started.seat == 0
+        """Who writes what there is one of: the node of rank 0, and of a job that never began every node."""
+        return self.started.seat == 0 if self.ending.rounds else self._has_not_begun()
 
     def _report(self, ending: Ending) -> Report:
         notice = self.member.node.notice

@@ -16,8 +16,13 @@ import h11
 
 from flota.values import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 TLS_WANTED = b"HTTP/1.1 400 TLS is wanted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 LONGEST_HEAD = 16 << 10
+LARGEST_OF_STRANGERS = 16 << 10  # bytes of a body from a client without the token, who is refused anyway
 LARGEST_BODY = 2 << 20
 LARGEST_BACKLOG = 32 << 20  # bytes that a client has not taken: beyond that it is given up
 REQUEST_TIME = 10.0  # seconds from a request's first byte to its last
@@ -35,8 +40,11 @@ class Asked(NamedTuple):
 
 
 class Connection:
-    def __init__(self, sock: socket.socket, now: float) -> None:
+    def __init__(self, sock: socket.socket, now: float, admits: Callable[[bytes], bool]) -> None:
+        """`admits`: whether a request's authorization is good; what others send is not kept."""
         self.socket = sock
+        self._admits = admits
+        self._largest = LARGEST_BODY
         self.streaming = False
         self.closed = False
         self.left = False  # the client has ended it, by itself or with its process
@@ -108,9 +116,11 @@ class Connection:
             event = self._reader.next_event()
             if isinstance(event, h11.Request):
                 self._head, self._body = event, b""
+                admitted = self._admits(dict(event.headers).get(b"authorization", b""))
+                self._largest = LARGEST_BODY if admitted else LARGEST_OF_STRANGERS
             elif isinstance(event, h11.Data):
                 self._body += bytes(event.data)
-                if len(self._body) > LARGEST_BODY:
+                if len(self._body) > self._largest:
                     raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
             elif isinstance(event, h11.EndOfMessage):
                 return self._whole(now)

@@ -51,7 +51,7 @@ class Keys(NamedTuple):
 
 def node_of(entry: KeyValue) -> str:
     """Whose card it is."""
-    return entry.key.rpartition(b"/")[2].decode()
+    return entry.key.rpartition(b"/")[2].decode(errors="replace")
 
 
 def apply(events: list[Event], cards: dict[str, KeyValue]) -> None:

@@ -10,6 +10,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+# What is raised for text that is no such value; the last one for what is nested too deeply.
+BAD_JSON = (msgspec.ValidationError, msgspec.DecodeError, RecursionError)
 PASSING = (4, 8, 10, 13, 14)  # gRPC's codes: too late, exhausted, aborted, internal, unavailable
 UNKNOWN = 2  # gRPC's code for an error of no known kind
 UNAUTHENTICATED = 16
@@ -279,7 +281,7 @@ def read_answer(status: int, body: bytes, kind: type[Answer], *, streamed: bool 
         if status == 200:
             return msgspec.json.decode(body, type=kind)
         refusal = msgspec.json.decode(body, type=Failed).refusal()
-    except (msgspec.ValidationError, msgspec.DecodeError):
+    except BAD_JSON:
         refusal = None
     return refusal or Stranger(UNKNOWN, f"status {status}, and no answer of a store" if status else "no HTTP")
 
@@ -290,7 +292,7 @@ def read_streamed(status: int, line: bytes, kind: type[Answer]) -> Answer | Refu
         return read_answer(status, line, kind)
     try:
         wrapped = msgspec.json.decode(line, type=Streamed)
-    except (msgspec.ValidationError, msgspec.DecodeError):
+    except BAD_JSON:
         return Stranger(UNKNOWN, "no answer of a store")
     if wrapped.error is not None:
         return read_answer(500, bytes(wrapped.error), kind)

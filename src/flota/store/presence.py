@@ -7,6 +7,7 @@ at a time, until it is there. A lost answer, lease, watch or member only means t
 from __future__ import annotations
 
 from flota.store.client import Lost
+from flota.store.contact import Contact
 from flota.store.keys import Keys, apply, end_of, node_of
 from flota.store.kv import OUT_OF_RANGE
 from flota.store.messages import (
@@ -20,6 +21,7 @@ from flota.store.messages import (
     RangeAnswer,
     Refusal,
     Request,
+    Stranger,
     TxnAnswer,
     WatchAnswer,
     WatchCreate,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
 SOON = 0.02  # seconds before a lost watch is asked for again
 RETRY = 0.2  # seconds before a question that was lost is asked again
-SILENCE = 0.5  # of the lease: after such a gap, what has vanished may only have missed its renewal
 
 
 class Presence:
@@ -44,10 +45,7 @@ class Presence:
     def __init__(
         self, client: Client, keys: Keys, name: str, ttl: int, *, may_chair: bool, clock: Callable[[], float]
     ) -> None:
-        self.contact: float | None = None  # when the store was last heard
-        self.silent_since: float | None = None  # when the first question was asked that it has not answered since
-        self.steady_from = 0.0
-        self.trouble = ""  # why the last question was lost
+        self.contact = Contact(ttl)
         self.notice: bytes | None = None
         self.found: bytes | None = None  # the notice that was there when this node first joined
         self.cards: dict[str, KeyValue] | None = None  # known to the chair only
@@ -151,34 +149,31 @@ class Presence:
     def _on_answer(self, answer: Answer | Refusal | Lost, then: Callable[[Answer], None], asked: float) -> None:
         self._asking = False
         if isinstance(answer, Lost):
-            self.silent_since = asked if self.silent_since is None else self.silent_since
-            self.trouble = answer.why
-            self.news = True
-            self._retry_at = self._clock() + RETRY
+            self._miss(answer.why, asked)
             return
         if isinstance(answer, Refusal):
             self._on_refusal(answer)
         else:
-            self._heard_something()
+            self.contact.heard(self._clock())
             then(answer)
         self.pursue()
 
+    def _miss(self, why: str, asked: float) -> None:
+        self.contact.missed(why, asked)
+        self.news = True
+        self._retry_at = self._clock() + RETRY
+
     def _on_refusal(self, refusal: Refusal) -> None:
         if "lease not found" in refusal.words:
-            self._heard_something()
+            self.contact.heard(self._clock())
             self._lose_lease()
-        elif refusal.passing:
-            self._retry_at = self._clock() + RETRY
+        elif refusal.passing or (
+            isinstance(refusal, Stranger) and self.contact.heard_at is not None
+        ):  # a proxy's, by now
+            self._miss(refusal.words, self._clock())
         else:
             self.refusal = refusal
             self.news = True
-
-    def _heard_something(self) -> None:
-        now = self._clock()
-        if self.contact is not None and now - self.contact > SILENCE * self._ttl:
-            self.steady_from = now + self._ttl
-        self.contact = now
-        self.silent_since = None
 
     def _on_granted(self, answer: Answer) -> None:
         assert isinstance(answer, LeaseAnswer)
@@ -194,7 +189,7 @@ class Presence:
 
     def _lose_lease(self) -> None:
         """Card, chair and notice are gone with it, and others may have lost theirs."""
-        self.steady_from = self._clock() + self._ttl
+        self.contact.distrust(self._clock())
         self.lease = 0
         self._joined = False
         self._renew_at = None
@@ -288,7 +283,7 @@ class Presence:
             self._retry_at = self._clock() + SOON
             self._renew_at = self._clock() if self.lease else None  # the master takes us for dead unless we say so
             return False
-        self._heard_something()
+        self.contact.heard(self._clock())
         return True
 
     def _close_ear(self) -> None:

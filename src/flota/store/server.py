@@ -10,12 +10,11 @@ import time
 from functools import partial
 
 import h11
-import msgspec
 
 from flota.store.connection import Asked, Connection, frame
 from flota.store.deadlines import Deadlines
 from flota.store.kv import INVALID, OUT_OF_RANGE, KeyValueStore
-from flota.store.messages import UNAUTHENTICATED, Refusal, Watch, WatchAnswer, WatchCreate, decode
+from flota.store.messages import BAD_JSON, UNAUTHENTICATED, Refusal, Watch, WatchAnswer, WatchCreate, decode
 from flota.store.routes import STATUS, Routes, error_text, streamed
 from flota.store.watches import Watches
 
@@ -122,7 +121,7 @@ class Master:
                 except OSError:
                     sock.close()
                     continue  # it has left already, which Python's TLS takes for an error
-            connection = Connection(sock, time.monotonic())
+            connection = Connection(sock, time.monotonic(), self._admits)
             self.connections[sock.fileno()] = connection
             self._watch(connection)
 
@@ -160,14 +159,16 @@ class Master:
             return connection.answer(200, self._routes.answer(asked.method, asked.path, asked.body, now), now)
         except Refusal as refusal:
             return connection.answer(STATUS[refusal.code], error_text(refusal.code, refusal.words), now)
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except BAD_JSON as error:
             return connection.answer(400, error_text(INVALID, str(error)), now)
         except LookupError:
             return connection.answer(404, b'{"error":"Not Found","message":"Not Found","code":5}', now)
 
+    def _admits(self, authorization: bytes) -> bool:
+        return not self._token or hmac.compare_digest(authorization, self._token)
+
     def _check_token(self, connection: Connection, asked: Asked, now: float) -> None:
-        given = asked.headers.get(b"authorization", b"")
-        if not self._token or hmac.compare_digest(given, self._token):
+        if self._admits(asked.headers.get(b"authorization", b"")):
             return
         if self._on_refused and now >= self._quiet_until:
             self._quiet_until = now + BETWEEN_REFUSALS

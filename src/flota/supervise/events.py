@@ -43,6 +43,10 @@ class ShepherdLost(NamedTuple):
     at: float
 
 
+class RoundRecalled(NamedTuple):
+    """Of many nodes, one has failed, left or come: the round ends on all of them."""
+
+
 class StopRequested(NamedTuple):
     """A signal that asks the job to end."""
 
@@ -60,6 +64,7 @@ Event = (
     | RoundSwept
     | RoundNotStarted
     | ShepherdLost
+    | RoundRecalled
     | StopRequested
     | DeadlinePassed
 )

@@ -21,6 +21,7 @@ from flota.supervise.events import (
     DeadlinePassed,
     Event,
     RoundNotStarted,
+    RoundRecalled,
     RoundSwept,
     ShepherdLost,
     StartFailed,
@@ -62,6 +63,7 @@ class Supervisor:
         self.round = 0
         self.attempt = 0
         self.stop_signal = 0
+        self.recalled = False
         self.deadline: float | None = None
         self.before: tuple[Failure, ...] = ()  # what the last restart followed
         self._begin(now)
@@ -104,6 +106,10 @@ class Supervisor:
             self.failures.append(Failure(-1, event.code or BUG, SHEPHERD_LOST, 0.0, event.at))
         self.alive.clear()
         return self._sweep_when_alone()
+
+    def _round_recalled(self, _event: RoundRecalled, now: float) -> list[Action]:
+        self.recalled = True
+        return self._stop_workers(SIGTERM, now)
 
     def _stop_requested(self, event: StopRequested, now: float) -> list[Action]:
         self.stop_signal = event.signal
@@ -171,6 +177,8 @@ class Supervisor:
             return Verdict(STOPPED, 128 + self.stop_signal, self.attempt, failures, self.stop_signal)
         if failures:
             return Verdict(FAILED, exit_code_of(failures[0].code), self.attempt, failures)
+        if self.recalled:
+            return Verdict(STOPPED, 0, self.attempt)
         return Verdict(SUCCEEDED, 0, self.attempt)
 
     def _nothing(self, _event: Event, _now: float) -> list[Action]:
@@ -188,6 +196,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.RUNNING, RoundSwept): Supervisor._nothing,
     (Phase.RUNNING, RoundNotStarted): Supervisor._round_not_started,
     (Phase.RUNNING, ShepherdLost): Supervisor._shepherd_lost,
+    (Phase.RUNNING, RoundRecalled): Supervisor._round_recalled,
     (Phase.RUNNING, StopRequested): Supervisor._stop_requested,
     (Phase.RUNNING, DeadlinePassed): Supervisor._nothing,
     (Phase.STOPPING, WorkerStarted): Supervisor._worker_started,
@@ -196,6 +205,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.STOPPING, RoundSwept): Supervisor._nothing,
     (Phase.STOPPING, RoundNotStarted): Supervisor._nothing,
     (Phase.STOPPING, ShepherdLost): Supervisor._shepherd_lost,
+    (Phase.STOPPING, RoundRecalled): Supervisor._nothing,
     (Phase.STOPPING, StopRequested): Supervisor._stop_requested_again,
     (Phase.STOPPING, DeadlinePassed): Supervisor._deadline_passed,
     (Phase.SWEEPING, WorkerStarted): Supervisor._nothing,
@@ -204,6 +214,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.SWEEPING, RoundSwept): Supervisor._round_swept,
     (Phase.SWEEPING, RoundNotStarted): Supervisor._nothing,
     (Phase.SWEEPING, ShepherdLost): Supervisor._nothing,
+    (Phase.SWEEPING, RoundRecalled): Supervisor._nothing,
     (Phase.SWEEPING, StopRequested): Supervisor._stop_requested_while_sweeping,
     (Phase.SWEEPING, DeadlinePassed): Supervisor._nothing,
     (Phase.ENDED, WorkerStarted): Supervisor._nothing,
@@ -212,6 +223,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.ENDED, RoundSwept): Supervisor._nothing,
     (Phase.ENDED, RoundNotStarted): Supervisor._nothing,
     (Phase.ENDED, ShepherdLost): Supervisor._nothing,
+    (Phase.ENDED, RoundRecalled): Supervisor._nothing,
     (Phase.ENDED, StopRequested): Supervisor._nothing,
     (Phase.ENDED, DeadlinePassed): Supervisor._nothing,
 }

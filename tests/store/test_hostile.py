@@ -130,6 +130,7 @@ def test_an_oversized_body_is_refused(master):
         ("/v3/kv/range", b'{"key": "YQ==", "sort_target": "NONSENSE", "sort_order": "ASCEND"}', 400),
         ("/v3/kv/txn", json.dumps({"success": [{}] * 500}).encode(), 400),
         ("/v3/lease/grant", b'{"TTL": -5}', 400),
+        ("/v3/kv/range", b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400),
         ("/v3/nothing", b"{}", 404),
         ("/../../etc/passwd", b"{}", 404),
     ],

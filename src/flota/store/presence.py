@@ -52,23 +52,19 @@ class Presence:
         self.chairs = False
         self.refusal: Refusal | None = None  # of a kind that asking again will not mend
         self.lease = 0
-        self.leaving = False
-        self.news = False
-        self._client = client
-        self._keys = keys
-        self._name = name
-        self._ttl = ttl
-        self._may_chair = may_chair
-        self._clock = clock
+        self.leaving = self.news = False
+        self._client, self._keys, self._name, self._ttl = client, keys, name, ttl
+        self._may_chair, self._clock = may_chair, clock
         self._card: bytes | None = None
         self._has_joined = False  # at least once
         self._joined = False  # the card is in the store as it should be
         self._out: bytes | None = None  # the chair's notice, to be written
+        self._said: bytes | None = None  # and as it was written last
+        self._doubts = 0  # renewals until everything is said once more
         self._chair_taken = False
         self._reign = 0  # the revision at which this node took the chair
         self._ear: Watching | None = None
-        self._listening = False  # the store has said so
-        self._knows_chair = False  # and what was said before is known
+        self._listening = self._knows_chair = False  # the store has said so; and what was said before is known
         self._eye: Watching | None = None
         self._asking = False
         self._renew_at: float | None = None
@@ -160,6 +156,7 @@ class Presence:
 
     def _miss(self, why: str, asked: float) -> None:
         self.contact.missed(why, asked)
+        self._doubts = 2  # a question that was lost may be carried out late, over what is said after it
         self.news = True
         self._retry_at = self._clock() + RETRY
 
@@ -186,6 +183,10 @@ class Presence:
         self._renew_at = self._clock() + self._ttl / 3
         if not int(answer.ttl or 0):
             self._lose_lease()
+        elif self._doubts:
+            self._doubts -= 1
+            if not self._doubts:
+                self._joined, self._out = False, self._out or self._said
 
     def _lose_lease(self) -> None:
         """Card, chair and notice are gone with it, and others may have lost theirs."""
@@ -228,14 +229,17 @@ class Presence:
         if self._out is written:
             self._out = None
         if answer.succeeded:
-            self.notice, self.news = written, True  # its own watch is one of thousands that are told
+            self.notice, self._said, self.news = (
+                written,
+                written,
+                True,
+            )  # its own watch is one of thousands that are told
         else:
             self._depose()
 
     def _depose(self) -> None:
         self.chairs = False
-        self.cards = None
-        self._out = None
+        self.cards = self._out = self._said = None
         if self._eye:
             self._eye.close()
             self._eye = None

@@ -9,7 +9,7 @@ from flota.job.report import EXITED, FAILED, INCOMPLETE, NOT_STARTED, STOPPED, S
 from flota.job.spec import RestartPolicy
 from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, Present, decode_card, encode_card
-from flota.rendezvous.chair import FIRST_WORD, GHOST, LEAVE_TOGETHER, NEXT_WORD, Chair
+from flota.rendezvous.chair import FIRST_WORD, LEAVE_TOGETHER, NEXT_WORD, Chair
 from flota.rendezvous.notices import ENDED, GATHERING, RUNNING, Notice, decode_notice, encode_notice
 from flota.rendezvous.terms import Terms
 
@@ -294,7 +294,7 @@ def test_a_node_in_the_way_of_its_own_next_life_is_given_time_to_be_dead():
     table = Table(2, least=2, most=2)
     table.join("host1", name="again")
     assert table.judge().refused == {}
-    assert "again" in table.judge(GHOST).refused
+    assert "again" in table.judge(table.chair.ghostly).refused
     table = started(2, RESTARTS)
     table.join("host1", name="again")
     table.judge()
@@ -330,7 +330,7 @@ def test_a_dead_runs_notice_is_forgotten_with_its_last_card():
         table.join(name)
     assert table.judge().refused == {}
     del table.cards["host0"], table.cards["host1"]
-    assert table.judge(GHOST).round == 1
+    assert table.judge(table.chair.ghostly).round == 1
     table.all_ready(1)
     notice = table.judge(0.1)
     assert (notice.state, notice.attempt, [row.node for row in notice.seats]) == (RUNNING, 0, ["new0", "new1"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN
-from flota.job.meeting import LEASE
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
 from flota.rendezvous.cards import DEAD, DONE, FAILED, LEAVING, READY, Present
@@ -20,7 +19,7 @@ from flota.supervise.policy import should_restart
 
 SIGTERM = 15
 LEAVE_TOGETHER = 1.0  # seconds in which others may get the same SIGTERM: a scheduler signals all
-GHOST = LEASE + 1.0  # seconds after which a card of the same host is surely no dead node's
+GHOST = 1.0  # seconds beyond a lease after which a card is surely no dead node's
 FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missing, and told again
 
 
@@ -31,8 +30,9 @@ class Chair:
         """`own`: the name of the node that has the chair; `heard`: what the last chair said."""
         self.terms = terms
         # A notice about others may be all that is left of a dead job: their leases end first, then that is known.
+        self.ghostly = terms.lease + GHOST
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
-        self.trusts_from = now + GHOST if self.inherits else now
+        self.trusts_from = now + self.ghostly if self.inherits else now
         self.inherited = heard.round if heard else -1
         self.notice = heard or Notice(GATHERING)
         if heard and heard.state == GATHERING:
@@ -46,6 +46,7 @@ class Chair:
         self.leaving_since: float | None = None
         self.gone = set(heard.left if heard else ())  # left or failed for good: their cards count no more
         self.dead: set[str] = set()
+        self.here: set[str] = set()
         self.missing_since: dict[str, float] = {}
         self.first_seen: dict[str, float] = {}
 
@@ -88,8 +89,9 @@ class Chair:
         """Those who take part. Who sat in the round comes before who came later."""
         taken: list[Present] = []
         holders: dict[int, str] = {}
-        here = {one.node for one in cards}
-        refused = {node: why for node, why in self.notice.refused.items() if node in here}
+        self.here = {one.node for one in cards}
+        self.first_seen = {node: since for node, since in self.first_seen.items() if node in self.here}
+        refused = {node: why for node, why in self.notice.refused.items() if node in self.here}
         seated = {row.node for row in self.notice.seats}
         for one in sorted(cards, key=lambda one: (one.node not in seated, one.came)):
             if one.node in refused or one.node in self.gone or one.card.state in (LEAVING, DEAD):
@@ -100,8 +102,8 @@ class Chair:
                 why = no_room(one.card, holders, len(taken), self.terms)
                 # The one in its way may be its own earlier life, of which the store does not know yet that it is dead.
                 ghostly = why and (not trusting or any(other.card.host == one.card.host for other in taken))
-                if ghostly and now < since + GHOST:
-                    self._ask_again(since + GHOST)
+                if ghostly and now < since + self.ghostly:
+                    self._ask_again(since + self.ghostly)
                     continue
             if why:
                 refused[one.node] = Refused(one.card.host, why)
@@ -226,7 +228,7 @@ class Chair:
             why=why,
             faults=last.faults if counted else (),
             missing="",
-            left=tuple(sorted(self.gone)),
+            left=tuple(sorted(self.gone & self.here)),
         )
 
     def _end(self, ending: Ending) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.job.meeting import LEASE
 from flota.job.spec import RestartPolicy
 from flota.rendezvous.cards import Card, Present
 from flota.values import NamedTuple
@@ -19,6 +20,7 @@ class Terms(NamedTuple):
     join_timeout: float = 600.0
     hosts: tuple[str, ...] = ()
     by_address: bool = False
+    lease: float = LEASE
     absence: float = 0.0  # seconds until a node counts as lost whose card vanished without a word
 
     @property

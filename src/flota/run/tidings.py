@@ -37,6 +37,9 @@ class Tidings:
         self.console.introduce(configuration, notes)
         if point.chosen:
             self._show_command(point)
+        self.warn(point)
+
+    def warn(self, point: MeetingPoint) -> None:
         self._here = point.words if point.only_here else ""
         if point.lacks_certificate:
             words = "this machine has the master's address, but this node no --tls-cert and --tls-key to serve it with"
@@ -116,7 +119,8 @@ class Tidings:
         if self._rounds == 1:
             self.console.show_first_round(started)
         self.console.event("round_started", round=roster.round, attempt=roster.attempt, nodes=len(roster.seats))
-        numbers = f"round {roster.round}: {len(roster.seats)} nodes, {first} to {last}; this is node {started.seat}"
+        count = f"{len(roster.seats)} nodes, {first} to {last}" if len(roster.seats) > 1 else f"1 node, {first}"
+        numbers = f"round {roster.round}: {count}; this is node {started.seat}"
         self.console.say("INFO", numbers)
         if started.seat != 0:
             own = [plan.worker.rank for plan in started.plans]

@@ -128,6 +128,7 @@ class Together(Watch):
         if now >= self.look_again_at:
             self.look_again_at = time.monotonic() + (LOOK_AGAIN if self.point.is_numeric else LOOK_UP_AGAIN)
             if self._is_in_vain() and self.point.take_over():
+                self.tidings.warn(self.point)
                 self.member = self._make_member(self.member.node.name, self.member.began)
 
     def _is_in_vain(self) -> bool:
@@ -264,6 +265,7 @@ def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
         meeting.join_timeout,
         meeting.hosts,
         meeting.sort_by_address,
+        lease=lease_of(meeting),
         absence=absence_of(meeting),
     )
 

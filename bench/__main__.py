@@ -22,6 +22,11 @@ CLAIMS = (
     "restart",
     "output_to_files",
     "output_shown",
+    "cold_nodes",
+    "restart_of_nodes",
+    "meet_hundred",
+    "meet_thousands",
+    "memory_of_master",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -31,9 +32,13 @@ def launch(launcher: str, workers: int, *words: object) -> list[str]:
 
 def launch_plainly(workers: int, *words: object) -> list[str]:
     """The same script without a launcher: as it is, or several started by a shell."""
-    command = [str(environments.PYTHON), *map(str, words)]
+    return side_by_side(workers, [str(environments.PYTHON), *map(str, words)])
+
+
+def side_by_side(count: int, command: list[str]) -> list[str]:
+    """A command so many times at once, by a shell."""
     # Sessions of their own, as launchers give: the kernel shares out a busy machine's CPUs by session.
-    return command if workers == 1 else ["sh", "-c", 'setsid "$@" & ' * workers + "wait", "sh", *command]
+    return command if count == 1 else ["sh", "-c", 'setsid "$@" & ' * count + "wait", "sh", *command]
 
 
 def alternate(turns: dict[str, tuple[int, Turn]]) -> dict[str, float]:
@@ -56,25 +61,35 @@ def alternate(turns: dict[str, tuple[int, Turn]]) -> dict[str, float]:
 def seconds_to_first_lines(launcher: str, workers: int, *files: Path) -> float:
     """From the command's start to the first line of the script, in the last worker to get there."""
     with directory(*files) as here:
-        notes = here / "notes"
-        notes.mkdir()
-        script = (WORKERS / "note_start.py", notes)
+        script = noting_script(here)
         command = launch_plainly(workers, *script) if launcher == PLAIN else launch(launcher, workers, *script)
         began = finish(command, here).began
-        starts = [float(note.read_text()) for note in notes.iterdir()]
+        return last_start(here, workers) - began
+
+
+def noting_script(here: Path) -> tuple[Path, Path]:
+    """A script that notes its start below a directory."""
+    notes = here / "notes"
+    notes.mkdir()
+    return WORKERS / "note_start.py", notes
+
+
+def last_start(here: Path, workers: int) -> float:
+    starts = [float(note.read_text()) for note in (here / "notes").iterdir()]
     if len(starts) != workers:
-        raise Broken(f"{launcher} ran {len(starts)} workers of {workers}")
-    return max(starts) - began
+        raise Broken(f"{len(starts)} workers of {workers} ran: {(here / 'stderr').read_text()}")
+    return max(starts)
 
 
 class Sleepers:
-    """A job whose workers note their starts and sleep."""
+    """A job whose workers note their starts and sleep; with several nodes, on one machine."""
 
-    def __init__(self, launcher: str, workers: int, here: Path, *flags: object) -> None:
-        self.workers = workers
+    def __init__(self, launcher: str, workers: int, here: Path, *flags: object, nodes: int = 1) -> None:
+        self.workers = workers * nodes
         self.notes = here / "notes"
         self.notes.mkdir()
-        self.command = launch(launcher, workers, *flags, WORKERS / "note_and_sleep.py", self.notes)
+        node = launch(launcher, workers, *flags, WORKERS / "note_and_sleep.py", self.notes)
+        self.command = side_by_side(nodes, node)
 
     def wait_for(self, attempt: int) -> dict[int, float]:
         """When each of an attempt's workers started, by pid, as soon as all have."""
@@ -87,15 +102,21 @@ class Sleepers:
 
 
 @contextmanager
-def sleeping_job(launcher: str, workers: int, *flags: object) -> Iterator[tuple[int, Sleepers]]:
+def sleeping_job(launcher: str, workers: int, *flags: object, nodes: int = 1) -> Iterator[tuple[int, Sleepers]]:
     """A launcher's pid and its job, ended with the block."""
     with directory() as here:
-        job = Sleepers(launcher, workers, here, *flags)
+        job = Sleepers(launcher, workers, here, *flags, nodes=nodes)
         with running(job.command, here) as process:
             yield process.pid, job
             # The dead are the cheapest: what was measured counts only if the job was there to the end.
             if process.poll() is not None:
                 raise Broken(f"`{' '.join(job.command)}` ended with {process.returncode} while it was measured")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -95,12 +95,12 @@ def end_orphans() -> None:
             pass
 
 
-def wait_until(true: Callable[[], bool], what: str) -> None:
+def wait_until(true: Callable[[], bool], what: str, every: float = 0.005) -> None:
     give_up = time.monotonic() + PATIENCE
     while not true():
         if time.monotonic() > give_up:
             raise Broken(f"waited {PATIENCE:.0f} s for {what}")
-        time.sleep(0.005)
+        time.sleep(every)
 
 
 def descendants(pid: int) -> list[int]:
@@ -123,6 +123,14 @@ def proportional_memory(pid: int) -> int:
 
 def resident_memory(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def peak_memory(pid: int) -> int:
+    """The most that was ever resident."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise Broken(f"no VmHWM of process {pid}")
 
 
 def cpu_seconds(pid: int) -> float:

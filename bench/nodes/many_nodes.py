@@ -1,0 +1,258 @@
+"""Many nodes in one process, against a master that is a real flota: many_nodes.py PORT COUNT [last].
+
+It asks what a node's Presence asks, in the same words (flota's own messages, keys and cards) and over as many
+connections: a lease, the card, a watch that names the lease, the card again when the roster is there, renewals. What is
+left out is what costs the load process alone, because thousands of nodes share its one CPU here and have one each in
+life: answers' heads are looked through and not parsed by h11, and a roster is compared with the last one, and decoded
+when it is another. A node that is not answered in time asks again on a new connection, as in life.
+
+COUNT nodes start at once; with `last`, one of them when all others have joined. The first line of output has the times.
+Then the nodes live on until the process is ended.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import resource
+import select
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+from wire import Wire
+
+from flota.job.meeting import LEASE
+from flota.rendezvous.cards import RUNNING, Card, decode_card, encode_card
+from flota.rendezvous.notices import RUNNING as ROUND_RUNS
+from flota.rendezvous.notices import decode_notice
+from flota.run.together import NODES_A_SECOND
+from flota.store.client import ANSWER_TIME, ROUTES, STREAMED
+from flota.store.keys import Keys, end_of, node_of
+from flota.store.messages import (
+    KeyValue,
+    LeaseAnswer,
+    LeaseGrant,
+    LeaseKeepAlive,
+    Range,
+    RangeAnswer,
+    Request,
+    TxnAnswer,
+    Watch,
+    WatchAnswer,
+    WatchCreate,
+    read_answer,
+    read_streamed,
+)
+from flota.store.presence import RETRY
+
+KEYS = Keys("/flota/")
+PATIENCE = 60.0  # seconds
+EVENTS = b'"events":'
+
+
+class Node:
+    def __init__(self, crowd: Crowd, card: Card) -> None:
+        self.crowd = crowd
+        self.name = os.urandom(8).hex()
+        self.card = card
+        self.lease = 0
+        self.questions: Wire | None = None
+        self.waiting: deque[tuple[Request, Callable[[Any], None]]] = deque()
+        self.lost_at = math.inf  # when the first of them is taken for lost
+        self.joined = self.has_roster = False
+
+    def start(self) -> None:
+        self.ask(LeaseGrant(ttl=self.crowd.ttl), self._on_granted)
+
+    def ask(self, request: Request, then: Callable[[Any], None]) -> None:
+        self.waiting.append((request, then))
+        if len(self.waiting) == 1:
+            self._next()
+
+    def renew(self) -> None:
+        self.ask(LeaseKeepAlive(id=self.lease), lambda _: None)
+
+    def ask_again(self) -> None:
+        self.crowd.lost += 1
+        self.questions.close()
+        self.questions = None
+        self._next()
+
+    def _next(self) -> None:
+        self.questions = self.questions or Wire(self.crowd, self._on_answer, streams=False)
+        self.lost_at = time.monotonic() + self.crowd.answer_time + RETRY
+        request, _ = self.waiting[0]
+        self.questions.send(ROUTES[type(request)][0], request)
+
+    def _on_answer(self, body: bytes) -> None:
+        request, then = self.waiting.popleft()
+        self.lost_at = math.inf
+        then(read_answer(200, body, ROUTES[type(request)][1], streamed=isinstance(request, STREAMED)))
+        if self.waiting and self.lost_at == math.inf:
+            self._next()
+
+    def _on_granted(self, answer: LeaseAnswer) -> None:
+        self.lease = int(answer.id)
+        self.crowd.renewals.append((time.monotonic() + self.crowd.ttl / 3, self))
+        self.ask(KEYS.joining(self.name, encode_card(self.card), self.lease, listening=False), self._on_joined)
+
+    def _on_joined(self, answer: TxnAnswer) -> None:
+        for entry in answer.responses[1].response_range.kvs:
+            if entry.key == KEYS.notice and self.crowd.is_roster(entry.value):
+                self._take_seat()
+        first = int(answer.header.revision) + 1
+        ask = WatchCreate(key=KEYS.chair, range_end=end_of(KEYS.chair), start_revision=first)
+        self.ear = Wire(self.crowd, self._on_line, streams=True)
+        self.ear.send("/v3/watch", Watch(create_request=ask), f"x-flota-lease: {self.lease}\r\n")
+
+    def _on_line(self, line: bytes) -> None:
+        if not self.joined:  # the watch's own first line
+            self.joined = True
+            self.crowd.joined += 1
+        if self.crowd.has_roster(line):
+            self._take_seat()
+
+    def _take_seat(self) -> None:
+        if not self.has_roster:
+            self.has_roster = True
+            self.crowd.having += 1
+            self.card = replace(self.card, state=RUNNING)
+            self.ask(KEYS.joining(self.name, encode_card(self.card), self.lease, listening=True), lambda _: None)
+
+
+class Crowd:
+    """All nodes but the master's, and what they share."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self.master = ("127.0.0.1", port)
+        self.epoll = select.epoll()
+        self.wires: dict[int, Wire] = {}
+        self.renewals: deque[tuple[float, Node]] = deque()
+        self.joined = self.having = self.lost = 0
+        self.look_at = 0.0
+        self.roster = b""
+        self.heard: deque[tuple[bytes, bool]] = deque(maxlen=16)
+        self.size = count + 1
+        self.ttl = max(int(LEASE), self.size // NODES_A_SECOND)
+        self.answer_time = ANSWER_TIME
+        self.nodes: list[Node] = []
+
+    def gather(self, count: int) -> None:
+        """Cards like the master's own, of other hosts."""
+        like = self._card_of_master()
+        chance = random.Random(count)
+        for number in range(count):
+            address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+            ports = tuple(chance.randrange(32768, 61000) for _ in like.ports)
+            card = replace(like, host=f"node{number:05}", address=address, ports=ports, serves=False)
+            self.nodes.append(Node(self, card))
+
+    def _card_of_master(self) -> Card:
+        """As soon as its node is in its own store."""
+        found: list[KeyValue] = []
+        give_up = time.monotonic() + PATIENCE
+        while not found:
+            if time.monotonic() > give_up:
+                sys.exit("many_nodes: no master, or none with a card")
+            if self._is_master_there():
+                self._ask_for_cards(found)
+            else:
+                time.sleep(0.01)
+        self.others = {node_of(found[0])}
+        return decode_card(found[0].value)
+
+    def _is_master_there(self) -> bool:
+        try:
+            socket.create_connection(self.master).close()
+        except OSError:
+            return False
+        return True
+
+    def _ask_for_cards(self, found: list[KeyValue]) -> None:
+        answers: list[RangeAnswer] = []
+        wire = Wire(self, lambda body: answers.append(read_answer(200, body, RangeAnswer)), streams=False)
+        wire.send("/v3/kv/range", Range(key=KEYS.nodes, range_end=end_of(KEYS.nodes)))
+        self.run_until(lambda: bool(answers))
+        wire.close()
+        found += answers[0].kvs
+
+    def has_roster(self, line: bytes) -> bool:
+        """Whether a line of a watch says so. Nearly always its events are the very ones that other nodes got."""
+        text = line[line.find(EVENTS) :]
+        for known, is_roster in self.heard:
+            if text == known:
+                return is_roster
+        answer = read_streamed(200, line, WatchAnswer)
+        values = [event.kv.value for event in answer.events if event.kv and event.kv.key == KEYS.notice]
+        self.heard.appendleft((text, any(map(self.is_roster, values))))
+        return self.heard[0][1]
+
+    def is_roster(self, value: bytes) -> bool:
+        if value == self.roster:
+            return True
+        notice = decode_notice(value)
+        if notice is None:
+            sys.exit("many_nodes: the job has ended")
+        if notice.state != ROUND_RUNS:
+            return False
+        if {row.node for row in notice.seats} != {node.name for node in self.nodes} | self.others:
+            sys.exit("many_nodes: a roster of other nodes")
+        self.roster = value
+        return True
+
+    def run_until(self, true: Callable[[], bool], patience: float = PATIENCE) -> None:
+        give_up = time.monotonic() + patience
+        while not true():
+            for fd, _ in self.epoll.poll(0.1):
+                self.wires[fd].on_ready()
+            now = time.monotonic()
+            self._renew(now)
+            self._ask_again(now)
+            if now > give_up:
+                have = f"{self.joined} joined, {self.having} have the roster, {self.lost} answers were lost"
+                sys.exit(f"many_nodes: {have} after {patience:.0f} s")
+
+    def _renew(self, now: float) -> None:
+        while self.renewals and self.renewals[0][0] <= now:
+            _, node = self.renewals.popleft()
+            node.renew()
+            self.renewals.append((now + self.ttl / 3, node))
+
+    def _ask_again(self, now: float) -> None:
+        if now < self.look_at:
+            return
+        self.look_at = now + RETRY
+        for node in self.nodes:
+            if now >= node.lost_at:
+                node.ask_again()
+
+
+def main(port: int, count: int, *, one_is_last: bool) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    crowd = Crowd(port, count)
+    crowd.gather(count)
+    first, last = (crowd.nodes[:-1], crowd.nodes[-1:]) if one_is_last else (crowd.nodes, [])
+    began = time.monotonic()
+    for node in first:
+        node.start()
+    if last:
+        crowd.run_until(lambda: crowd.joined == len(first))
+    last_began = time.monotonic()
+    for node in last:
+        node.start()
+    crowd.run_until(lambda: crowd.having == count)
+    times = {"began": began, "last_began": last_began, "ended": time.monotonic()}
+    print(json.dumps({**times, "lost": crowd.lost}), flush=True)
+    crowd.run_until(lambda: False, math.inf)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), one_is_last=sys.argv[3:] == ["last"])

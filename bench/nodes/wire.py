@@ -1,0 +1,105 @@
+"""One connection of a load process to the master: requests out; whole bodies in, or a stream's whole lines."""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from flota.store.messages import Request, encode_request
+
+LARGEST_READ = 1 << 20
+
+
+class Crowd(Protocol):
+    """Whose connections these are."""
+
+    master: tuple[str, int]
+    epoll: select.epoll
+    wires: dict[int, Wire]
+
+
+class Wire:
+    def __init__(self, crowd: Crowd, on_body: Callable[[bytes], None], *, streams: bool) -> None:
+        self.socket = socket.socket()
+        self.socket.setblocking(False)  # noqa: FBT003
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.connect_ex(crowd.master)
+        self.crowd = crowd
+        self.on_body = on_body
+        self.streams = streams
+        self.in_head = True
+        self.parts: list[bytes] = []
+        self.have = 0
+        self.needed = 0  # bytes until it is worth looking again
+        self.out = b""
+        self.awaited = 0
+
+    def send(self, path: str, request: Request, header: str = "") -> None:
+        body = encode_request(request)
+        host = f"{self.crowd.master[0]}:{self.crowd.master[1]}"
+        head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n{header}"
+        self.out += f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+        self._flush()
+
+    def close(self) -> None:
+        self.crowd.epoll.unregister(self.socket.fileno())
+        self.socket.close()
+
+    def on_ready(self) -> None:
+        if self.socket.fileno() < 0:
+            return  # closed in this turn
+        if self.out:
+            self._flush()
+        try:
+            data = self.socket.recv(LARGEST_READ)
+        except BlockingIOError:
+            return
+        if not data:
+            sys.exit("many_nodes: the master has closed a connection")
+        self.parts.append(data)
+        self.have += len(data)
+        while self.have >= self.needed and self._take():
+            pass
+
+    def _flush(self) -> None:
+        try:
+            self.out = self.out[self.socket.send(self.out) :]
+        except BlockingIOError:
+            pass
+        events = select.EPOLLIN | (select.EPOLLOUT if self.out else 0)
+        if events != self.awaited:
+            change = self.crowd.epoll.modify if self.awaited else self.crowd.epoll.register
+            self.awaited = events
+            self.crowd.wires[self.socket.fileno()] = self
+            change(self.socket.fileno(), events)
+
+    def _take(self) -> bool:
+        """Whether something was taken off what has arrived."""
+        data = b"".join(self.parts)
+        end = data.find(b"\r\n\r\n" if self.in_head else b"\r\n")
+        body = b""
+        if end < 0:
+            self.needed = self.have + 1
+        elif self.streams and self.in_head:
+            data, self.in_head, self.needed = data[end + 4 :], False, 0
+        else:
+            length, begin = self._length(data[:end]), end + (4 if self.in_head else 2)
+            self.needed = begin + length + (2 if self.streams else 0)
+            if len(data) >= self.needed:
+                body, data = data[begin : begin + length], data[self.needed :]
+                self.needed = 0
+        self.parts, self.have = [data], len(data)
+        if body:
+            self.on_body(body)
+        return bool(data) and self.have >= self.needed
+
+    def _length(self, head: bytes) -> int:
+        if self.streams:
+            return int(head, 16)
+        status, _, fields = head.partition(b"\r\n")
+        if b" 200" not in status:
+            sys.exit(f"many_nodes: the master answers {status.decode()}")
+        return int(fields.partition(b"content-length:")[2].partition(b"\r\n")[0])

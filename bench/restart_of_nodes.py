@@ -1,0 +1,41 @@
+"""From the death of one worker to the next round's workers at their first line, on all of eight nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from functools import partial
+
+from bench.harness import FLOTA, PLAIN, alternate, free_port, seconds_to_first_lines, sleeping_job
+from bench.table import NOT_MEASURED, Row, milliseconds
+
+COUNT = 8
+SETTLING = 1.0  # seconds; nobody is still importing when the blow falls
+BAR = 0.5  # seconds
+
+
+def measure() -> list[Row]:
+    # What so many interpreters need to boot on this machine: no restart of theirs can take less.
+    plain = partial(seconds_to_first_lines, PLAIN, COUNT)
+    took = alternate({PLAIN: (7, plain), FLOTA: (7, _seconds)})
+    return [
+        Row(
+            f"SIGKILL of a worker to the next round on all of {COUNT} nodes",
+            milliseconds(took[FLOTA]),
+            ratio=NOT_MEASURED,
+            bar=f"<= {BAR} s",
+            met=took[FLOTA] <= BAR,
+            plain=f"{milliseconds(took[PLAIN])} (a start)",
+        )
+    ]
+
+
+def _seconds() -> float:
+    where = ("--nnodes", COUNT, "--master", f"127.0.0.1:{free_port()}", "--max_restart", 3)
+    with sleeping_job(FLOTA, 1, *where, nodes=COUNT) as (_, job):
+        workers = job.wait_for(attempt=0)
+        time.sleep(SETTLING)
+        killed = time.monotonic()
+        os.kill(next(iter(workers)), signal.SIGKILL)
+        return max(job.wait_for(attempt=1).values()) - killed

@@ -1,14 +1,21 @@
-"""machine(): a machine called box, with a network and an /etc/hosts of its own, that runs one command."""
+"""machine(): a machine called box, with a network and an /etc/hosts of its own, that runs one command.
+job(): a job of many nodes, on hosts that tests share.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from shutil import which
 
 import pytest
 
+from tests.lab import Lab, hosts, missing
+from tests.lab.etcd import Etcd
+from tests.lab.guard import end_all
 from tests.launching import environment
+from tests.netns.jobs import ETCD, HTTP, PORT, Job
 
 ONE_NETWORK = """
 ip link add eth0 type veth peer name far0
@@ -52,3 +59,48 @@ def machine(tmp_path):
         )
 
     return run
+
+
+class Town:
+    """Hosts 1 to 10 with a real etcd on host 9, which no test harms: for all tests that do not need their own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.lab = Lab(10)
+        self.etcd = Etcd([self.lab.host(9)], directory)
+
+    def master(self, kind: str) -> str:
+        return f"{self.lab.host(1).address}:{PORT}" if kind == HTTP else f"etcd://{self.etcd.addresses[0]}"
+
+    def tidy(self) -> None:
+        self.lab.heal()
+        for host in self.lab.hosts:
+            host.etc_hosts(hosts.names(len(self.lab.hosts)))
+        end_all({host.inode for host in self.lab.hosts if host.number != 9})
+
+
+@pytest.fixture(scope="session")
+def streets(tmp_path_factory):
+    """Built once: an etcd takes a second to come up."""
+    if missing():
+        pytest.skip(str(missing()))
+    town = Town(tmp_path_factory.mktemp("town"))
+    yield town
+    town.lab.close()
+
+
+@pytest.fixture
+def town(streets):
+    yield streets
+    streets.tidy()
+
+
+@pytest.fixture
+def jobs(town, tmp_path):
+    """Both of those that `job` is one after the other, where a test is mostly waiting."""
+    return [Job(town.lab, tmp_path, town.master(kind)) for kind in (HTTP, ETCD)]
+
+
+@pytest.fixture(params=[HTTP, ETCD])
+def job(request, town, tmp_path):
+    """A job that meets at the embedded master on host 1, and one that meets at a real etcd."""
+    return Job(town.lab, tmp_path, town.master(request.param))

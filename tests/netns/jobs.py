@@ -1,0 +1,173 @@
+"""Jobs of many nodes on the hosts of a lab, told what to do through files and asked who was there."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import itertools
+import json
+import shlex
+import socket
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flota.store.keys import Keys, end_of
+from tests.lab import Lab
+from tests.lab.nodes import Node, Nodes
+from tests.launching import DEADLINE, wait_until
+
+WORKERS = Path(__file__).parent / "workers"
+STANDS_IN, MEETS = WORKERS / "stands_in.py", WORKERS / "meets.py"
+HTTP, ETCD = "http", "etcd"
+PORT = 8090
+LEASE = 5.0
+names = itertools.count()
+
+
+def last_words(node: Node) -> str:
+    """The last line that a node has said."""
+    return node.err.rstrip().rpartition("\n")[2]
+
+
+def ask_store(lab: Lab, master: str, path: str, body: object) -> dict[str, Any]:
+    """What a store answers to somebody on host 1; nothing while it is not up."""
+    host, _, port = master.rpartition("/")[2].partition(":")
+    client = http.client.HTTPConnection(host, int(port))
+    try:
+        client.sock = lab.host(1).call(socket.create_connection, (host, int(port)), 2)
+        client.request("POST", path, json.dumps(body))
+        answer: dict[str, Any] = json.loads(client.getresponse().read())
+    except OSError:
+        return {}
+    finally:
+        client.close()
+    return answer
+
+
+class Worker(NamedTuple):
+    """What a worker was told, as it noted it."""
+
+    rank: int
+    world_size: int
+    host: str
+    node_rank: int
+    local_rank: int
+
+
+class Round(NamedTuple):
+    number: int
+    hosts: list[str]  # by rank
+
+
+class Job:
+    """One job, whose nodes all get the same words; whatever else is wanted is said when one is started."""
+
+    def __init__(self, lab: Lab, directory: Path, master: str = "", name: str = "") -> None:
+        self.lab = lab
+        self.name = name or f"job{next(names)}"
+        self.stage = directory / self.name
+        self.stage.mkdir(parents=True)
+        self.nodes = Nodes(lab, self.stage)
+        self.master = master
+        self.words = ["--master", master, "--job_id", self.name] if master else []
+
+    @property
+    def etcd(self) -> bool:
+        return self.master.startswith("etcd")
+
+    def again(self) -> Job:
+        """Another job of the same name, in the same place."""
+        return Job(self.lab, self.stage / "again", self.master, self.name)
+
+    def node(self, host: int, words: str, script: Path = STANDS_IN, env: dict[str, str] | None = None) -> Node:
+        """Start flota on a host."""
+        return self.nodes.start(
+            host, *shlex.split(words), *self.words, script, env={"STAGE": str(self.stage), **(env or {})}
+        )
+
+    def start(self, hosts: list[int], words: str, script: Path = STANDS_IN) -> list[Node]:
+        return [self.node(host, words, script) for host in hosts]
+
+    # What is in the store.
+
+    def wait_for_cards(self, count: int) -> None:
+        """Until so many nodes have joined; people are told of that only after a while."""
+        keys = Keys(f"/flota/{self.name}/" if self.etcd else "/flota/")
+        begin, end = (base64.b64encode(key).decode() for key in (keys.nodes, end_of(keys.nodes)))
+        ask = {"key": begin, "range_end": end, "count_only": True}
+        wait_until(
+            lambda: int(ask_store(self.lab, self.master, "/v3/kv/range", ask).get("count", 0)) >= count,
+            f"{count} cards",
+        )
+
+    # What workers do and have seen.
+
+    def finish(self) -> None:
+        (self.stage / "finish").touch()
+
+    def fail(self, rank: int, how: int | str = 7) -> None:
+        (self.stage / "told").write_text(str(how))
+        (self.stage / "told").rename(self.stage / f"fail.{rank}")
+
+    def round(self, number: int, count: int, timeout: float = DEADLINE) -> list[Worker]:
+        """The workers of a round, once there are so many, by rank."""
+        try:
+            wait_until(
+                lambda: len(self.notes("worker", number)) >= count, f"{count} workers in round {number}", timeout
+            )
+        except AssertionError as error:
+            error.add_note(str(self))
+            raise
+        notes = self.notes("worker", number)
+        numbers = ("world_size", "node_rank", "local_rank")
+        return [
+            Worker(rank, host=note["host"], **{name: int(note[name]) for name in numbers})
+            for rank, note in notes.items()
+        ]
+
+    def rounds(self) -> list[int]:
+        """Those that had a worker."""
+        return sorted({int(path.name.split(".")[1]) for path in self.stage.glob("worker.*.*")})
+
+    def settle(self, count: int, after: int = -1) -> Round:
+        """The first round of so many workers. An elastic job may have begun with fewer, on a slow machine."""
+        wait_until(lambda: self._of_size(count, after), f"{count} workers in a round after {after}")
+        number = self._of_size(count, after)[0]
+        return Round(number, [note["host"] for note in self.notes("worker", number).values()])
+
+    def _of_size(self, count: int, after: int) -> list[int]:
+        worlds = {number: self.notes("worker", number).values() for number in self.rounds() if number > after}
+        sizes = {number: [int(note["world_size"]) for note in notes] for number, notes in worlds.items()}
+        return [number for number, seen in sizes.items() if seen == [count] * count]
+
+    def notes(self, kind: str, number: int) -> dict[int, dict[str, str]]:
+        """What workers of a round have noted, by rank."""
+        notes = {int(path.name.rpartition(".")[2]): path for path in self.stage.glob(f"{kind}.{number}.*")}
+        return {rank: json.loads(notes[rank].read_text()) for rank in sorted(notes)}
+
+    def last_stop(self, number: int) -> float:
+        """When the last worker of a round that was told to stop did so."""
+        return max(float(note["at"]) for note in self.notes("stopped", number).values())
+
+    def seconds_to_stop(self, number: int) -> float:
+        """From the first failure of a round to the last stop."""
+        return self.last_stop(number) - min(float(note["at"]) for note in self.notes("failed", number).values())
+
+    def next_round(self, number: int, timeout: float = DEADLINE) -> int:
+        """The one after this that has workers: a number may be passed over when the chair changes hands."""
+        wait_until(lambda: max(self.rounds(), default=-1) > number, f"a round after {number}", timeout)
+        return min(later for later in self.rounds() if later > number)
+
+    # How it ends.
+
+    def codes(self, timeout: float = DEADLINE) -> list[int]:
+        """The exit codes of all nodes, in the order of their starting; nothing is left of any."""
+        give_up = time.monotonic() + timeout
+        codes = [node.wait(max(0.1, give_up - time.monotonic())) for node in self.nodes.started]
+        for node in self.nodes.started:
+            node.assert_nobody_left()
+        return codes
+
+    def __str__(self) -> str:
+        return "".join(f"\n--- {node.host.name}\n{node.err[-2000:]}" for node in self.nodes.started)

@@ -1,0 +1,211 @@
+"""A node is lost: killed, crashed, or cut off. The others know in time, and do what the user asked for."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.lab.nodes import Node
+from tests.netns.jobs import LEASE, Job, last_words
+
+AT_ONCE = 2.0  # seconds; the promise is one
+WITHIN_LEASE = LEASE + 3.0
+
+
+def kill(node: Node) -> float:
+    """When the node's own process was killed; its shepherd lives."""
+    node.process.kill()
+    return time.monotonic()
+
+
+# Fixed size, without restarts: the job ends.
+
+
+@pytest.mark.parametrize("victim", [2, 3])
+def test_a_killed_node_is_missed_at_once(job, victim):
+    nodes = job.start([1, 2, 3], "--nnodes 3 --nproc_per_node 2")
+    job.round(0, 6)
+
+    killed = kill(nodes[victim - 1])
+
+    assert job.codes() == [-9 if node is nodes[victim - 1] else 75 for node in nodes]
+    assert time.monotonic() - killed < AT_ONCE + 1
+    assert job.last_stop(0) - killed < AT_ONCE
+    assert all(f"host{victim} was lost" in node.err for node in nodes if node is not nodes[victim - 1])
+    assert job.rounds() == [0]
+
+
+def test_a_crashed_host_is_named(job):
+    nodes = job.start([1, 2, 3], "--nnodes 3")
+    job.round(0, 3)
+
+    job.lab.crash(3)
+    crashed = time.monotonic()
+
+    assert job.codes() == [75, 75, -9]
+    # The master sees its connection end; of an etcd's node nobody is left to say it.
+    assert job.last_stop(0) - crashed < (WITHIN_LEASE if job.etcd else AT_ONCE)
+    assert all("host3 was lost" in node.err for node in nodes[:2])
+
+
+def test_a_host_that_is_cut_off_is_named_within_the_lease_and_ends_too(jobs):
+    for job in jobs:
+        job.start([1, 2, 3], "--nnodes 3 --nproc_per_node 2")
+    for job in jobs:
+        job.round(0, 6)
+
+    jobs[0].lab.cut(3)
+    cut = time.monotonic()
+
+    for job in jobs:
+        assert [node.wait() for node in job.nodes.started[:2]] == [75, 75]
+    assert time.monotonic() - cut < WITHIN_LEASE
+    job.lab.heal()
+    for job in jobs:
+        assert job.codes() == [75, 75, 75]
+        one, two, three = job.nodes.started
+        assert all("host3 was lost" in node.err for node in (one, two))
+        # An etcd may have kept the job's last notice for it, or else nothing of the job.
+        assert "lost" in last_words(three) and (job.etcd or job.master in last_words(three))
+        assert job.rounds() == [0]
+
+
+def test_the_chairs_node_may_be_the_one_that_is_killed(town, tmp_path):
+    job = Job(town.lab, tmp_path, town.master("etcd"))
+    first = job.node(2, "--nnodes 3")
+    job.wait_for_cards(1)  # who comes first has the chair
+    others = job.start([1, 3], "--nnodes 3")
+    job.round(0, 3)
+
+    killed = kill(first)
+
+    assert job.codes() == [-9, 75, 75]
+    assert job.last_stop(0) - killed < AT_ONCE
+    assert all("host2 was lost" in node.err for node in others)
+
+
+# With restarts: the others wait, and go on.
+
+
+@pytest.mark.parametrize("how", ["killed", "crashed"])
+def test_a_job_waits_for_a_new_node_in_the_place_of_a_lost_one(job, how):
+    nodes = job.start([1, 2, 3], "--nnodes 3 --max_restart 1")
+    before = job.round(0, 3)
+    kill(nodes[1]) if how == "killed" else job.lab.crash(2)
+    for node in (nodes[0], nodes[2]):
+        node.wait_for("host2 was lost; the nodes meet again", WITHIN_LEASE)
+
+    job.node(2, "--nnodes 3 --max_restart 1")
+
+    assert job.round(1, 3) == before
+    assert {note["attempt"] for note in job.notes("worker", 1).values()} == {"0"}
+    job.finish()
+    assert job.codes() == [0, -9, 0, 0]
+
+
+def test_a_job_that_waits_in_vain_for_a_lost_node_ends_with_75(job):
+    nodes = job.start([1, 2, 3], "--nnodes 3 --max_restart 1 --join-timeout 3")
+    job.round(0, 3)
+
+    kill(nodes[2])
+
+    assert job.codes() == [75, 75, -9]
+    for node in nodes[:2]:
+        assert "host3 was lost; the nodes meet again" in node.err
+        assert "the nodes did not meet in time: 2 of 3 nodes: host1, host2" in node.err
+    assert job.rounds() == [0]
+
+
+def test_a_host_that_was_cut_off_comes_back(jobs):
+    for job in jobs:
+        job.start([1, 2, 3], "--nnodes 3 --max_restart 1")
+    before = [job.round(0, 3) for job in jobs]
+    jobs[0].lab.cut(3)
+    for job in jobs:
+        for node in job.nodes.started[:2]:
+            node.wait_for("host3 was lost; the nodes meet again", WITHIN_LEASE)
+
+    jobs[0].lab.heal()
+
+    # Without its master a node has ended by now. Whether an etcd is away or this host is, it cannot know: it went on.
+    (http, etcd), cut = jobs, jobs[0].nodes.started[2]
+    assert cut.wait() == 75
+    assert "lost" in last_words(cut) and http.master in last_words(cut)
+    http.node(3, "--nnodes 3 --max_restart 1")
+    assert [job.round(job.next_round(0), 3) for job in jobs] == before
+    for job in jobs:
+        job.finish()
+    assert (http.codes(), etcd.codes()) == ([0, 0, 75, 0], [0, 0, 0])
+
+
+def test_a_node_that_was_suspended_comes_back(jobs):
+    for job in jobs:
+        job.start([1, 2, 3], "--nnodes 3 --max_restart 1")
+    before = [job.round(0, 3) for job in jobs]
+    for job in jobs:
+        job.nodes.started[2].process.send_signal(signal.SIGSTOP)
+    for job in jobs:
+        job.nodes.started[0].wait_for("host3 was lost; the nodes meet again", WITHIN_LEASE)
+    assert not any(2 in job.notes("stopped", 0) for job in jobs)
+
+    for job in jobs:
+        job.nodes.started[2].process.send_signal(signal.SIGCONT)
+
+    assert [job.round(job.next_round(0), 3) for job in jobs] == before
+    for job in jobs:
+        assert len(job.notes("stopped", 0)) == 3
+        job.finish()
+        assert job.codes() == [0, 0, 0]
+
+
+def test_of_two_parts_one_goes_on_and_the_other_comes_back(jobs):
+    words = "--nnodes 2:4 --elastic_timeout 0.5"
+    for job in jobs:
+        job.start([1, 2, 3, 4], words)
+    before = [job.settle(4) for job in jobs]
+
+    jobs[0].lab.partition([3, 4])
+
+    apart = [job.settle(2, old.number) for job, old in zip(jobs, before, strict=True)]
+    assert [sorted(part.hosts) for part in apart] == [["host1", "host2"]] * 2
+    jobs[0].lab.heal()
+    http, etcd = jobs
+    assert [node.wait() for node in http.nodes.started[2:]] == [75, 75]
+    http.start([3, 4], words)
+    for job, part in zip(jobs, apart, strict=True):
+        assert sorted(job.settle(4, part.number).hosts) == ["host1", "host2", "host3", "host4"]
+        job.finish()
+    # A rank that was there twice in one round would have failed.
+    assert (http.codes(), etcd.codes()) == ([0, 0, 75, 75, 0, 0], [0] * 4)
+
+
+# The node that serves the master.
+
+
+@pytest.mark.parametrize("how", ["killed", "crashed", "cut"])
+def test_without_the_masters_node_every_other_ends_within_the_lease(town, tmp_path, how):
+    asked = ["--nnodes 3", "--nnodes 3 --max_restart 1 --join-timeout 4", "--nnodes 2:3 --join-timeout 4"]
+    jobs = [Job(town.lab, tmp_path, f"10.77.0.1:{8090 + number}") for number in range(len(asked))]
+    for job, words in zip(jobs, asked, strict=True):
+        job.start([1, 2, 3], words)
+    for job in jobs:
+        job.round(0, 3)
+
+    if how == "killed":
+        for job in jobs:
+            kill(job.nodes.started[0])
+    else:
+        town.lab.crash(1) if how == "crashed" else town.lab.cut(1)
+    lost = time.monotonic()
+
+    for job in jobs:
+        assert [node.wait() for node in job.nodes.started[1:]] == [75, 75]
+        assert max(job.notes("stopped", 0)[rank]["at"] for rank in (1, 2)) - lost < WITHIN_LEASE
+        for node in job.nodes.started[1:]:
+            assert "lost" in last_words(node) and job.master in last_words(node)
+    town.lab.heal()
+    for job in jobs:
+        assert job.codes() == [75 if how == "cut" else -9, 75, 75]
+        assert job.rounds() == [0]

@@ -1,0 +1,152 @@
+"""A node that does not fit is told why and ends with 2; the others say so, and go on when the right one comes."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from tests.launching import wait_until
+from tests.netns.jobs import HTTP, MEETS, Job
+
+FAST = 5.0  # seconds; most of it is the machine's own load
+TOKEN, OTHER = "right-" + "a" * 20, "wrong-" + "b" * 20
+STRANGERS = {
+    "web": """
+import http.server
+http.server.test(http.server.SimpleHTTPRequestHandler, port=8090, bind="10.77.0.1")
+""",
+    "api": """
+import http.server
+class Api(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"hello": "world"}')
+http.server.test(Api, port=8090, bind="10.77.0.1")
+""",
+    "raw": """
+import socket
+server, clients = socket.create_server(("10.77.0.1", 8090)), []
+while clients.append(server.accept()[0]) is None:
+    clients[-1].sendall(b"SSH-2.0-OpenSSH_9.2\\r\\n")
+""",
+}
+
+
+@pytest.fixture
+def stranger(town):
+    """Starts somebody else's service where host 1 would serve."""
+
+    def start(kind: str) -> None:
+        town.lab.host(1).popen([sys.executable, "-c", STRANGERS[kind]], stdout=-3, stderr=-3)
+        probe = [sys.executable, "-c", "import socket; socket.create_connection(('10.77.0.1', 8090), 5)"]
+        wait_until(lambda: town.lab.host(1).run(probe).returncode == 0, "the stranger")
+
+    return start
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_a_strangers_service_is_not_taken_for_the_master(town, tmp_path, stranger, kind):
+    stranger(kind)
+    job = Job(town.lab, tmp_path, town.master(HTTP))
+    begun = time.monotonic()
+    nodes = job.start([1, 2], "--nnodes 2")
+
+    assert job.codes() == [2, 2]
+    assert time.monotonic() - begun < FAST
+    for node in nodes:
+        assert "10.77.0.1:8090 answers, but not as a store: is it another program's port" in node.err
+
+
+def test_nodes_that_do_not_fit_are_turned_away_and_the_right_one_is_taken(job):
+    first = job.node(1, "--nnodes 2 --rank 0 --framework torch")
+    job.wait_for_cards(1)
+    wrong = {
+        2: ("--nnodes 3 --rank 1 --framework torch", "it expects 3 nodes, this job has 2"),
+        3: ("--nnodes 2 --rank 1 --framework jax", "it is for jax, this job is for torch"),
+        4: ("--nnodes 2 --rank 0 --framework torch", "rank 0 is taken by host1"),
+        5: ("--nnodes 1:2 --rank 1 --framework torch", "it expects 1:2 nodes, this job has 2"),
+    }
+    begun = time.monotonic()
+    turned_away = {host: job.node(host, words) for host, (words, _) in wrong.items()}
+
+    for host, node in turned_away.items():
+        assert node.wait() == 2
+        assert f"the job turned this node away: {wrong[host][1]}" in node.err
+        first.wait_for(f"host{host} was turned away: {wrong[host][1]}")
+    assert time.monotonic() - begun < FAST
+    job.node(6, "--nnodes 2 --rank 1 --framework torch")
+    assert [(worker.host, worker.world_size) for worker in job.round(0, 2)] == [("host1", 2), ("host6", 2)]
+    job.finish()
+    assert job.codes() == [0, 2, 2, 2, 2, 0]
+    assert job.rounds() == [0]
+
+
+def test_a_node_of_another_job_is_turned_away_by_the_master(town, tmp_path):
+    job = Job(town.lab, tmp_path, town.master(HTTP))
+    other = Job(town.lab, tmp_path, town.master(HTTP))
+    first = job.node(1, "--nnodes 2")
+    stray = other.node(2, "--nnodes 2")
+
+    assert other.codes() == [2]
+    why = f"it is of job `{other.name}`, this is job `{job.name}`"
+    assert f"the job turned this node away: {why}" in stray.err
+    first.wait_for(f"host2 was turned away: {why}")
+    job.node(3, "--nnodes 2")
+    job.round(0, 2)
+    job.finish()
+    assert job.codes() == [0, 0]
+
+
+def test_a_third_node_of_two_does_not_disturb_them(job):
+    nodes = job.start([1, 2], "--nnodes 2 --max_restart 1")
+    job.round(0, 2)
+
+    third = job.node(3, "--nnodes 2 --max_restart 1")
+
+    assert third.wait() == 2
+    assert "the job turned this node away: the job has all of its 2 nodes" in third.err
+    for node in nodes:
+        node.wait_for("host3 was turned away: the job has all of its 2 nodes")
+    job.finish()
+    assert job.codes() == [0, 0, 2]
+    assert job.rounds() == [0]
+
+
+@pytest.mark.parametrize("words", ["--nnodes 2 --rank 2", "--nnodes 1:2 --rank 3"])
+def test_a_rank_that_cannot_be_is_an_error_of_use(job, words):
+    node = job.node(1, words)
+
+    assert job.codes() == [2]
+    assert "error: --rank" in node.err
+
+
+# Tokens.
+
+
+@pytest.mark.parametrize("given", [{"FLOTA_TOKEN": OTHER}, {}], ids=["wrong", "none"])
+def test_a_node_without_the_token_is_told_so_and_the_owner_too(town, tmp_path, given):
+    job = Job(town.lab, tmp_path, town.master(HTTP))
+    owner = job.node(1, "--nnodes 2", env={"FLOTA_TOKEN": TOKEN})
+    begun = time.monotonic()
+    intruder = job.node(2, "--nnodes 2", env=given)
+
+    assert intruder.wait() == 2
+    assert time.monotonic() - begun < FAST
+    assert f"{job.master} does not know this job's token: set the same FLOTA_TOKEN on all nodes" in intruder.err
+    owner.wait_for("a request from 10.77.0.2 was refused: its FLOTA_TOKEN is not this job's")
+    job.node(3, "--nnodes 2", env={"FLOTA_TOKEN": TOKEN})
+    assert [worker.host for worker in job.round(0, 2)] == ["host1", "host3"]
+    job.finish()
+    assert job.codes() == [0, 2, 0]
+
+
+def test_a_master_without_a_token_says_that_it_is_open_to_all(town, tmp_path):
+    job = Job(town.lab, tmp_path, town.master(HTTP))
+    nodes = job.start([1, 2], "--nnodes 2", MEETS)
+
+    assert job.codes() == [0, 0]
+    warning = f"anybody who can reach {job.master} can take part in this job: set FLOTA_TOKEN on all nodes"
+    assert [node.err.count(warning) for node in nodes] == [1, 0]

@@ -1,0 +1,238 @@
+"""A job's token is nowhere that others look, and TLS keeps it from those who listen."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.etcd import packaged_etcd
+from tests.launching import wait_until
+from tests.netns.jobs import HTTP, MEETS, Job, ask_store, last_words
+
+TOKEN = "secret-0123456789abcdef"
+
+
+def command_lines(town) -> str:
+    """What `ps` shows on all hosts."""
+    pids = [pid for host in town.lab.hosts for pid in host.processes()]
+    return "\n".join(filter(None, (read(f"/proc/{pid}/cmdline") for pid in pids)))
+
+
+def read(path: str | Path) -> str:
+    try:
+        return Path(path).read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""  # it has just ended
+
+
+def worker_environments(job: Job) -> list[str]:
+    return [read(f"/proc/{note['pid']}/environ") for note in job.notes("worker", 0).values()]
+
+
+def written(job: Job) -> str:
+    """All that the job has written: screens, logs, events, reports."""
+    return "\n".join(read(path) for path in job.stage.rglob("*") if path.is_file())
+
+
+def assert_secret(town, job: Job, secret: str) -> None:
+    environments = worker_environments(job)
+    assert "stands_in.py" in command_lines(town)
+    assert len(environments) == 2 and all("FLOTA_RANK=" in text for text in environments)
+    assert secret not in command_lines(town)
+    assert not any(secret in text for text in environments)
+
+
+@pytest.mark.parametrize("way", ["FLOTA_TOKEN", "FLOTA_TOKEN_FILE"])
+def test_a_given_token_is_seen_by_nobody(town, tmp_path, way):
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    file.chmod(0o600)
+    job = Job(town.lab, tmp_path, town.master(HTTP))
+    for host in (1, 2):
+        job.node(host, "--nnodes 2 --log_level debug", env={way: TOKEN if way == "FLOTA_TOKEN" else str(file)})
+    job.round(0, 2)
+
+    assert_secret(town, job, TOKEN)
+    job.fail(1)  # its last screen is the longest
+    assert job.codes() == [7, 7]
+    assert TOKEN not in written(job)
+
+
+def test_a_token_that_flota_made_is_in_one_file_of_its_owner_until_the_end(town, tmp_path):
+    job = Job(town.lab, tmp_path)
+    one = job.node(1, "--nnodes 2")
+    one.wait_for("FLOTA_TOKEN_FILE=")
+    words = next(line for line in one.out.splitlines() if "FLOTA_TOKEN_FILE=" in line).split()
+    file = Path(words[0].partition("=")[2])
+    secret = file.read_text().strip()
+    assert (len(secret) >= 32, stat.S_IMODE(file.stat().st_mode)) == (True, 0o600)
+    master = words[words.index("--master") + 1]
+    job.node(2, f"--nnodes 2 --master {master}", env={"FLOTA_TOKEN_FILE": str(file)})
+    job.round(0, 2)
+
+    assert_secret(town, job, secret)
+    job.finish()
+    assert job.codes() == [0, 0]
+    assert not file.exists()
+    assert secret not in written(job)
+
+
+# TLS.
+
+
+@pytest.fixture(scope="session")
+def papers(tmp_path_factory):
+    """An authority, a certificate of it for hosts 1 and 8, and an authority that has nothing to do with them."""
+    directory = tmp_path_factory.mktemp("papers")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True, timeout=30)
+
+    (directory / "names").write_text("subjectAltName=IP:10.77.0.1,IP:fd77::1,DNS:host1,IP:10.77.0.8\n")
+    new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    for name in ("ca", "other"):
+        openssl(*new, "-x509", "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+    openssl(*new, "-subj", "/CN=host1", "-keyout", "host.key", "-out", "host.csr")
+    sign = "x509 -req -days 2 -in host.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names -out host.pem"
+    openssl(*sign.split())
+    return directory
+
+
+def serving(papers: Path) -> str:
+    return f"--nnodes 2 --tls-cert {papers}/host.pem --tls-key {papers}/host.key --tls-ca {papers}/ca.pem"
+
+
+@pytest.mark.parametrize("master", ["10.77.0.1:8090", "https://[fd77::1]:8090", "https://host1:8090"])
+def test_nodes_meet_over_tls(town, tmp_path, papers, master):
+    job = Job(town.lab, tmp_path, master)
+    job.node(2, f"--nnodes 2 --tls-ca {papers}/ca.pem", MEETS, env={"FLOTA_TOKEN": TOKEN})
+    job.node(1, serving(papers), MEETS, env={"FLOTA_TOKEN": TOKEN})
+
+    assert job.codes() == [0, 0]
+    two, one = job.nodes.started
+    assert one.log(0) == two.log(1) == "0 host1 0 0 2\n1 host2 1 0 2\n"
+
+
+def test_a_job_over_tls_fails_and_starts_again_like_any_other(town, tmp_path, papers):
+    job = Job(town.lab, tmp_path, "https://10.77.0.1:8090")
+    nodes = [job.node(1, f"{serving(papers)} --max_restart 1")]
+    nodes.append(job.node(2, f"--nnodes 2 --tls-ca {papers}/ca.pem --max_restart 1"))
+    job.round(0, 2)
+    job.fail(1)
+    job.round(1, 2)
+
+    nodes[1].process.kill()
+
+    nodes[0].wait_for("host2 was lost; the nodes meet again")
+    job.node(2, f"--nnodes 2 --tls-ca {papers}/ca.pem --max_restart 1")
+    job.round(2, 2)
+    job.finish()
+    assert job.codes() == [0, -9, 0]
+
+
+def test_a_node_that_does_not_trust_the_master_says_so_and_another_may_come(town, tmp_path, papers):
+    job = Job(town.lab, tmp_path, "https://10.77.0.1:8090")
+    one = job.node(1, serving(papers))
+    wrong = [job.node(2, f"--nnodes 2 --tls-ca {papers}/other.pem"), job.node(3, "--nnodes 2")]
+
+    for node in wrong:
+        assert node.wait() == 2
+        assert "certificate of 10.77.0.1:8090" in last_words(node)
+        assert "unable to get local issuer certificate" in last_words(node)
+    job.node(4, f"--nnodes 2 --tls-ca {papers}/ca.pem")
+    job.round(0, 2)
+    job.finish()
+    assert job.codes() == [0, 2, 2, 0]
+    assert "Traceback" not in one.err
+
+
+def test_a_node_without_tls_is_told_that_the_master_has_it(town, tmp_path, papers):
+    job = Job(town.lab, tmp_path, "10.77.0.1:8090")
+    one = job.node(1, serving(papers))
+    one.wait_for("1 of 2 nodes: host1")
+
+    plain = job.node(2, "--nnodes 2")
+
+    assert plain.wait() == 2
+    assert "10.77.0.1:8090 answers, but not as a store" in plain.err
+    job.node(3, f"--nnodes 2 --tls-ca {papers}/ca.pem")
+    job.round(0, 2)
+    job.finish()
+    assert job.codes() == [0, 2, 0]
+
+
+# etcd's own guards.
+
+
+def start_etcd(town, directory: Path, url: str, *flags: object) -> None:
+    """One more etcd, on host 8."""
+    urls = [word for flag in ("listen", "advertise") for word in (f"--{flag}-client-urls", url)]
+    with (directory / "etcd.log").open("w") as log:
+        argv = [packaged_etcd(), "--data-dir", directory / "etcd", *urls, *flags]
+        town.lab.host(8).popen(argv, stdout=log, stderr=subprocess.STDOUT)
+    wait_until(lambda: "ready to serve client requests" in read(directory / "etcd.log"), "etcd")
+
+
+def assert_a_dead_node_is_missed_at_once(job: Job) -> None:
+    """Its shepherd says so, through the same guards."""
+    one, two = job.nodes.started
+    job.round(0, 2)
+    two.process.kill()
+
+    assert one.wait(4) == 75
+    assert "host2 was lost" in one.err
+    assert job.codes() == [75, -9]
+
+
+def test_nodes_meet_at_an_etcd_with_tls(town, tmp_path, papers):
+    keys = ["--cert-file", papers / "host.pem", "--key-file", papers / "host.key"]
+    start_etcd(town, tmp_path, "https://10.77.0.8:2379", *keys)
+    job = Job(town.lab, tmp_path, "etcds://10.77.0.8:2379")
+    job.start([1, 2], f"--nnodes 2 --tls-ca {papers}/ca.pem")
+
+    assert_a_dead_node_is_missed_at_once(job)
+
+
+@pytest.fixture
+def guarded(town, tmp_path):
+    """An etcd where `flota` may do everything with its password, and nobody else anything."""
+    start_etcd(town, tmp_path, "http://10.77.0.8:2379")
+
+    def ask(path: str, **body: object) -> None:
+        answer = ask_store(town.lab, "10.77.0.8:2379", f"/v3/auth/{path}", body)
+        assert "header" in answer, answer
+
+    ask("user/add", name="root", password="root")
+    ask("user/grant", user="root", role="root")
+    ask("user/add", name="flota", password=TOKEN)
+    ask("role/add", name="flota")
+    ask("role/grant", name="flota", perm={"permType": "READWRITE", "key": "AA==", "range_end": "AA=="})
+    ask("user/grant", user="flota", role="flota")
+    ask("enable")
+    return "etcd://10.77.0.8:2379"
+
+
+def test_nodes_meet_at_an_etcd_with_a_password(town, tmp_path, guarded):
+    job = Job(town.lab, tmp_path, guarded)
+    for host in (1, 2):
+        job.node(host, "--nnodes 2", env={"FLOTA_ETCD_USER": "flota", "FLOTA_ETCD_PASSWORD": TOKEN})
+    job.round(0, 2)
+
+    assert_secret(town, job, TOKEN)
+    assert_a_dead_node_is_missed_at_once(job)
+    assert TOKEN not in written(job)
+
+
+@pytest.mark.parametrize(
+    "env", [{"FLOTA_ETCD_USER": "flota", "FLOTA_ETCD_PASSWORD": "wrong"}, {}], ids=["wrong", "none"]
+)
+def test_an_etcd_that_does_not_know_the_password_is_named(town, tmp_path, guarded, env):
+    job = Job(town.lab, tmp_path, guarded)
+    node = job.node(1, "--nnodes 2", env=env)
+
+    assert job.codes() == [2]
+    assert "10.77.0.8:2379" in last_words(node)
+    assert "FLOTA_ETCD_USER" in last_words(node)

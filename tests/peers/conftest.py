@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +58,20 @@ class Peer:
 
     def report(self) -> dict:
         return json.loads((self.directory / "log" / "report.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory):
+    """The loss that checkpointed.py comes to after so many steps on this machine, where nothing happens to it."""
+
+    @cache
+    def train(steps: int) -> str:
+        torch = Peer("torch", tmp_path_factory.mktemp("undisturbed"))
+        torch.flota("--nproc_per_node", "2", script("checkpointed.py"), ".", "--steps", str(steps))
+        [result] = torch.results(0)
+        return fact(result, "loss")
+
+    return train
 
 
 def script(name: str) -> str:

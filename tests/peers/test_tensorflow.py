@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab import Lab
+
 from .conftest import Peer, fact, script
+from .over_hosts import MASTER, Job, needs_lab
 
 pytestmark = pytest.mark.real
 
@@ -17,7 +20,22 @@ def tensorflow(tmp_path):
 def test_mirrored_workers_reduce_and_train_together(tensorflow):
     tensorflow.flota("--nproc_per_node", "2", script("tensorflow_mirrored.py"))
 
-    [first], [second] = tensorflow.results(0), tensorflow.results(1)
+    check_trained_together(tensorflow.results(0), tensorflow.results(1))
+
+
+@needs_lab
+def test_mirrored_workers_on_two_hosts_reduce_and_train_together(tmp_path):
+    with Lab(2) as lab:
+        job = Job("tensorflow", lab, tmp_path, "tensorflow_mirrored.py")
+
+        job.start([1, 2], "--nnodes", 2, "--nproc_per_node", 1, "--master", MASTER)
+
+        job.finish()
+        check_trained_together(*job.results().values())
+
+
+def check_trained_together(first_told, second_told):
+    [first], [second] = first_told, second_told
     assert (fact(first, "rank"), fact(second, "rank")) == ("0", "1")
     for result in (first, second):
         assert (fact(result, "world"), fact(result, "total")) == ("2", "3.0")

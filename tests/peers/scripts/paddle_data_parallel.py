@@ -1,8 +1,12 @@
-"""Paddle: DataParallel by hand, other data on every rank."""
+"""Paddle: DataParallel by hand, other data on every rank; and Paddle's variables as the launcher gave them."""
+
+import json
+import os
 
 import paddle
 import paddle.distributed as dist
 
+print("VARIABLES", json.dumps({name: value for name, value in os.environ.items() if name.startswith("PADDLE_")}))
 paddle.set_default_dtype("float64")
 dist.init_parallel_env()
 rank, world = dist.get_rank(), dist.get_world_size()

@@ -182,7 +182,7 @@ class SimNode:
     def _close_when_gone(self) -> None:
         if self.over:
             return
-        if self.member.gone or self.clock() >= self._give_up_at:
+        if self.member.is_gone(self.clock()) or self.clock() >= self._give_up_at:
             self._close()
         else:
             self.world.after(0.05, self._close_when_gone)

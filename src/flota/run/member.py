@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.store.messages import KeyValue, Refusal
 
+LAST_TRY = 1.0  # seconds to take this node's card out of a store that does not answer just now
 DENIED = 7  # gRPC's code
 LOOK = 100e-6  # seconds between the chair's looks, for each card: thousands joining at once must not keep it busy
 
@@ -79,11 +80,10 @@ class Member:
         """Since when the store owes an answer; None if it does not."""
         return self.began if self.presence.contact.heard_at is None else self.presence.contact.silent_since
 
-    @property
-    def gone(self) -> bool:
+    def is_gone(self, now: float) -> bool:
         """Whether nothing of this node is left in the store, or the store is not there to ask."""
-        unreachable = self.presence.refusal is not None or self.presence.contact.silent_since is not None
-        return self.presence.gone or (self.presence.leaving and unreachable)
+        silent = self.presence.contact.silent_since is not None and now >= self._stay_until - LEASE + LAST_TRY
+        return self.presence.gone or (self.presence.leaving and (silent or self.presence.refusal is not None))
 
     @property
     def deadline(self) -> float | None:

@@ -106,7 +106,7 @@ class Together(Watch):
         while self.final is None:
             self._turn()
         give_up = time.monotonic() + LAST_BREATH
-        while not self.member.gone and not self.hurried and time.monotonic() < give_up:
+        while not self.member.is_gone(time.monotonic()) and not self.hurried and time.monotonic() < give_up:
             self._turn(give_up)
         return self.conclude(self._report(self.final), writes=self._has_rank_0())
 
@@ -211,10 +211,11 @@ class Together(Watch):
 
     def stop(self, number: int) -> None:
         """Said to the others first: their workers fail when ours end."""
-        if self.final is None:
+        over = self.final is not None
+        if not over:
             self.member.node.stop(number, time.monotonic())
             self._advance()
-        if self.in_round or self.final is not None:
+        if self.in_round or over:
             super().stop(number)
 
     def step(self, event: Event) -> None:

@@ -17,7 +17,9 @@ from tests.lab.guard import end_all
 from tests.launching import environment
 from tests.netns.jobs import ETCD, HTTP, PORT, Job
 
+# No link-local addresses: the kernel adds one some time after a link has come up.
 ONE_NETWORK = """
+echo 1 > /proc/sys/net/ipv6/conf/default/addr_gen_mode
 ip link add eth0 type veth peer name far0
 ip address add 10.9.0.5/24 dev eth0
 ip address add 10.9.0.6/24 dev eth0

@@ -1,7 +1,7 @@
 """Many nodes in one process, against a master that is a real flota: many_nodes.py PORT COUNT [last].
 
 It asks what a node's Presence asks, in the same words (flota's own messages, keys and cards) and over as many
-connections: a lease, the card, a watch that names the lease, the card again when the roster is there, renewals. What is
+connections: a lease, a watch that names it, the card, the card again when the roster is there, renewals. What is
 left out is what costs the load process alone, because thousands of nodes share its one CPU here and have one each in
 life: answers' heads are looked through and not parsed by h11, and a roster is compared with the last one, and decoded
 when it is another. A node that is not answered in time asks again on a new connection, as in life.
@@ -28,13 +28,12 @@ from typing import Any
 from msgspec.structs import replace
 from wire import Wire
 
-from flota.job.meeting import LEASE
+from flota.job.meeting import Meeting, lease_of
 from flota.rendezvous.cards import RUNNING, Card, decode_card, encode_card
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
 from flota.rendezvous.notices import decode_notice
-from flota.run.together import NODES_A_SECOND
 from flota.store.client import ANSWER_TIME, ROUTES, STREAMED
-from flota.store.keys import Keys, end_of, node_of
+from flota.store.keys import end_of, keys_of, node_of
 from flota.store.messages import (
     KeyValue,
     LeaseAnswer,
@@ -52,7 +51,7 @@ from flota.store.messages import (
 )
 from flota.store.presence import RETRY
 
-KEYS = Keys("/flota/")
+KEYS = keys_of(None)
 PATIENCE = 60.0  # seconds
 EVENTS = b'"events":'
 
@@ -66,7 +65,7 @@ class Node:
         self.questions: Wire | None = None
         self.waiting: deque[tuple[Request, Callable[[Any], None]]] = deque()
         self.lost_at = math.inf  # when the first of them is taken for lost
-        self.joined = self.has_roster = False
+        self.listens = self.has_roster = False
 
     def start(self) -> None:
         self.ask(LeaseGrant(ttl=self.crowd.ttl), self._on_granted)
@@ -101,30 +100,32 @@ class Node:
     def _on_granted(self, answer: LeaseAnswer) -> None:
         self.lease = int(answer.id)
         self.crowd.renewals.append((time.monotonic() + self.crowd.ttl / 3, self))
-        self.ask(KEYS.joining(self.name, encode_card(self.card), self.lease, listening=False), self._on_joined)
-
-    def _on_joined(self, answer: TxnAnswer) -> None:
-        for entry in answer.responses[1].response_range.kvs:
-            if entry.key == KEYS.notice and self.crowd.is_roster(entry.value):
-                self._take_seat()
-        first = int(answer.header.revision) + 1
-        ask = WatchCreate(key=KEYS.chair, range_end=end_of(KEYS.chair), start_revision=first)
+        ask = WatchCreate(key=KEYS.chair, range_end=end_of(KEYS.chair))
         self.ear = Wire(self.crowd, self._on_line, streams=True)
         self.ear.send("/v3/watch", Watch(create_request=ask), f"x-flota-lease: {self.lease}\r\n")
 
     def _on_line(self, line: bytes) -> None:
-        if not self.joined:  # the watch's own first line
-            self.joined = True
-            self.crowd.joined += 1
-        if self.crowd.has_roster(line):
+        if not self.listens:  # the watch's own first line
+            self.listens = True
+            self._join(self._on_joined, knowing=False)
+        elif self.crowd.has_roster(line):
             self._take_seat()
+
+    def _join(self, then: Callable[[Any], None], *, knowing: bool) -> None:
+        self.ask(KEYS.joining(self.name, encode_card(self.card), self.lease, knowing=knowing), then)
+
+    def _on_joined(self, answer: TxnAnswer) -> None:
+        self.crowd.joined += 1
+        for entry in answer.responses[1].response_range.kvs:
+            if entry.key == KEYS.notice and self.crowd.is_roster(entry.value):
+                self._take_seat()
 
     def _take_seat(self) -> None:
         if not self.has_roster:
             self.has_roster = True
             self.crowd.having += 1
             self.card = replace(self.card, state=RUNNING)
-            self.ask(KEYS.joining(self.name, encode_card(self.card), self.lease, listening=True), lambda _: None)
+            self._join(lambda _: None, knowing=True)
 
 
 class Crowd:
@@ -139,9 +140,8 @@ class Crowd:
         self.look_at = 0.0
         self.roster = b""
         self.heard: deque[tuple[bytes, bool]] = deque(maxlen=16)
-        self.size = count + 1
-        self.ttl = max(int(LEASE), self.size // NODES_A_SECOND)
-        self.answer_time = ANSWER_TIME
+        self.ttl = lease_of(Meeting(count + 1, count + 1))
+        self.answer_time = max(ANSWER_TIME, self.ttl / 5)
         self.nodes: list[Node] = []
 
     def gather(self, count: int) -> None:

@@ -128,6 +128,30 @@ def test_nobody_starts_over_for_a_newcomer_what_is_almost_done():
     assert table.judge().ending.kind == SUCCEEDED
 
 
+def test_who_has_finished_is_not_missed():
+    table = started(2)
+    table.say("host0", state=cards.DONE)
+    table.judge()
+    del table.cards["host0"]
+    assert table.judge().state == RUNNING
+    table.say("host1", state=cards.DONE)
+    assert table.judge().ending.kind == SUCCEEDED
+
+
+def test_with_a_ghost_in_the_way_nobody_is_turned_away():
+    table = started(3, RESTARTS)
+    table.join("host1", name="again1")  # host1 has crashed; its card stays until its lease ends
+    table.judge()
+    del table.cards["host0"]
+    table.judge(0.1)
+    table.join("host0", name="again0")
+    assert table.judge(0.1).refused == {}
+    del table.cards["host1"]
+    table.judge(1.0)
+    table.all_ready(table.chair.notice.round)
+    assert table.judge().state == RUNNING
+
+
 def test_a_refusal_is_forgotten_with_the_card():
     table = started(2)
     table.join("other", job="other")

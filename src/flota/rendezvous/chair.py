@@ -47,6 +47,7 @@ class Chair:
         self.gone = set(heard.left if heard else ())  # left or failed for good: their cards count no more
         self.dead: set[str] = set()
         self.here: set[str] = set()
+        self.done: set[str] = set()  # of the round
         self.missing_since: dict[str, float] = {}
         self.first_seen: dict[str, float] = {}
 
@@ -101,7 +102,7 @@ class Chair:
             if not why:
                 why = no_room(one.card, holders, len(taken), self.terms)
                 # The one in its way may be its own earlier life, of which the store does not know yet that it is dead.
-                ghostly = why and (not trusting or any(other.card.host == one.card.host for other in taken))
+                ghostly = why and (not trusting or self._may_hold_a_ghost(taken, one))
                 if ghostly and now < since + self.ghostly:
                     self._ask_again(since + self.ghostly)
                     continue
@@ -114,6 +115,13 @@ class Chair:
         if refused != self.notice.refused:
             self.notice = replace(self.notice, refused=refused)
         return taken
+
+    def _may_hold_a_ghost(self, taken: list[Present], one: Present) -> bool:
+        """Whether one of those in its way may be dead, of which the store does not know yet: an earlier life on its own
+        host, one of two on a host, or one that has not answered the last notice."""
+        hosts = [other.card.host for other in taken]
+        silent = self.notice.state == GATHERING and any(other.card.round < self.notice.round for other in taken)
+        return one.card.host in hosts or len(set(hosts)) < len(hosts) or silent
 
     def _catch_up(self, present: list[Present], now: float) -> None:
         """Rounds come from chairs alone: a card that is ahead has heard one that we have missed."""
@@ -168,6 +176,7 @@ class Chair:
         seated = [by_node[row.node] for row in seats if row.node in by_node]
         of_round = [one for one in seated if one.card.round == self.notice.round]
         failed = [one for one in of_round if one.card.state == FAILED]
+        self.done.update(one.node for one in of_round if one.card.state == DONE)
         lost = self._lost(by_node, now) if trusting else []
         nodes = {row.node for row in seats}
         newcomers = [one for one in present if one.node not in nodes]
@@ -179,9 +188,9 @@ class Chair:
             self._after_failure(first, now)
         elif lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
-        elif len(of_round) == len(seats) and all(one.card.state == DONE for one in of_round):
+        elif all(row.node in self.done for row in seats):
             self._end(Ending(SUCCEEDED))
-        elif newcomers and not any(one.card.state == DONE for one in of_round):
+        elif newcomers and not self.done:
             # Where some have finished, the others are about to: nobody starts that over for a newcomer.
             came = "joined" if self.terms.elastic else "came for a lost node"
             self._next_round(f"{names(newcomers)} {came}", now)
@@ -190,7 +199,8 @@ class Chair:
         """etcd may end leases that were renewed in time, as when its leader comes back from a pause: unless a shepherd
         has said that its node is dead, a node is given time to put its card back."""
         self.dead.update(node for node, one in by_node.items() if one.card.state == DEAD)
-        missing = [row for row in self.notice.seats if row.node not in by_node or row.node in self.dead]
+        absent = [row for row in self.notice.seats if row.node not in by_node or row.node in self.dead]
+        missing = [row for row in absent if row.node not in self.done]  # who has finished is not missed
         self.missing_since = {row.node: self.missing_since.get(row.node, now) for row in missing}
         believed_at = {node: since + self.terms.absence for node, since in self.missing_since.items()}
         lost = [row for row in missing if row.node in self.dead or now >= believed_at[row.node]]
@@ -220,6 +230,7 @@ class Chair:
         last = self.notice
         self.gathering_since = now
         self.next_word = now + FIRST_WORD
+        self.done.clear()
         self.notice = replace(
             last,
             state=GATHERING,

@@ -101,10 +101,10 @@ class Member:
         return any(name in members and name != self.node.name for name in self.presence.cards or {})
 
     def _hear(self) -> None:
-        data = self.presence.notice
-        if data is not None and data != self._heard:
+        notices, self.presence.notices = self.presence.notices, []
+        for data in notices:
+            notice = decode_notice(data) if data != self._heard else None
             self._heard = data
-            notice = decode_notice(data)
             over_before_we_came = notice and notice.ending and data is self.presence.found
             if notice and not over_before_we_came:
                 self.node.hear(notice)

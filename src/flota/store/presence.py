@@ -46,7 +46,7 @@ class Presence:
         self, client: Client, keys: Keys, name: str, ttl: int, *, may_chair: bool, clock: Callable[[], float]
     ) -> None:
         self.contact = Contact(ttl)
-        self.notice: bytes | None = None
+        self.notices: list[bytes] = []  # heard, in order, until the owner takes them: none may hide another
         self.found: bytes | None = None  # the notice that was there when this node first joined
         self.cards: dict[str, KeyValue] | None = None  # known to the chair only
         self.chairs = False
@@ -229,11 +229,8 @@ class Presence:
         if self._out is written:
             self._out = None
         if answer.succeeded:
-            self.notice, self._said, self.news = (
-                written,
-                written,
-                True,
-            )  # its own watch is one of thousands that are told
+            self._said, self.news = written, True
+            self.notices.append(written)  # its own watch is one of thousands that are told
         else:
             self._depose()
 
@@ -261,7 +258,7 @@ class Presence:
 
     def _on_entry(self, entry: KeyValue) -> None:
         if entry.key == self._keys.notice:
-            self.notice = entry.value
+            self.notices.append(entry.value)
             self.news = True
         elif entry.key == self._keys.chair:
             self._chair_taken = True

@@ -91,15 +91,15 @@ class Job:
 
     # What is in the store.
 
-    def wait_for_cards(self, count: int) -> None:
-        """Until so many nodes have joined; people are told of that only after a while."""
+    def wait_for_cards(self, count: int, state: str = "") -> None:
+        """Until so many nodes have joined, and say this of themselves; people are told only after a while."""
+        wait_until(lambda: sum(state in card for card in self._cards()) >= count, f"{count} cards {state}")
+
+    def _cards(self) -> list[str]:
         keys = Keys(f"/flota/{self.name}/" if self.etcd else "/flota/")
         begin, end = (base64.b64encode(key).decode() for key in (keys.nodes, end_of(keys.nodes)))
-        ask = {"key": begin, "range_end": end, "count_only": True}
-        wait_until(
-            lambda: int(ask_store(self.lab, self.master, "/v3/kv/range", ask).get("count", 0)) >= count,
-            f"{count} cards",
-        )
+        found = ask_store(self.lab, self.master, "/v3/kv/range", {"key": begin, "range_end": end})
+        return [base64.b64decode(entry["value"]).decode() for entry in found.get("kvs", [])]
 
     # What workers do and have seen.
 

@@ -95,6 +95,20 @@ def test_the_chairs_node_may_be_the_one_that_is_killed(town, tmp_path):
     assert all("host2 was lost" in node.err for node in others)
 
 
+def test_a_node_whose_workers_have_all_ended_well_is_not_missed(job):
+    nodes = job.start([1, 2, 3], "--nnodes 3")
+    job.round(0, 3)
+    job.fail(2, 0)
+    job.wait_for_cards(1, "done")
+
+    kill(nodes[2])
+
+    nodes[2].wait()
+    job.finish()
+    assert job.codes() == [0, 0, -9]
+    assert not job.notes("stopped", 0)
+
+
 # With restarts: the others wait, and go on.
 
 

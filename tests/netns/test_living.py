@@ -237,7 +237,9 @@ def test_a_new_run_takes_no_part_in_the_end_of_the_old_one(jobs):
         job.start([1, 2, 3], "--nnodes 3")
     for job in jobs:
         job.round(0, 3)
-        # So that it does not hear of the end, and somebody stays to tell it.
+        job.fail(2, 0)
+        job.wait_for_cards(1, "done")
+        # So that it does not hear of the end, and somebody stays to tell it. As it is done, nobody misses its answer.
         job.nodes.started[2].process.send_signal(signal.SIGSTOP)
         job.fail(1)
     assert [job.nodes.started[1].wait() for job in jobs] == [7, 7]

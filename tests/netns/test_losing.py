@@ -8,8 +8,10 @@ import time
 import pytest
 
 from tests.lab.nodes import Node
-from tests.netns.jobs import LEASE, Job, last_words
+from tests.launching import wait_until
+from tests.netns.jobs import LEASE, WORKERS, Job, last_words
 
+CLINGS = WORKERS / "clings.py"
 AT_ONCE = 2.0  # seconds; the promise is one
 WITHIN_LEASE = LEASE + 3.0
 
@@ -59,6 +61,25 @@ def test_a_crashed_host_is_named_and_may_be_waited_for(job):
     assert waits.codes() == [0, 0, -9, 0]
 
 
+@pytest.mark.parametrize("words", ["", "--max_restart 1", "--max_restart 1 --elastic_level 0"])
+def test_nobody_is_blamed_for_having_lost_a_crashed_host(job, words):
+    """Its workers' peers break at once, before the store knows: sooner than any shepherd's word, or lease."""
+    nodes = job.start([1, 2, 3], f"--nnodes 3 {words}", CLINGS)
+    wait_until(lambda: len(list(job.stage.glob("clings.0.*"))) == 3, "three that cling to each other")
+
+    job.lab.crash(3)
+
+    if words:
+        for node in nodes[:2]:
+            node.wait_for("host3 was lost; the nodes meet again", WITHIN_LEASE)
+            assert "restart 1" not in node.err and "left" not in node.err
+            node.process.terminate()
+        assert job.codes() == [143, 143, -9]
+    else:
+        assert job.codes() == [75, 75, -9]
+        assert all(last_words(node).endswith("host3 was lost") for node in nodes[:2])
+
+
 def test_a_host_that_is_cut_off_is_named_within_the_lease_and_ends_too(jobs):
     for job in jobs:
         job.start([1, 2, 3], "--nnodes 3 --nproc_per_node 2")
@@ -76,8 +97,8 @@ def test_a_host_that_is_cut_off_is_named_within_the_lease_and_ends_too(jobs):
         assert job.codes() == [75, 75, 75]
         one, two, three = job.nodes.started
         assert all("host3 was lost" in node.err for node in (one, two))
-        # An etcd may have kept the job's last notice for it, or else nothing of the job.
-        assert "lost" in last_words(three) and (job.etcd or job.master in last_words(three))
+        # An etcd keeps the job's last notice for it; a master is gone with the job.
+        assert ("host3 was lost" if job.etcd else f"lost the job's store: {job.master}") in last_words(three)
         assert job.rounds() == [0]
 
 
@@ -96,7 +117,9 @@ def test_the_chairs_node_may_be_the_one_that_is_killed(town, tmp_path):
 
 
 def test_a_node_whose_workers_have_all_ended_well_is_not_missed(job):
-    nodes = job.start([1, 2, 3], "--nnodes 3")
+    first = job.node(1, "--nnodes 3")
+    job.wait_for_cards(1)  # so that it is not the chair who dies: with an etcd only the chair has seen who is done
+    nodes = [first, *job.start([2, 3], "--nnodes 3")]
     job.round(0, 3)
     job.fail(2, 0)
     job.wait_for_cards(1, "done")

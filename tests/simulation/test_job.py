@@ -66,6 +66,22 @@ def test_a_lost_node_of_a_fixed_job_ends_it_by_name(shepherd):
     assert {node.ending.reason for node in cluster.nodes if node.ending} == {"host1 was lost"}
 
 
+@pytest.mark.parametrize("etcd", [False, True])
+@pytest.mark.parametrize("policy", [ONCE, RestartPolicy(3, enabled=True, elastic_level=0)])
+def test_the_victims_of_a_host_that_died_whole_are_not_to_blame(policy, etcd):
+    cluster = Cluster(16, terms(4, 4, policy), etcd=etcd)
+    for _ in range(4):
+        cluster.add()
+    cluster.world.after(5, lambda: cluster.nodes[3].crash(shepherd=False))
+    for number in range(3):
+        cluster.world.after(5.001, lambda number=number: cluster.nodes[number].fail())
+    cluster.world.after(25, cluster.add)
+    cluster.run(90)
+    assert cluster.endings() == {(SUCCEEDED, 0) if policy.enabled else (INCOMPLETE, 75)}
+    assert {node.member.node.notice.attempt for node in cluster.nodes[:3]} == {0}
+    assert [node.ending.reason for node in cluster.nodes[:3]] == ["" if policy.enabled else "host3 was lost"] * 3
+
+
 def test_an_elastic_job_goes_on_without_a_lost_node_and_with_a_new_one():
     cluster = Cluster(4, terms(2, 4, RESTARTS), work=60)
     for _ in range(4):

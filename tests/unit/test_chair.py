@@ -10,7 +10,7 @@ from flota.job.spec import RestartPolicy
 from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, Present, decode_card, encode_card
 from flota.rendezvous.chair import FIRST_WORD, LEAVE_TOGETHER, NEXT_WORD, Chair
-from flota.rendezvous.notices import ENDED, GATHERING, RUNNING, Notice, decode_notice, encode_notice
+from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, Notice, decode_notice, encode_notice
 from flota.rendezvous.terms import Terms
 
 RESTARTS = RestartPolicy(2, enabled=True)
@@ -45,6 +45,14 @@ class Table:
     def fail(self, name, code=3, cause=EXITED):
         fault = Fault(1, 0, name, 1, code, cause, "exit code 3", 1.0, "log")
         self.say(name, state=cards.FAILED, faults=(fault,))
+
+    def after_roll_call(self) -> Notice:
+        """What follows when all who are alive have answered."""
+        assert self.judge().state == ROLL_CALL
+        for name, one in self.cards.items():
+            if one.card.state == cards.READY:
+                self.say(name, state=cards.HERE)
+        return self.judge()
 
     def judge(self, seconds=0.0, **how) -> Notice:
         self.now += seconds
@@ -86,7 +94,7 @@ def test_elastic_starts_at_max_at_once_and_from_min_when_nothing_changes():
 def test_the_first_failure_ends_a_job_without_restarts():
     table = started(2)
     table.fail("host1", code=-9)
-    notice = table.judge()
+    notice = table.after_roll_call()
     assert (notice.state, notice.ending.kind, notice.ending.code) == (ENDED, FAILED, 137)
     assert notice.ending.faults[0].host == "host1"
 
@@ -117,6 +125,15 @@ def test_a_chair_that_missed_a_round_goes_on_from_the_cards():
     assert (notice.state, notice.round) == (GATHERING, 5)
     table.all_ready(5)
     assert table.judge().state == RUNNING
+
+
+def test_a_chair_that_missed_the_start_of_a_round_gathers_the_next():
+    table = Table(3, RESTARTS)
+    table.chair = Chair(table.terms, Notice(GATHERING, round=6), 0.0, "host0")
+    for name in table.cards:
+        table.say(name, state=cards.RUNNING, round=7)
+    notice = table.judge()
+    assert (notice.state, notice.round) == (GATHERING, 8)
 
 
 def test_nobody_starts_over_for_a_newcomer_what_is_almost_done():
@@ -170,19 +187,65 @@ def test_restarts_are_counted_once_for_the_job():
         table.all_ready(attempt)
         assert table.judge().state == RUNNING, "nobody came or went: no reason to wait"
     table.fail("host0")
-    assert table.judge().ending.kind == FAILED
+    assert table.after_roll_call().ending.kind == FAILED
+
+
+def test_who_never_answers_the_roll_call_was_lost_before_its_victim_failed():
+    for policy, absence in ((ONCE, 2.5), (RESTARTS, 2.5), (ONCE, 0.0)):
+        table = started(3, policy, absence=absence)
+        table.fail("host0")
+        assert table.judge().state == ROLL_CALL
+        table.say("host2", state=cards.HERE)
+        assert table.judge(0.1).state == ROLL_CALL
+        del table.cards["host1"]
+        table.judge()
+        notice = table.judge(absence)
+        if policy is ONCE:
+            assert (notice.ending.kind, notice.ending.reason) == (INCOMPLETE, "host1 was lost")
+        else:
+            assert (notice.state, notice.why, notice.attempt, notice.faults) == (GATHERING, "host1 was lost", 0, ())
+
+
+def test_who_is_lost_after_its_answer_is_no_excuse():
+    for last in (cards.HERE, cards.DEAD):
+        table = started(3)
+        table.fail("host0")
+        table.judge()
+        table.say("host1", state=last)
+        table.judge()
+        del table.cards["host1"]
+        assert table.judge(1.0).state == ROLL_CALL
+        table.say("host2", state=cards.HERE)
+        assert table.judge().ending.kind == FAILED
+
+
+def test_who_is_there_but_does_not_answer_is_waited_for_no_longer_than_a_lease():
+    table = started(2, absence=1.0)
+    table.fail("host0")
+    table.judge()
+    assert table.chair.deadline == table.now + table.chair.admission.ghostly + 1.0
+    assert table.judge(table.chair.admission.ghostly + 1.0).ending.kind == FAILED
+
+
+def test_a_chair_that_takes_over_goes_on_with_the_roll_call():
+    table = started(3)
+    table.fail("host1")
+    heard = table.judge()
+    table.chair = Chair(table.terms, heard, table.now, "host2")
+    del table.cards["host0"]  # which had the chair
+    assert table.judge().ending.reason == "host0 was lost"
 
 
 def test_what_cannot_start_is_not_restarted():
     table = started(2, RESTARTS)
     table.fail("host1", code=127, cause=NOT_STARTED)
-    assert table.judge().ending.code == 127
+    assert table.after_roll_call().ending.code == 127
 
 
 def test_a_failure_of_an_earlier_round_is_history():
     table = started(2, RESTARTS)
     table.fail("host1")
-    table.judge()
+    table.after_roll_call()
     table.all_ready(1)
     assert table.judge().state == RUNNING
     table.say("host0", round=0, state=cards.FAILED)
@@ -192,7 +255,7 @@ def test_a_failure_of_an_earlier_round_is_history():
 def test_at_level_0_a_failing_node_leaves_unless_it_serves():
     table = started(3, LEAVES, least=1, most=3)
     table.fail("host1")
-    notice = table.judge()
+    notice = table.after_roll_call()
     assert (notice.state, notice.attempt, notice.why) == (GATHERING, 0, "host1 left after rank 1 failed")
     table.all_ready(1)
     table.judge()
@@ -200,7 +263,8 @@ def test_at_level_0_a_failing_node_leaves_unless_it_serves():
     table = started(2, LEAVES)
     table.say("host0", serves=True)
     table.fail("host0", code=4)
-    assert (table.judge().ending.kind, table.judge().ending.code) == (FAILED, 4)
+    ending = table.after_roll_call().ending
+    assert (ending.kind, ending.code) == (FAILED, 4)
 
 
 def test_all_done_is_success():
@@ -318,7 +382,7 @@ def test_a_node_in_the_way_of_its_own_next_life_is_given_time_to_be_dead():
     table = Table(2, least=2, most=2)
     table.join("host1", name="again")
     assert table.judge().refused == {}
-    assert "again" in table.judge(table.chair.ghostly).refused
+    assert "again" in table.judge(table.chair.admission.ghostly).refused
     table = started(2, RESTARTS)
     table.join("host1", name="again")
     table.judge()
@@ -354,7 +418,7 @@ def test_a_dead_runs_notice_is_forgotten_with_its_last_card():
         table.join(name)
     assert table.judge().refused == {}
     del table.cards["host0"], table.cards["host1"]
-    assert table.judge(table.chair.ghostly).round == 1
+    assert table.judge(table.chair.admission.ghostly).round == 1
     table.all_ready(1)
     notice = table.judge(0.1)
     assert (notice.state, notice.attempt, [row.node for row in notice.seats]) == (RUNNING, 0, ["new0", "new1"])

@@ -10,6 +10,7 @@ from msgspec import Struct
 from flota.job.report import CAUSES
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
+HERE = "here"  # answers a roll call
 DEAD = "dead"  # said by its shepherd
 LONGEST_TEXT = 4096  # a path
 SPECIAL = set(" ,;/@'\"")

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from flota.errors import TRY_AGAIN
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
-from flota.rendezvous.cards import DEAD, DONE, FAILED, LEAVING, READY, Present
-from flota.rendezvous.notices import ENDED, GATHERING, RUNNING, Ending, Notice, Refused, SeatRow
+from flota.rendezvous.admission import Admission
+from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, LEAVING, READY, Present
+from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, Ending, Notice, SeatRow
 from flota.rendezvous.seating import seat
-from flota.rendezvous.terms import Terms, disagreement, listed, missing_in_words, names, no_room, were
+from flota.rendezvous.terms import Terms, listed, missing_in_words, names, were
 from flota.supervise.policy import should_restart
 
 SIGTERM = 15
 LEAVE_TOGETHER = 1.0  # seconds in which others may get the same SIGTERM: a scheduler signals all
-GHOST = 1.0  # seconds beyond a lease after which a card is surely no dead node's
 FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missing, and told again
 
 
@@ -29,10 +29,10 @@ class Chair:
     def __init__(self, terms: Terms, heard: Notice | None, now: float, own: str = "") -> None:
         """`own`: the name of the node that has the chair; `heard`: what the last chair said."""
         self.terms = terms
+        self.admission = Admission(terms)
         # A notice about others may be all that is left of a dead job: their leases end first, then that is known.
-        self.ghostly = terms.lease + GHOST
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
-        self.trusts_from = now + self.ghostly if self.inherits else now
+        self.trusts_from = now + self.admission.ghostly if self.inherits else now
         self.inherited = heard.round if heard else -1
         self.notice = heard or Notice(GATHERING)
         if heard and heard.state == GATHERING:
@@ -48,8 +48,9 @@ class Chair:
         self.dead: set[str] = set()
         self.here: set[str] = set()
         self.done: set[str] = set()  # of the round
+        self.answered: set[str] = set()  # the roll call
+        self.called_at = now
         self.missing_since: dict[str, float] = {}
-        self.first_seen: dict[str, float] = {}
 
     def judge(self, cards: list[Present], now: float, *, trusting: bool = True) -> Notice:
         """`trusting`: whether a card that is not there means that its node is not there either."""
@@ -61,7 +62,12 @@ class Chair:
             self._ask_again(self.trusts_from)
         elif self.inherits:
             self._look_whether_anybody_lives(cards)
-        present = self._admit(cards, now, trusting=trusting)
+        self.here = {one.node for one in cards}
+        present, refused = self.admission.admit(cards, self.notice, self.gone, now, trusting=trusting)
+        if refused != self.notice.refused:
+            self.notice = replace(self.notice, refused=refused)
+        if self.admission.deadline is not None:
+            self._ask_again(self.admission.deadline)
         if self.notice.state == ENDED:
             return self.notice
         self._catch_up(present, now)
@@ -70,6 +76,8 @@ class Chair:
             return self.notice
         if self.notice.state == RUNNING:
             self._look_after_round(cards, present, now, trusting=trusting)
+        if self.notice.state == ROLL_CALL:
+            self._call_roll(cards, now, trusting=trusting)
         if self.notice.state == GATHERING:
             self._gather(present, now, trusting=trusting)
         return self.notice
@@ -86,49 +94,16 @@ class Chair:
         if not any(row.node in here for row in self.notice.seats):
             self.notice = Notice(GATHERING, round=self.notice.round + 1)
 
-    def _admit(self, cards: list[Present], now: float, *, trusting: bool) -> list[Present]:
-        """Those who take part. Who sat in the round comes before who came later."""
-        taken: list[Present] = []
-        holders: dict[int, str] = {}
-        self.here = {one.node for one in cards}
-        self.first_seen = {node: since for node, since in self.first_seen.items() if node in self.here}
-        refused = {node: why for node, why in self.notice.refused.items() if node in self.here}
-        seated = {row.node for row in self.notice.seats}
-        for one in sorted(cards, key=lambda one: (one.node not in seated, one.came)):
-            if one.node in refused or one.node in self.gone or one.card.state in (LEAVING, DEAD):
-                continue
-            since = self.first_seen.setdefault(one.node, now)
-            why = disagreement(one.card, self.terms)
-            if not why:
-                why = no_room(one.card, holders, len(taken), self.terms)
-                # The one in its way may be its own earlier life, of which the store does not know yet that it is dead.
-                ghostly = why and (not trusting or self._may_hold_a_ghost(taken, one))
-                if ghostly and now < since + self.ghostly:
-                    self._ask_again(since + self.ghostly)
-                    continue
-            if why:
-                refused[one.node] = Refused(one.card.host, why)
-            else:
-                taken.append(one)
-                if one.card.rank >= 0:
-                    holders[one.card.rank] = one.card.host
-        if refused != self.notice.refused:
-            self.notice = replace(self.notice, refused=refused)
-        return taken
-
-    def _may_hold_a_ghost(self, taken: list[Present], one: Present) -> bool:
-        """Whether one of those in its way may be dead, of which the store does not know yet: an earlier life on its own
-        host, one of two on a host, or one that has not answered the last notice."""
-        hosts = [other.card.host for other in taken]
-        silent = self.notice.state == GATHERING and any(other.card.round < self.notice.round for other in taken)
-        return one.card.host in hosts or len(set(hosts)) < len(hosts) or silent
-
     def _catch_up(self, present: list[Present], now: float) -> None:
-        """Rounds come from chairs alone: a card that is ahead has heard one that we have missed."""
-        ahead = max((one.card.round for one in present), default=0)
-        if ahead > self.notice.round:
+        """Rounds come from chairs alone: a card that is ahead has heard a notice that we have missed."""
+        ahead = max((one.card.round for one in present if self._is_ahead(one)), default=-1)
+        if ahead >= 0:
             self.notice = replace(self.notice, round=ahead)
             self._next_round("the chair was lost", now)
+
+    def _is_ahead(self, one: Present) -> bool:
+        begun = self.notice.state == GATHERING and one.card.state != READY and one.card.round == self.notice.round
+        return one.card.round > self.notice.round or begun
 
     def _note_members(self, present: list[Present], now: float) -> None:
         members = {one.node for one in present}
@@ -164,7 +139,7 @@ class Chair:
         self.gone.update(self.leavers)
         self.leavers.clear()
         self.leaving_since = None
-        if self.notice.state == RUNNING:
+        if self.notice.state != GATHERING:
             self._next_round(f"{left} left", now)
         return False
 
@@ -185,7 +160,8 @@ class Chair:
             (*failed, *(one for one in seated if one.card.state == DEAD)), key=lambda one: one.said, default=None
         )
         if first and first.card.state == FAILED:
-            self._after_failure(first, now)
+            self.notice = replace(self.notice, state=ROLL_CALL, faults=first.card.faults)
+            self.answered, self.called_at = set(), now
         elif lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
         elif all(row.node in self.done for row in seats):
@@ -208,17 +184,33 @@ class Chair:
             self._ask_again(min(believed_at.values()))
         return lost
 
-    def _after_failure(self, failed: Present, now: float) -> None:
-        fault = failed.card.faults[0]
-        self.notice = replace(self.notice, faults=failed.card.faults)
+    def _call_roll(self, cards: list[Present], now: float, *, trusting: bool) -> None:
+        """Whoever fails because a node is dead may say so before the store knows of the dead: so everybody is asked to
+        answer, and if one never does, its loss came first. One that answered, or whose shepherd did, was alive."""
+        by_node = {one.node: one for one in cards}
+        of_round = (one for one in cards if one.card.round == self.notice.round)
+        self.answered.update(one.node for one in of_round if one.card.state in (HERE, FAILED, DONE, DEAD))
+        silent = {row.node for row in self.notice.seats} - self.answered - self.done
+        lost = [row for row in self._lost(by_node, now) if row.node in silent] if trusting else []
+        give_up = self.called_at + self.admission.ghostly + self.terms.absence
+        if lost:
+            self._after_loss(f"{were([row.host for row in lost])} lost", now)
+        elif not silent or now >= give_up:
+            self._after_failure(cards, now)
+        else:
+            self._ask_again(give_up)
+
+    def _after_failure(self, cards: list[Present], now: float) -> None:
+        faults = self.notice.faults
+        failed = next((one for one in cards if one.card.faults == faults), None)
         policy = self.terms.policy
-        if policy.enabled and policy.elastic_level == 0 and not failed.card.serves:
+        if policy.enabled and policy.elastic_level == 0 and failed and not failed.card.serves:
             self.gone.add(failed.node)
-            self._next_round(f"{failed.card.host} left after rank {fault.rank} failed", now)
-        elif should_restart(fault.cause, self.notice.attempt, policy):
+            self._next_round(f"{failed.card.host} left after rank {faults[0].rank} failed", now)
+        elif should_restart(faults[0].cause, self.notice.attempt, policy):
             self._next_round("", now, counted=True)
         else:
-            self._end(Ending(JOB_FAILED, exit_code_of(fault.code), 0, "", failed.card.faults))
+            self._end(Ending(JOB_FAILED, exit_code_of(faults[0].code), 0, "", faults))
 
     def _after_loss(self, reason: str, now: float) -> None:
         if self.terms.policy.enabled or self.terms.elastic:

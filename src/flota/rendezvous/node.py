@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, exit_code_of
-from flota.rendezvous.cards import DONE, FAILED, LEAVING, READY, RUNNING, Card, Fault
-from flota.rendezvous.notices import GATHERING, Ending, Notice
+from flota.rendezvous.cards import DONE, FAILED, HERE, LEAVING, READY, RUNNING, Card, Fault
+from flota.rendezvous.notices import GATHERING, ROLL_CALL, Ending, Notice
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
 from flota.values import NamedTuple
 
@@ -114,8 +114,10 @@ class Node:
         notice = self.notice
         if notice is None or self._leaving_at is not None:
             return self._first_offer()
+        if notice.state == ROLL_CALL:
+            self._answer(notice)
         if self.working:
-            return self._recall() if notice.round > self._round else []
+            return self._recall() if notice.round > self._round or notice.state == ROLL_CALL else []
         if notice.state == GATHERING and notice.round > self._round:
             return self._offer(notice.round)
         seat = notice.seat_of(self.name)
@@ -180,6 +182,10 @@ class Node:
             return []
         self._recalled = True
         return [Recall()]
+
+    def _answer(self, notice: Notice) -> None:
+        if self.card and self.card.round == notice.round and self.card.state in (READY, RUNNING):
+            self._say(HERE)
 
     def _is_ready_for(self, notice: Notice) -> bool:
         return self.card is not None and self.card.state == READY and self.card.round == notice.round

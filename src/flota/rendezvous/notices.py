@@ -1,7 +1,7 @@
 """What the chair publishes: one notice under one key, which every node follows.
 
-A notice replaces the one before it. Rounds only grow, and within a round gathering comes before running, so whoever
-missed some notices is right as soon as it hears the latest.
+A notice replaces the one before it. Rounds only grow, and within a round gathering comes before running and running
+before the roll call that follows a failure, so whoever missed some notices is right as soon as it hears the latest.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from flota.rendezvous.cards import MASTERS, Card, Fault
 
-GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
-ORDER = (GATHERING, RUNNING, ENDED)
+GATHERING, RUNNING, ROLL_CALL, ENDED = "gathering", "running", "roll call", "ended"
+ORDER = (GATHERING, RUNNING, ROLL_CALL, ENDED)
 LARGEST = 16 << 20  # bytes of an unpacked notice: ten thousand nodes with eight workers each
 
 
@@ -56,7 +56,7 @@ class Notice(Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
     seats: tuple[SeatRow, ...] = ()
     why: str = ""  # what ended the round before, for people
-    faults: tuple[Fault, ...] = ()  # the failures behind it, if any
+    faults: tuple[Fault, ...] = ()  # the failures behind it, or behind the roll call
     missing: str = ""  # while gathering: whom the job waits for, for people
     refused: dict[str, Refused] = {}
     left: tuple[str, ...] = ()  # nodes that take no part any more though their cards may still be there

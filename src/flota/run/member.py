@@ -105,7 +105,7 @@ class Member:
         for data in notices:
             notice = decode_notice(data) if data != self._heard else None
             self._heard = data
-            over_before_we_came = notice and notice.ending and data is self.presence.found
+            over_before_we_came = notice and notice.ending and data == self.presence.found
             if notice and not over_before_we_came:
                 self.node.hear(notice)
 
@@ -130,7 +130,7 @@ class Member:
         self._look_at = min((time for time in times if time is not None), default=None)
         if notice != self._proclaimed and not self._is_blank(notice):
             self._proclaimed = notice
-            self.presence.proclaim(encode_notice(notice))
+            self.presence.proclaim(encode_notice(notice), last=notice.state == ENDED)
 
     def _is_blank(self, notice: Notice) -> bool:
         """Before anything has been decided there is nothing to tell: every node offers itself for round 0 unasked."""

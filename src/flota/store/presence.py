@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from flota.store.client import Client, Watching
 
-
 SOON = 0.02  # seconds before a lost watch is asked for again
 RETRY = 0.2  # seconds before a question that was lost is asked again
+ECHO = 60  # seconds that a store keeps a job's last notice, for whoever was cut off when it came
 
 
 class Presence:
@@ -52,7 +52,7 @@ class Presence:
         self.chairs = False
         self.refusal: Refusal | None = None  # of a kind that asking again will not mend
         self.lease = 0
-        self.leaving = self.news = False
+        self.leaving = self.news = self._asking = self._chair_taken = False
         self._client, self._keys, self._name, self._ttl = client, keys, name, ttl
         self._may_chair, self._clock = may_chair, clock
         self._card: bytes | None = None
@@ -60,13 +60,12 @@ class Presence:
         self._joined = False  # the card is in the store as it should be
         self._out: bytes | None = None  # the chair's notice, to be written
         self._said: bytes | None = None  # and as it was written last
+        self._is_last, self._echo = False, 0  # the last notice's own lease
         self._doubts = 0  # renewals until everything is said once more
-        self._chair_taken = False
         self._reign = 0  # the revision at which this node took the chair
         self._ear: Watching | None = None
         self._listening = self._knows_chair = False  # the store has said so; and what was said before is known
         self._eye: Watching | None = None
-        self._asking = False
         self._renew_at: float | None = None
         self._retry_at: float | None = None
 
@@ -76,9 +75,9 @@ class Presence:
             self._joined = False
             self.pursue()
 
-    def proclaim(self, notice: bytes) -> None:
-        """As the chair: what everybody shall follow."""
-        self._out = notice
+    def proclaim(self, notice: bytes, *, last: bool = False) -> None:
+        """As the chair: what everybody shall follow. The last one outlives its chair."""
+        self._out, self._is_last = notice, last
         self.pursue()
 
     def leave(self) -> None:
@@ -119,6 +118,8 @@ class Presence:
             self._ask(self._keys.campaigning(self._name, self.lease), self._on_campaigned)
         elif self.chairs and self._eye is None:
             self._ask(Range(key=self._keys.nodes, range_end=end_of(self._keys.nodes)), self._on_cards)
+        elif self.chairs and self._out is not None and self._is_last and not self._echo:
+            self._ask(LeaseGrant(ttl=ECHO), self._on_echo_granted)
         elif self.chairs and self._out is not None:
             self._proclaim(self._out)
 
@@ -132,7 +133,7 @@ class Presence:
         self._ask(ask, lambda answer: self._on_joined(answer, card))
 
     def _proclaim(self, notice: bytes) -> None:
-        ask = self._keys.proclaiming(notice, self._reign, self.lease)
+        ask = self._keys.proclaiming(notice, self._reign, self._echo or self.lease)
         self._ask(ask, lambda answer: self._on_proclaimed(answer, notice))
 
     def _ask(self, request: Request, then: Callable[[Answer], None]) -> None:
@@ -178,6 +179,10 @@ class Presence:
         self._renew_at = self._clock() + self._ttl / 3
         self._joined = False
 
+    def _on_echo_granted(self, answer: Answer) -> None:
+        assert isinstance(answer, LeaseAnswer)
+        self._echo = int(answer.id)
+
     def _on_renewed(self, answer: Answer) -> None:
         assert isinstance(answer, LeaseAnswer)
         self._renew_at = self._clock() + self._ttl / 3
@@ -191,7 +196,7 @@ class Presence:
     def _lose_lease(self) -> None:
         """Card, chair and notice are gone with it, and others may have lost theirs."""
         self.contact.distrust(self._clock())
-        self.lease = 0
+        self.lease = self._echo = 0
         self._joined = False
         self._renew_at = None
         self._depose()

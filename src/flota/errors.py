@@ -134,16 +134,44 @@ class TooManyWorkers(FlotaError):
 
 
 class NoDevices(FlotaError):
-    def __init__(self, word: str) -> None:
-        super().__init__(
-            f"--nproc_per_node {word}: this machine shows no such device", "give a number, or --nproc_per_node cpu"
-        )
+    def __init__(self, wish: str) -> None:
+        flag = wish.partition(" ")[0]
+        super().__init__(f"{wish}: this machine shows no such device", f"give {flag} another value, as in {flag} cpu")
 
 
 class NodeRankOutOfRange(FlotaError):
     def __init__(self, rank: int, nodes: int) -> None:
         hint = f"use --rank 0 to --rank {nodes - 1}, or leave it out" if nodes > 1 else "leave it out"
         super().__init__(f"--rank {rank} in a job of {nodes} node{'s' * (nodes > 1)}", hint)
+
+
+class NoTrainers(FlotaError):
+    def __init__(self, flag: str, remedy: str) -> None:
+        super().__init__(f"{flag}: the job would have no trainers", f"add {remedy}")
+
+
+class NoWorkersHere(FlotaError):
+    def __init__(self) -> None:
+        super().__init__("this node would start no worker of any role", "give a role a count, as in --trainer_num 1")
+
+
+class NoAddresses(FlotaError):
+    def __init__(self, role: str, flag: str, counted: str | None) -> None:
+        but = f"; {counted} counts, but does not say where" if counted else ""
+        super().__init__(
+            f"no address for a {role} on any node{but}", f"list all of them, as in {flag} 10.0.0.1:6170,10.0.0.2:6170"
+        )
+
+
+class TwiceListed(FlotaError):
+    def __init__(self, endpoint: str, one: str, other: str) -> None:
+        who = f"two {one}s" if one == other else f"a {one} and a {other}"
+        super().__init__(f"`{endpoint}` is listed twice, for {who}", "give each a port of its own")
+
+
+class RolesCollide(FlotaError):
+    def __init__(self, one: str, other: str, log: str) -> None:
+        super().__init__(f"the roles `{one}` and `{other}` would write the same {log}.N", "rename one of them")
 
 
 class ForeignAddress(FlotaError):
@@ -234,8 +262,11 @@ class NoWorkingDirectory(FlotaError):
 
 
 class PortInUse(FlotaError):
-    def __init__(self, port: int) -> None:
-        super().__init__(f"port {port} is in use", "choose another --start_port, or leave it out for free ports")
+    def __init__(self, port: int, owner: str = "") -> None:
+        by = f" by {owner}" if owner else ""
+        super().__init__(
+            f"port {port} is in use{by}", f"run `ss -ltnp sport = :{port}` to see by whom, or choose another"
+        )
 
 
 class UnsupportedSystem(FlotaError):

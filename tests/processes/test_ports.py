@@ -49,7 +49,7 @@ def test_two_jobs_never_hold_the_same_port_of_a_range(held):
     port = int(number(held[0]))
 
     with pytest.raises(PortInUse):
-        hold_exactly(port, 1, "127.0.0.1")
+        hold_exactly([port], "127.0.0.1")
     with pytest.raises(TooFewPorts):
         hold_from(port, port, 1, "127.0.0.1")
 

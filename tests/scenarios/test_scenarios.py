@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
 from flota.supervise.actions import Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
@@ -21,9 +22,16 @@ from flota.supervise.events import (
     StopRequested,
     WorkerExited,
     WorkerStarted,
+    WorkIsDone,
 )
 from flota.supervise.machine import Supervisor
 
+ROLES = {
+    "t": Role("trainer", 1),
+    "s": Role("server", 1, serves=True),
+    "i": Role("evaluator", 1, on_failure=IGNORE),
+    "e": Role("data", 1, on_failure=END),
+}
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
@@ -39,11 +47,14 @@ class Stage:
         facts = dict(word.split("=") for word in words)
         return getattr(self, f"do_{verb}")(**facts)
 
-    def do_job(self, workers, restarts=None, level="-1", grace="30"):
+    def do_job(self, workers, restarts=None, level="-1", grace="30", roles=""):
+        """`roles`: one letter a worker, s for one that serves, i for one whose failure is ignored, e for one whose
+        failure ends the job, t for any other."""
         policy = RestartPolicy(
             int(restarts or 3), enabled=restarts is not None or int(level) >= 0, elastic_level=int(level)
         )
-        self.supervisor = Supervisor(int(workers), policy, float(grace), self.now)
+        own = tuple(ROLES[letter] for letter in roles)
+        self.supervisor = Supervisor(int(workers), policy, float(grace), self.now, own)
         return self._state([])
 
     def do_started(self, worker, pid="1"):
@@ -55,6 +66,10 @@ class Stage:
 
     def do_cannot_start(self, worker):
         return self._step(StartFailed(int(worker), 2, self.now))
+
+    def do_done(self):
+        assert self.supervisor.only_serves
+        return self._step(WorkIsDone())
 
     def do_swept(self):
         return self._step(RoundSwept())

@@ -57,11 +57,10 @@ def wanted_address(settings: Settings) -> str:
     return host if lead > 0 else address
 
 
-def find_own_rank(settings: Settings, hosts: tuple[str, ...], rank: int) -> int:
-    """This machine's place in --ips; a rank that was given must be it."""
-    source = str(settings.source("ips"))
+def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank: int) -> int:
+    """This machine's place in a list of nodes; a rank that was given must be it."""
     wanted = wanted_address(settings)
-    mine = [number for number, host in enumerate(hosts) if _is_mine(host, wanted)]
+    mine = [number for number, host in enumerate(hosts) if is_mine(host, wanted)]
     if not mine:
         own = [wanted] if wanted else [address for _, address in own_addresses() if not is_loopback(address)]
         raise NotAmongNodes(source, hosts, own)
@@ -76,5 +75,5 @@ def find_own_rank(settings: Settings, hosts: tuple[str, ...], rank: int) -> int:
     return rank if rank >= 0 else mine[0]
 
 
-def _is_mine(host: str, wanted: str) -> bool:
+def is_mine(host: str, wanted: str) -> bool:
     return wanted in (host, resolve_own(host)) if wanted else resolve_own(host) is not None

@@ -175,6 +175,13 @@ def _signals(flag: str, word: str) -> str:
     return word
 
 
+def _roles(flag: str, word: str) -> tuple[tuple[str, int], ...]:
+    pairs = [part.partition("=") for part in word.split(",")]
+    if not all(name.strip() and count.strip().isdecimal() for name, _, count in pairs):
+        raise BadValue(flag, word, "roles and their counts", f"{flag} trainer=4,evaluator=1")
+    return tuple((name.strip(), int(count)) for name, _, count in pairs)
+
+
 CONVERTERS: dict[str, Callable[[str, str], object]] = {
     "text": _text,
     "switch": _boolean,
@@ -197,4 +204,5 @@ CONVERTERS: dict[str, Callable[[str, str], object]] = {
     "streams": _streams,
     "filters": _filters,
     "signals": _signals,
+    "roles": _roles,
 }

@@ -7,9 +7,10 @@ from itertools import count
 
 from flota.frameworks import equip
 from flota.job.plan import WorkerPlan, plan_workers
-from flota.job.roster import Ports, Roster, Seat, endpoint
+from flota.job.roles import TRAINER, label
+from flota.job.roster import Ports, Roster, Seat, completed, endpoint
 from flota.job.spec import JobSpec
-from flota.run.start import one_node_roster
+from flota.run.start import chosen_ports, counts_of, one_node_roster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> i
 
 
 def ports_of(spec: JobSpec, free: Iterator[str]) -> Ports:
-    own = [str(spec.start_port + i) if spec.start_port else next(free) for i in range(spec.workers)]
+    own = [str(port) for port in chosen_ports(spec)] or [next(free) for _ in range(spec.workers)]
     return Ports(tuple(own), next(free), next(free), next(free))
 
 
@@ -45,10 +46,10 @@ def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
     meeting = spec.meeting
     assert meeting
     addresses = meeting.hosts or [f"<node {number}>" for number in range(meeting.most)]
-    seats = [Seat(address, address, ports_of(spec, free)) for address in addresses]
+    seats = [Seat(address, address, ports_of(spec, free), counts_of(spec)) for address in addresses]
     own = max(meeting.rank, 0)
-    seats[own] = one_node_roster(spec, seats[own].ports, 0, 0).master
-    return Roster(0, 0, tuple(seats))
+    seats[own] = one_node_roster(spec, seats[own].ports, 0, 0).seats[0]
+    return completed(Roster(0, 0, tuple(seats)), spec.parts)
 
 
 def _meeting(spec: JobSpec, meeting: Meeting) -> str:
@@ -62,6 +63,7 @@ def _meeting(spec: JobSpec, meeting: Meeting) -> str:
 def _as_dict(plan: WorkerPlan) -> dict[str, object]:
     worker = plan.worker
     return {
+        "role": worker.name,
         "rank": worker.rank,
         "local_rank": worker.local_rank,
         "command": list(worker.argv),
@@ -76,9 +78,11 @@ def _table(plans: list[WorkerPlan]) -> list[str]:
     """One row a worker."""
     from shlex import join
 
-    head = ("rank", "devices", "log", "command")
     workers = [plan.worker for plan in plans]
-    rows = [head, *((str(w.rank), ",".join(w.devices) or "cpu", " ".join(w.logs), join(w.argv)) for w in workers)]
+    mixed = any(worker.name != TRAINER for worker in workers)
+    head = ("worker" if mixed else "rank", "devices", "log", "command")
+    names = {worker: label(worker.name, worker.rank) if mixed else str(worker.rank) for worker in workers}
+    rows = [head, *((names[w], ",".join(w.devices) or "cpu", " ".join(w.logs), join(w.argv)) for w in workers)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
@@ -92,5 +96,5 @@ def _variables(plans: list[WorkerPlan]) -> list[str]:
     for plan in plans:
         own = [f"  {name}={value}" for name, value in plan.env.items() if name not in common]
         if own:
-            lines += ["", f"rank {plan.worker.rank} gets", *own]
+            lines += ["", f"{label(plan.worker.name, plan.worker.rank)} gets", *own]
     return lines

@@ -38,8 +38,8 @@ class Alias(NamedTuple):
     variables: str = ""
 
 
-PARAMETER_SERVERS = "parameter-server and other jobs with roles"
 ALONE = "has no effect on one machine"
+UNSERVED = "has no effect without parameter servers"
 
 GROUPS = {
     "script": "what to run",
@@ -102,7 +102,7 @@ FLAGS = (
     Flag("master", "text", None, "nodes", "where nodes meet: HOST:PORT, https://HOST:PORT, etcd://HOST:PORT,… or etcds://… [this node chooses, and says where]", "ADDR", variables="PADDLE_MASTER", origin="000", note=ALONE),
     Flag("rank", "int", -1, "nodes", "this node's number [-1: agreed at the meeting]", "N", variables="PADDLE_RANK PET_NODE_RANK", origin="000"),
     Flag("job-id", "text", "default", "nodes", "the job's name, also in log names [default]", "NAME", variables="PADDLE_JOB_ID PET_RDZV_ID", origin="000 001"),
-    Flag("run-mode", "choice:collective,ps,ps-heter,rpc", "collective", "nodes", "collective, ps, ps-heter or rpc [collective]", "MODE", variables="PADDLE_RUN_MODE", origin="000 001"),
+    Flag("run-mode", "choice:collective,ps,ps-heter,rpc", "collective", "nodes", "collective, ps, ps-heter or rpc [as the other flags say]", "MODE", variables="PADDLE_RUN_MODE", origin="000 001"),
     Flag("ips", "text", "127.0.0.1", "nodes", "addresses of all nodes [127.0.0.1]", "ADDRS", variables="PADDLE_IPS", origin="000 001 002"),
     Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle", note=ALONE),
     Flag("elastic-timeout", "duration", 30.0, "nodes", "wait this long for more than MIN nodes [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="000", note=ALONE),
@@ -119,17 +119,18 @@ FLAGS = (
     Flag("rdzv-endpoint", "text", "", "nodes", "torch's form of --master; ports 29400 with c10d, 29500 with static, 2379 with etcd", "ADDR", variables="PET_RDZV_ENDPOINT", origin="torch", note=ALONE),
     Flag("rdzv-conf", "text", "", "nodes", "torch's settings: join_timeout, last_call_timeout (--elastic_timeout), is_host", "K=V,…", variables="PET_RDZV_CONF", origin="torch", note=ALONE),
 
-    Flag("server-num", "text", None, "roles", "parameter servers on this machine", "N", variables="PADDLE_SERVER_NUM", origin="000 001 002", later=PARAMETER_SERVERS),
-    Flag("trainer-num", "text", None, "roles", "trainers on this machine", "N", variables="PADDLE_TRAINER_NUM", origin="000", later=PARAMETER_SERVERS),
-    Flag("servers", "text", "", "roles", "addresses of all parameter servers", "ADDRS", variables="PADDLE_SERVERS_ENDPOINTS", origin="000 001 002", later=PARAMETER_SERVERS),
-    Flag("trainers", "text", "", "roles", "addresses of all trainers", "ADDRS", variables="PADDLE_TRAINERS_ENDPOINTS", origin="000", later=PARAMETER_SERVERS),
-    Flag("heter-workers", "text", "", "roles", "addresses of all heterogeneous workers", "ADDRS", origin="000 001", later=PARAMETER_SERVERS),
-    Flag("heter-worker-num", "text", None, "roles", "heterogeneous workers on this machine", "N", origin="000 001", later=PARAMETER_SERVERS),
-    Flag("heter-devices", "text", "", "roles", "device kinds of the heterogeneous workers", "KINDS", origin="paddle legacy", later=PARAMETER_SERVERS),
-    Flag("coordinators", "text", "", "roles", "addresses of all coordinators", "ADDRS", origin="paddle legacy", later=PARAMETER_SERVERS),
-    Flag("coordinator-num", "text", None, "roles", "coordinators on this machine", "N", origin="paddle legacy", later=PARAMETER_SERVERS),
-    Flag("gloo-port", "port", 6767, "roles", "the servers' gloo port", "PORT", variables="PADDLE_GLOO_PORT", origin="000", note="has no effect without parameter servers"),
-    Flag("with-gloo", "choice:0,1,2", "0", "roles", "gloo among trainers (1) or all (2)", "N", variables="PADDLE_WITH_GLOO", origin="000", note="has no effect without parameter servers"),
+    Flag("server-num", "count", None, "roles", "parameter servers on this node [1 in a job that has any]", "N", variables="PADDLE_SERVER_NUM", origin="000 001 002"),
+    Flag("trainer-num", "count", None, "roles", "trainers on this node [1 in a job with parameter servers]", "N", variables="PADDLE_TRAINER_NUM", origin="000"),
+    Flag("servers", "text", "", "roles", "addresses of all parameter servers of the job", "ADDRS", variables="PADDLE_SERVERS_ENDPOINTS", origin="000 001 002"),
+    Flag("trainers", "text", "", "roles", "addresses of all trainers of the job; ports may be left out", "ADDRS", variables="PADDLE_TRAINERS_ENDPOINTS", origin="000"),
+    Flag("heter-workers", "text", "", "roles", "addresses of all heterogeneous workers, with ; between stages", "ADDRS", origin="000 001"),
+    Flag("heter-worker-num", "text", None, "roles", "heterogeneous workers on this node; 1;2 for two stages", "N", origin="000 001"),
+    Flag("heter-devices", "text", "", "roles", "what they compute on, for all or for each stage: gpu;cpu [what this machine shows]", "KINDS", origin="paddle legacy"),
+    Flag("coordinators", "text", "", "roles", "addresses of all coordinators", "ADDRS", origin="paddle legacy"),
+    Flag("coordinator-num", "count", None, "roles", "coordinators on this node [0]", "N", origin="paddle legacy"),
+    Flag("roles", "roles", (), "roles", "workers of each role on this node; [roles.NAME] in flota.toml says more of them", "NAME=N,…"),
+    Flag("gloo-port", "port", 6767, "roles", "the port of gloo's meeting point, one for the whole job [6767 with --servers, else a free one]", "PORT", variables="PADDLE_GLOO_PORT", origin="000", note=UNSERVED),
+    Flag("with-gloo", "choice:0,1,2", "0", "roles", "gloo among trainers (1), all (2) or nobody (0) [0]", "N", variables="PADDLE_WITH_GLOO", origin="000", note=UNSERVED),
 
     Flag("legacy", "bool", False, "never", "no effect: there is one launcher", origin="paddle", note="has no effect: flota has one launcher for both"),
     Flag("auto-parallel-config", "text", None, "never", "Paddle's auto-parallel tuner", origin="paddle", refused="flota does not drive Paddle's auto-parallel tuner"),

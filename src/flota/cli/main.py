@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.cli.flags import ALONE
+from flota.cli.flags import ALONE, UNSERVED
 from flota.cli.parse import CommandLine, parse
 from flota.cli.settings import Settings, gather, without_parents_variables
 from flota.errors import BUG, FlotaError, UnsupportedSystem
@@ -111,11 +111,12 @@ def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], inte
 
 def notes(line: CommandLine, settings: Settings, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What is said quietly at the start."""
+    said = [note for note in line.notes if not (spec.roles and note.endswith(UNSERVED))]
     if spec.meeting is None:
-        return line.notes
+        return tuple(said)
     from flota.cli.meeting import notes_on_meeting
 
-    return (*(note for note in line.notes if not note.endswith(ALONE)), *notes_on_meeting(settings, environ))
+    return (*(note for note in said if not note.endswith(ALONE)), *notes_on_meeting(settings, environ))
 
 
 def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

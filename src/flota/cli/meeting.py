@@ -13,6 +13,7 @@ from flota.cli.secrets import notes_on_secrets, read_secrets
 from flota.cli.settings import Settings, strength
 from flota.errors import BadValue, Contradiction, NodeRankOutOfRange
 from flota.job.meeting import Meeting, Place
+from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,24 +25,34 @@ TORCH_PORTS = {"static": 29500, "c10d": 29400}
 USED_CONF = ("join_timeout", "last_call_timeout", "is_host")
 
 
-def make_meeting(settings: Settings, environ: Mapping[str, str]) -> Meeting | None:
-    """None for a job of one machine."""
+class Listed(NamedTuple):
+    """The nodes where the user has listed them: in which flag, and at which port of the first they meet."""
+
+    hosts: tuple[str, ...]
+    flag: str
+    port: int  # 0: the one before the workers' own
+
+
+def make_meeting(settings: Settings, environ: Mapping[str, str], listed: Listed | None = None) -> Meeting | None:
+    """None for a job of one machine. `listed`: the nodes, where lists of roles' addresses have named them."""
     get: Any = settings.__getitem__
     for dest in ("master", "rdzv_endpoint"):
         refuse_secrets(str(settings.source(dest)), str(settings[dest] or ""))
-    if get("nnodes") == (1, 1) and "," not in get("ips"):
+    if get("nnodes") == (1, 1) and "," not in get("ips") and not listed:
         return None
+    listed = listed or Listed(read_hosts(settings), str(settings.source("ips")), 0)
+    hosts = listed.hosts
+    _check_count(settings, listed)
     if settings["standalone"]:
         raise Contradiction(str(settings.source("standalone")), _nodes_source(settings), "standalone is one machine")
-    hosts = read_hosts(settings)
     least, most = (len(hosts), len(hosts)) if hosts else get("nnodes")
     rank = int(get("rank"))
     if not -1 <= rank < most:
         raise NodeRankOutOfRange(rank, most)
     if hosts:
-        rank = find_own_rank(settings, hosts, rank)
+        rank = find_own_rank(settings, listed.flag, hosts, rank)
     conf = read_conf(settings)
-    where = choose_where(settings, hosts, rank)
+    where = choose_where(settings, listed, rank)
     secrets = read_secrets(settings, environ, etcd=where.etcd)
     return Meeting(
         least,
@@ -67,7 +78,7 @@ def notes_on_meeting(settings: Settings, environ: Mapping[str, str]) -> tuple[st
 
 
 def _nodes_source(settings: Settings) -> str:
-    return str(settings.source("nnodes") or settings.source("ips"))
+    return str(settings.source("nnodes") or settings.source("ips") or settings.source("servers"))
 
 
 def read_hosts(settings: Settings) -> tuple[str, ...]:
@@ -79,23 +90,28 @@ def read_hosts(settings: Settings) -> tuple[str, ...]:
     hosts = tuple(part.strip() for part in word.split(","))
     if not all(hosts) or any(host.count(":") == 1 for host in hosts):
         raise BadValue(source, word, "addresses without ports", f"{source} 10.0.0.1,10.0.0.2")
-    nodes: Any = settings["nnodes"]
-    if settings.source("nnodes") and nodes != (len(hosts), len(hosts)):
-        asked = f"{settings.source('nnodes')} {':'.join(map(str, dict.fromkeys(nodes)))}"
-        raise Contradiction(asked, f"{source} {word}", f"{len(hosts)} address{'es' * (len(hosts) > 1)}")
     return hosts
 
 
-def choose_where(settings: Settings, hosts: tuple[str, ...], rank: int) -> Where:
+def _check_count(settings: Settings, listed: Listed) -> None:
+    nodes: Any = settings["nnodes"]
+    count = len(listed.hosts)
+    if count and settings.source("nnodes") and nodes != (count, count):
+        asked = f"{settings.source('nnodes')} {':'.join(map(str, dict.fromkeys(nodes)))}"
+        raise Contradiction(asked, f"{listed.flag} {','.join(listed.hosts)}", f"{count} address{'es' * (count > 1)}")
+
+
+def choose_where(settings: Settings, listed: Listed, rank: int) -> Where:
     master = strength(settings.source("master"))
     torch = max(strength(settings.source(dest)) for dest in TORCH_PLACES if settings[dest])
-    listed = strength(settings.source("ips"))
-    if master and master >= max(torch, listed):
+    own = strength(listed.flag) if listed.hosts else 0
+    if master and master >= max(torch, own):
         return _agreed(settings, _master(settings))
-    if torch and torch >= listed:
+    if torch and torch >= own:
         return _torch(settings, rank)
-    if hosts:
-        return Where(places=(Place(hosts[0], _port_of_list(settings)),), serves=rank == 0)
+    if listed.hosts:
+        port = listed.port or _port_of_list(settings)
+        return Where(places=(Place(listed.hosts[0], port),), serves=rank == 0)
     if settings.source("rdzv_backend") or _is_torchs_rank(settings):
         return _torch(settings, rank)
     return Where()

@@ -19,8 +19,10 @@ NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 class Settings:
     """Flags' values by destination, each with its source; what nobody gave has its default."""
 
-    def __init__(self, given: dict[str, Given]) -> None:
+    def __init__(self, given: dict[str, Given], tables: dict[str, object], tables_from: str = "") -> None:
         self.given = given
+        self.tables = tables  # of the config file: [roles.NAME]
+        self.tables_from = tables_from
 
     def __getitem__(self, dest: str) -> object:
         found = self.given.get(dest)
@@ -44,10 +46,10 @@ def strength(source: str | None) -> int:
 
 
 def gather(given: dict[str, Given], environ: Mapping[str, str], directory: str) -> Settings:
-    merged = _from_config(directory)
+    merged, tables, file = _from_config(directory)
     merged.update(_from_environment(environ))
     merged.update(given)
-    return Settings(merged)
+    return Settings(merged, tables, file)
 
 
 def without_parents_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -73,7 +75,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     return given
 
 
-def _from_config(directory: str) -> dict[str, Given]:
+def _from_config(directory: str) -> tuple[dict[str, Given], dict[str, object], str]:
+    """What the file gives, its tables of roles, and its name."""
     for name, marker in CONFIG_FILES:
         try:
             with open(os.path.join(directory, name), "rb") as file:
@@ -83,11 +86,15 @@ def _from_config(directory: str) -> dict[str, Given]:
         except OSError as error:
             raise BadConfigFile(name, error.strerror or "unreadable") from None
         if marker in content:
-            return _parse_config(name, content)
-    return {}
+            table = _parse_config(name, content)
+            roles = table.pop("roles", {})
+            if not isinstance(roles, dict):
+                raise BadConfigFile(name, "`roles` is not a table of tables")
+            return _read_config(name, table), roles, name
+    return {}, {}, ""
 
 
-def _parse_config(name: str, content: bytes) -> dict[str, Given]:
+def _parse_config(name: str, content: bytes) -> dict[str, object]:
     import tomllib
 
     try:
@@ -98,6 +105,10 @@ def _parse_config(name: str, content: bytes) -> dict[str, Given]:
         table = table["tool"].get("flota", {}) if isinstance(table.get("tool"), dict) else {}
         if not isinstance(table, dict):
             raise BadConfigFile(name, "`tool.flota` is not a table")
+    return table
+
+
+def _read_config(name: str, table: dict[str, object]) -> dict[str, Given]:
     given: dict[str, Given] = {}
     for key, value in table.items():
         dashed = key.replace("_", "-")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.cli.flags import FLAGS, PARAMETER_SERVERS
+from flota.cli.flags import FLAGS
 from flota.cli.parse import CommandLine
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
@@ -16,27 +16,50 @@ from flota.errors import (
     NodeRankOutOfRange,
     NoDevices,
     NotThereYet,
+    NoWorkersHere,
     NoWorkingDirectory,
     OnlyWith,
     TooManyWorkers,
 )
+from flota.job.roles import COLLECTIVE
 from flota.job.spec import DeviceSet, JobSpec, LogWish, RestartPolicy
 
 LAST_PORT = 65535
+ROLE_FLAGS = (
+    "roles",
+    "server_num",
+    "trainer_num",
+    "servers",
+    "trainers",
+    "coordinators",
+    "coordinator_num",
+    "heter_workers",
+    "heter_worker_num",
+    "heter_devices",
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from flota.cli.roles import Cast
+
 
 def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> JobSpec:
     answer_what_is_not_there(line, settings)
     refuse_contradictions(settings)
     get: Any = settings.__getitem__
-    devices = choose_devices(find_devices(environ), get("devices"))
-    workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
-    command = resolve_command(line, settings, environ, interpreter)
+    found = find_devices(environ)
+    devices = choose_devices(found, get("devices"))
+    cast = choose_cast(settings, line, environ, interpreter, found, devices)
+    if cast and cast.roles:
+        workers = sum(role.workers for role in cast.roles)
+    else:
+        workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
+    own = [role.command for role in cast.roles] if cast else []
+    # Where every role has a script of its own, the command line needs none.
+    command = own[0] if own and own[0] and all(own) else resolve_command(line, settings, environ, interpreter)
     spec = JobSpec(
         command=command,
         workers=workers,
@@ -59,21 +82,51 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
         virtual_local_rank=get("virtual_local_rank"),
     )
-    return with_meeting(spec, line, settings, environ)
+    if cast:
+        spec = spec._replace(mode=cast.mode, roles=cast.roles, gloo=get("with_gloo"), gloo_port=cast.gloo_port)
+    return with_meeting(spec, line, settings, environ, cast)
 
 
-def with_meeting(spec: JobSpec, line: CommandLine, settings: Settings, environ: Mapping[str, str]) -> JobSpec:
+def choose_cast(
+    settings: Settings,
+    line: CommandLine,
+    environ: Mapping[str, str],
+    interpreter: str | None,
+    found: DeviceSet,
+    devices: DeviceSet,
+) -> Cast | None:
+    """The roles of a job that has more than trainers. Most have not: what the others need is not imported for them."""
+    if settings["run_mode"] == COLLECTIVE and not settings.tables and not any(map(settings.source, ROLE_FLAGS)):
+        return None
+    if settings.tables or settings.source("roles"):
+        from flota.cli.mixture import make_mixture
+
+        cast = make_mixture(settings, line, environ, interpreter, found, devices)
+    else:
+        from flota.cli.roles import make_cast
+
+        cast = make_cast(settings, found, devices)
+    if cast.roles and not any(role.workers for role in cast.roles):
+        raise NoWorkersHere
+    return cast
+
+
+def with_meeting(
+    spec: JobSpec, line: CommandLine, settings: Settings, environ: Mapping[str, str], cast: Cast | None
+) -> JobSpec:
     """The spec of a job of many machines. Most jobs are of one: what the others need is not imported for them."""
     get: Any = settings.__getitem__
     meeting = None
-    if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint"):
-        from flota.cli.meeting import make_meeting
+    hosts = cast.hosts if cast else ()
+    if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
+        from flota.cli.meeting import Listed, make_meeting
 
-        meeting = make_meeting(settings, environ)
+        listed = Listed(hosts, cast.flag, int(spec.gloo_port or 0) + 1) if cast and len(hosts) > 1 else None
+        meeting = make_meeting(settings, environ, listed)
     if meeting is None:
         if not -1 <= get("rank") < 1:
             raise NodeRankOutOfRange(get("rank"), 1)
-        return spec
+        return spec._replace(address=hosts[0]) if hosts else spec
     from flota.cli.address import choose_address, choose_interface
 
     address = choose_address(settings, meeting)
@@ -86,8 +139,6 @@ def answer_what_is_not_there(line: CommandLine, settings: Settings) -> None:
         source = settings.source(flag.dest)
         if flag.later and source and settings[flag.dest] != flag.default:
             raise NotThereYet(source, flag.later)
-    if settings["run_mode"] != "collective":
-        raise NotThereYet(f"{settings.source('run_mode')} {settings['run_mode']}", PARAMETER_SERVERS)
     if line.script == "ipu":
         raise NotThereYet("ipu", "jobs on IPUs")
 
@@ -131,7 +182,7 @@ def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
     if wanted == "cpu" or (wanted == "auto" and not devices.chosen):
         return count_cpus()
     if wanted not in ("auto", devices.kind) or not devices.chosen:
-        raise NoDevices(wanted)
+        raise NoDevices(f"--nproc_per_node {wanted}")
     return len(devices.chosen)
 
 

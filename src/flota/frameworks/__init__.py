@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from flota.frameworks import jax, paddle, tensorflow, torch
 from flota.job.plan import Worker, WorkerPlan
+from flota.job.roles import COLLECTIVE, MIXED, PS, PS_HETER, RPC
 from flota.job.roster import Roster, endpoint
 from flota.job.spec import JobSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-VARIABLES_OF = {
+    Variables = Callable[[JobSpec, Roster, Worker], dict[str, str]]
+
+VARIABLES_OF: dict[str, Variables] = {
     "torch": torch.variables,
     "paddle": paddle.variables,
     "jax": jax.variables,
@@ -26,8 +29,8 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY"
 def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, str]) -> WorkerPlan:
     """The worker with all the variables it gets, on top of the node's own environment."""
     given: dict[str, str] = {}
-    for framework in spec.frameworks:
-        given.update(VARIABLES_OF[framework](spec, roster, worker))
+    for variables in _variables_of(spec):
+        given.update(variables(spec, roster, worker))
     given.update(_own_variables(spec, roster, worker))
     if spec.interface:
         told = interface_variables(spec.interface)
@@ -46,7 +49,23 @@ def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, s
         env.update(_direct_connections(roster, environ))
     env.update(given)
     env.update(spec.env)
+    env.update(spec.parts[worker.role].env)
     return WorkerPlan(worker, env, dropped)
+
+
+def _variables_of(spec: JobSpec) -> list[Variables]:
+    """Each framework's, and what Paddle has for this mode in the place of its collective ones."""
+    chosen = dict(VARIABLES_OF)
+    if spec.mode in (PS, PS_HETER, RPC):
+        from flota.frameworks import paddle_ps
+
+        chosen["paddle"] = paddle_ps.rpc_variables if spec.mode == RPC else paddle_ps.variables
+    found = [chosen[framework] for framework in spec.frameworks]
+    if spec.mode == MIXED:
+        from flota.frameworks import ps_lite
+
+        found.append(ps_lite.variables)
+    return found
 
 
 def interface_variables(interface: str) -> dict[str, str]:
@@ -57,24 +76,37 @@ def interface_variables(interface: str) -> dict[str, str]:
 
 
 def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
-    master = roster.master
-    return {
+    address, port = torch.meeting_place(spec, roster, worker)
+    given = {
         "FLOTA_RANK": str(worker.rank),
         "FLOTA_LOCAL_RANK": str(worker.local_rank),
-        "FLOTA_WORLD_SIZE": str(roster.world_size),
-        "FLOTA_LOCAL_WORLD_SIZE": str(roster.seats[worker.seat].workers),
+        "FLOTA_WORLD_SIZE": str(roster.size(worker.role)),
+        "FLOTA_LOCAL_WORLD_SIZE": str(worker.local_size),
         "FLOTA_NODE_RANK": str(worker.seat),
         "FLOTA_NODES": str(len(roster.seats)),
-        "FLOTA_ROLE": "trainer",
+        "FLOTA_ROLE": worker.name,
         "FLOTA_ROLE_RANK": str(worker.rank),
         "FLOTA_ATTEMPT": str(roster.attempt),
         "FLOTA_ROUND": str(roster.round),
         "FLOTA_JOB_ID": spec.job_id,
-        "FLOTA_MASTER": endpoint(master.address, master.ports.torch),
+        "FLOTA_MASTER": endpoint(address, port),
         "FLOTA_DEVICE": ",".join(worker.devices) or "cpu",
         "FLOTA_LOG_DIR": spec.log.directory,
         "NODE_RANK": str(worker.seat),
     }
+    if spec.mode not in (COLLECTIVE, RPC):
+        given["FLOTA_ENDPOINT"] = roster.endpoints(worker.role)[worker.number]
+        given.update(_endpoints_by_role(spec, roster))
+    return given
+
+
+def _endpoints_by_role(spec: JobSpec, roster: Roster) -> dict[str, str]:
+    """Where each role's workers are, for scripts that talk to another role's."""
+    found: dict[str, list[str]] = {}
+    for number, role in enumerate(spec.parts):
+        name = "".join(letter if letter.isalnum() else "_" for letter in role.name).upper()
+        found.setdefault(f"FLOTA_ENDPOINTS_{name}", []).extend(roster.endpoints(number))
+    return {name: ",".join(endpoints) for name, endpoints in found.items()}
 
 
 def _visible_devices(spec: JobSpec, worker: Worker) -> dict[str, str]:
@@ -83,8 +115,9 @@ def _visible_devices(spec: JobSpec, worker: Worker) -> dict[str, str]:
     Paddle alone is told an index into the whole list and needs no narrowing; every other framework counts from 0
     in what it sees, so with `--devices 2,3` it must see 2 and 3 only.
     """
-    devices = spec.devices
-    if spec.virtual_local_rank and worker.devices:
+    role = spec.parts[worker.role]
+    devices = spec.devices_for(role)
+    if (spec.virtual_local_rank or role.private) and worker.devices:
         return {devices.variable: ",".join(worker.devices)}
     if devices.narrowed and (spec.frameworks != ("paddle",) or not devices.chosen):
         return {devices.variable: ",".join(devices.chosen)} if devices.variable else {}

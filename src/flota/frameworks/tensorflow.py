@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from flota.errors import VariableTooLong
 from flota.job.plan import Worker
+from flota.job.roles import SERVER, TRAINER
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
 SHOWN = ("TF_CONFIG",)
 LONGEST_VARIABLE = 128 * 1024 - len("TF_CONFIG=") - 1  # what the kernel takes for one string
+TASKS = {TRAINER: "worker", SERVER: "ps", "chief": "chief", "worker": "worker", "ps": "ps", "evaluator": "evaluator"}
 
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
-    hosts = ", ".join(f'"{endpoint}"' for endpoint in roster.endpoints())
-    config = f'{{"cluster": {{"worker": [{hosts}]}}, "task": {{"type": "worker", "index": {worker.rank}}}}}'
+    """Nothing for a role that TensorFlow has no word for."""
+    task = TASKS.get(worker.name)
+    if task is None:
+        return {}
+    config = f'{{"cluster": {{{_cluster(spec, roster, task)}}}, "task": {{"type": "{task}", "index": {worker.rank}}}}}'
     if len(config) <= LONGEST_VARIABLE:
         return {"TF_CONFIG": config}
     if spec.frameworks == ("tensorflow",):
         raise VariableTooLong("TF_CONFIG", len(config))
     return {}
+
+
+def _cluster(spec: JobSpec, roster: Roster, own_task: str) -> str:
+    """An evaluator watches from outside: only its own TF_CONFIG has it in the cluster."""
+    tasks: dict[str, list[str]] = {}
+    for number, role in enumerate(spec.parts):
+        task = TASKS.get(role.name)
+        if task and (task != "evaluator" or own_task == "evaluator"):
+            tasks.setdefault(task, []).extend(roster.endpoints(number))
+    texts = {task: ", ".join(f'"{endpoint}"' for endpoint in endpoints) for task, endpoints in tasks.items()}
+    return ", ".join(f'"{task}": [{text}]' for task, text in texts.items() if text)

@@ -45,16 +45,20 @@ def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
     return held
 
 
-def hold_exactly(first: int, count: int, address: str) -> list[socket]:
+def hold_exactly(ports: list[int], address: str) -> list[socket]:
     """These very ports, or none. A port on which only closed connections linger, as after a restart, is free."""
     held: list[socket] = []
-    lingering = _lingering()
-    for port in range(first, first + count):
+    lingering = _lingering() if ports else set()
+    for port in ports:
         try:
             held.append(_bind(address, port, over_lingering=port in lingering))
-        except OSError:
+        except OSError as error:
             release(held)
-            raise PortInUse(port) from None
+            if error.errno == EMFILE:
+                raise TooManyOpenFiles(len(ports)) from None
+            from flota.host.owners import owner_of_port
+
+            raise PortInUse(port, owner_of_port(port)) from None
     return held
 
 

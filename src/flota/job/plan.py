@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from flota.job.roles import Role, log_stem
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, Command, JobSpec
 from flota.values import NamedTuple
 
 
 class Worker(NamedTuple):
-    """One worker's place: its numbers, its devices, its command and its logs."""
+    """One worker's place: its role and its numbers in it, its devices, its command and its logs.
 
+    `rank` counts all workers of the role's name; `number` those of its `role` alone, which differs where a name has
+    several stages.
+    """
+
+    role: int
+    name: str
     rank: int
+    number: int
     local_rank: int
+    local_size: int
     seat: int
     devices: tuple[str, ...]
     argv: tuple[str, ...]
@@ -32,33 +41,52 @@ class WorkerPlan(NamedTuple):
 
 
 def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worker, ...]:
-    first = roster.first_rank(seat_number)
-    count = roster.seats[seat_number].workers
-    return tuple(_worker(spec, first + local_rank, local_rank, count, seat_number) for local_rank in range(count))
+    """In the order in which they start."""
+    workers: list[Worker] = []
+    for role_number, role in enumerate(spec.parts):
+        first = roster.first_rank(seat_number, role_number)
+        count = roster.seats[seat_number].workers_of(role_number)
+        numbers = role.own or range(first, first + count)
+        same = [other for other in range(role_number) if spec.parts[other].name == role.name]  # earlier stages
+        offset = sum(roster.size(other) for other in same)
+        for local_rank, number in enumerate(numbers):
+            rank = offset + number
+            stdout, stderr = _log_paths(spec, role_number, rank)
+            workers.append(
+                Worker(
+                    role_number,
+                    role.name,
+                    rank,
+                    number,
+                    local_rank,
+                    count,
+                    seat_number,
+                    devices_of(spec.devices_for(role).chosen, local_rank, count, private=role.private),
+                    command_line(spec, role, rank, local_rank),
+                    stdout,
+                    stderr,
+                )
+            )
+    return tuple(workers)
 
 
-def _worker(spec: JobSpec, rank: int, local_rank: int, count: int, seat_number: int) -> Worker:
-    stdout, stderr = _log_paths(spec, rank)
-    devices = devices_of(spec.devices.chosen, local_rank, count)
-    return Worker(rank, local_rank, seat_number, devices, command_line(spec, rank, local_rank), stdout, stderr)
-
-
-def devices_of(chosen: tuple[str, ...], local_rank: int, workers: int) -> tuple[str, ...]:
-    """A single worker gets every device, several get one each; more workers than devices share them."""
-    if workers == 1 or not chosen:
+def devices_of(chosen: tuple[str, ...], local_rank: int, workers: int, *, private: bool = False) -> tuple[str, ...]:
+    """A single worker gets every device, several (and `private` ones) get one each; more workers than devices share."""
+    if not chosen or (workers == 1 and not private):
         return chosen
     return (chosen[local_rank % len(chosen)],)
 
 
-def command_line(spec: JobSpec, rank: int, local_rank: int) -> tuple[str, ...]:
-    args = spec.command.args
+def command_line(spec: JobSpec, role: Role, rank: int, local_rank: int) -> tuple[str, ...]:
+    command = role.command or spec.command
+    args = command.args
     if spec.legacy_local_rank:
         args = (f"--local-rank={0 if spec.virtual_local_rank else local_rank}", *args)
     args = tuple(
         arg.replace("${rank}", str(rank)).replace("${local_rank}", str(local_rank)) if "${" in arg else arg
         for arg in args
     )
-    return (*_program(spec.command), *args)
+    return (*_program(command), *args)
 
 
 def _program(command: Command) -> tuple[str, ...]:
@@ -70,8 +98,16 @@ def _program(command: Command) -> tuple[str, ...]:
     return (command.target,)
 
 
-def _log_paths(spec: JobSpec, rank: int) -> tuple[str, str]:
-    """Both streams share workerlog.N, but for those that -r and -t put into files of their own."""
-    both = f"{spec.log.directory}/workerlog.{rank}"
-    split = spec.log.split(rank)
+def _log_paths(spec: JobSpec, role: int, rank: int) -> tuple[str, str]:
+    """Both streams share workerlog.N, but for those of the main role that -r and -t put into files of their own."""
+    both = f"{spec.log.directory}/{log_stem(spec.parts[role].name)}.{rank}"
+    split = spec.log.split(rank) if role == spec.main else 0
     return f"{both}.out" if split & OUT else both, f"{both}.err" if split & ERR else both
+
+
+def roles_of(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> tuple[Role, ...]:
+    """Each worker's role. Servers that nobody uses serve nobody: a job of servers alone ends when they do."""
+    used = any(roster.size(number) for number, role in enumerate(spec.parts) if not role.serves)
+    return tuple(
+        role if used else role._replace(serves=False) for role in (spec.parts[worker.role] for worker in workers)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.job.roles import TRAINER, label
 from flota.values import NamedTuple
 
 SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
@@ -17,6 +18,7 @@ class Failure(NamedTuple):
     cause: str
     ran: float
     at: float
+    final: bool = False  # no policy restarts it
 
 
 class Verdict(NamedTuple):
@@ -36,7 +38,10 @@ def exit_code_of(code: int) -> int:
 
 
 class FailedWorker(NamedTuple):
-    """A failure with everything a person needs: where, how, and what it said last. Rank -1 is the shepherd."""
+    """A failure with everything a person needs: where, how, and what it said last. Rank -1 is the shepherd.
+
+    `final`: its role's failures end the job, whatever the policy says of others.
+    """
 
     rank: int
     local_rank: int
@@ -48,19 +53,25 @@ class FailedWorker(NamedTuple):
     ran: float
     log: str
     said: tuple[str, ...]
+    role: str = TRAINER
+    final: bool = False
 
 
 class Report(NamedTuple):
-    """The end of a job, the same for the screen, report.json and the exit code."""
+    """The end of a job, the same for the screen, report.json and the exit code. `sizes`: workers by role's name."""
 
     job_id: str
     verdict: Verdict
-    world_size: int
+    sizes: dict[str, int]
     rounds: int
     seconds: float
     log_dir: str
     failed: tuple[FailedWorker, ...] = ()
-    stopped: tuple[int, ...] = ()
+    stopped: tuple[tuple[str, int], ...] = ()  # role and rank
+
+    @property
+    def workers(self) -> int:
+        return sum(self.sizes.values())
 
     @property
     def exit_code(self) -> int:
@@ -76,16 +87,18 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "reason": report.verdict.reason or None,
         "attempt": report.verdict.attempt,
         "rounds": report.rounds,
-        "world_size": report.world_size,
+        "world_size": report.workers,
+        **({"roles": report.sizes} if set(report.sizes) - {TRAINER} else {}),
         "seconds": round(report.seconds, 3),
         "log_dir": report.log_dir,
         "failures": [_failure_as_dict(failed) for failed in report.failed],
-        "stopped_by_flota": list(report.stopped),
+        "stopped_by_flota": [rank if role == TRAINER else label(role, rank) for role, rank in report.stopped],
     }
 
 
 def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
     return {
+        "role": failed.role,
         "rank": failed.rank if failed.rank >= 0 else None,
         "local_rank": failed.local_rank if failed.rank >= 0 else None,
         "node": failed.node,

@@ -1,8 +1,15 @@
-"""Who takes part in a round: nodes in order, their addresses and ports, and the ranks that follow from them."""
+"""Who takes part in a round: nodes in order, their addresses and ports, and the ranks that follow from them.
+
+Roles are numbered as the spec lists them; a job of equal trainers has role 0 alone.
+"""
 
 from __future__ import annotations
 
 from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.job.roles import Role
 
 
 class Ports(NamedTuple):
@@ -15,15 +22,25 @@ class Ports(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """One node's place in the roster."""
+    """One node's place in the roster. `counts`: its workers of each role; none: all are of role 0."""
 
     node: str
     address: str
     ports: Ports
+    counts: tuple[int, ...] = ()
 
     @property
     def workers(self) -> int:
         return len(self.ports.workers)
+
+    def workers_of(self, role: int) -> int:
+        if self.counts:
+            return self.counts[role] if role < len(self.counts) else 0
+        return self.workers if role == 0 else 0
+
+    def ports_of(self, role: int) -> tuple[str, ...]:
+        first = sum(self.counts[:role])
+        return self.ports.workers[first : first + self.workers_of(role)]
 
 
 class Roster(NamedTuple):
@@ -32,24 +49,53 @@ class Roster(NamedTuple):
     round: int
     attempt: int
     seats: tuple[Seat, ...]
-    listed: tuple[str, ...] = ()  # the endpoints, where they have been made: thousands, for each worker and framework
+    # Endpoints by role, and the seat of each role's number 0: listed by the user, or made once, as there are thousands
+    # for each worker and framework.
+    listed: tuple[tuple[str, ...], ...] = ()
+    leads: tuple[int, ...] = ()
 
     @property
-    def world_size(self) -> int:
+    def workers(self) -> int:
+        """All of them, whatever their role."""
         return sum(seat.workers for seat in self.seats)
 
-    @property
-    def master(self) -> Seat:
-        return self.seats[0]
+    def size(self, role: int = 0) -> int:
+        return len(self.listed[role]) if self.listed else sum(seat.workers_of(role) for seat in self.seats)
 
-    def first_rank(self, seat_number: int) -> int:
+    def master(self, role: int = 0) -> Seat:
+        """The seat of a role's number 0."""
+        if self.leads:
+            return self.seats[self.leads[role]]
+        return next((seat for seat in self.seats if seat.workers_of(role)), self.seats[0])
+
+    def first_rank(self, seat_number: int, role: int = 0) -> int:
         """rank = workers of all earlier nodes + local rank."""
-        return sum(seat.workers for seat in self.seats[:seat_number])
+        return sum(seat.workers_of(role) for seat in self.seats[:seat_number])
 
-    def endpoints(self) -> list[str]:
+    def endpoints(self, role: int = 0) -> tuple[str, ...]:
         """Every worker's address, in rank order."""
-        return list(self.listed) or [endpoint(seat.address, port) for seat in self.seats for port in seat.ports.workers]
+        if self.listed:
+            return self.listed[role]
+        return tuple(endpoint(seat.address, port) for seat in self.seats for port in seat.ports_of(role))
+
+
+def completed(roster: Roster, roles: tuple[Role, ...]) -> Roster:
+    """With each role's endpoints made out."""
+    masters = [roster.seats.index(roster.master(number)) for number in range(len(roles))]
+    return roster._replace(
+        listed=tuple(role.endpoints or roster.endpoints(number) for number, role in enumerate(roles)),
+        leads=tuple(role.lead if role.endpoints else masters[number] for number, role in enumerate(roles)),
+    )
 
 
 def endpoint(address: str, port: str) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def split_endpoint(text: str) -> tuple[str, str]:
+    """An endpoint's address, without brackets, and its port; empty where it has none."""
+    if text.startswith("["):
+        address, _, port = text[1:].partition("]")
+        return address, port.removeprefix(":")
+    address, _, port = text.partition(":") if text.count(":") == 1 else (text, "", "")
+    return address, port

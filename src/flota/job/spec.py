@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.job.roles import COLLECTIVE, TRAINER, Role
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -83,7 +84,7 @@ class RestartPolicy(NamedTuple):
 
 
 class JobSpec(NamedTuple):
-    """One job as asked for on this node."""
+    """One job as asked for on this node. `workers`: all that it starts here, whatever their role."""
 
     command: Command
     workers: int
@@ -107,3 +108,20 @@ class JobSpec(NamedTuple):
     virtual_local_rank: bool = False
     meeting: Meeting | None = None  # None: this machine alone
     interface: str = ""  # the network interface workers must be told of, where the hostname would lead them astray
+    mode: str = COLLECTIVE
+    roles: tuple[Role, ...] = ()  # in the order in which they start; none: trainers alone
+    gloo: str = "0"  # among trainers (1), or all (2)
+    gloo_port: int | None = None  # None: any free one
+
+    @property
+    def parts(self) -> tuple[Role, ...]:
+        """The job's roles, of which there is always one."""
+        return self.roles or (Role(TRAINER, self.workers),)
+
+    @property
+    def main(self) -> int:
+        """The role that the job is about: the first that does not serve another."""
+        return next((number for number, role in enumerate(self.parts) if not role.serves), 0)
+
+    def devices_for(self, role: Role) -> DeviceSet:
+        return role.devices or self.devices

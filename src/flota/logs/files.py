@@ -8,6 +8,7 @@ import time
 
 from flota.errors import LogDirInUse, UnwritableLogDir
 from flota.job.plan import Worker
+from flota.job.roles import label
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
@@ -69,7 +70,7 @@ def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...], *, fir
     for worker in workers:
         mark = os.fsencode(
             f"===== flota: job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
-            f"rank {worker.rank} of {roster.world_size}, {clock} =====\n"
+            f"{label(worker.name, worker.rank)} of {roster.size(worker.role)}, {clock} =====\n"
         )
         for path in worker.logs:
             try:

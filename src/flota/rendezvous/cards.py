@@ -8,8 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from flota.job.report import CAUSES
+from flota.job.roles import TRAINER
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
+SERVING = "serving"  # its own work is done, or it has none; its servers are there for others
 HERE = "here"  # answers a roll call
 DEAD = "dead"  # said by its shepherd
 LONGEST_TEXT = 4096  # a path
@@ -30,10 +32,14 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     ran: float
     log: str
     said: tuple[str, ...] = ()
+    role: str = TRAINER
+    final: bool = False
 
 
 class Card(Struct, frozen=True, omit_defaults=True):
-    """`ports` are fresh for `round`: one a worker, then the three masters'. `state` speaks of that round."""
+    """`ports` are fresh for `round`: one a worker, then the three masters'. `state` speaks of that round. `roles` are
+    all of the job's, `counts` this node's workers of each; none: trainers alone.
+    """
 
     job: str
     host: str
@@ -48,6 +54,8 @@ class Card(Struct, frozen=True, omit_defaults=True):
     round: int = 0
     signal: int = 0  # that told this node to leave
     faults: tuple[Fault, ...] = ()
+    roles: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -84,14 +92,17 @@ def decode_card(data: bytes) -> Card | None:
 
 def is_sound(card: Card) -> bool:
     """What cards say goes to every node's terminal, and into workers' variables."""
-    texts = [card.job, card.host, card.address, *card.frameworks]
+    texts = [card.job, card.host, card.address, *card.frameworks, *card.roles]
     for fault in card.faults:
-        texts += [fault.host, fault.ending, fault.log, *(line.replace("\t", " ") for line in fault.said)]
+        texts += [fault.role, fault.host, fault.ending, fault.log, *(line.replace("\t", " ") for line in fault.said)]
     return (
         all(text.isprintable() and len(text) <= LONGEST_TEXT for text in texts)
         and not set(card.address) & SPECIAL
         and all(fault.cause in CAUSES for fault in card.faults)
         and (card.state != FAILED or bool(card.faults))
         and card.workers > 0
+        and len(card.counts) == len(card.roles)
+        and min(card.counts, default=0) >= 0
+        and sum(card.counts) == (card.workers if card.roles else 0)
         and all(0 < port < 65536 for port in card.ports)
     )

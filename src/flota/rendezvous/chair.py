@@ -12,7 +12,7 @@ from flota.errors import TRY_AGAIN
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
 from flota.rendezvous.admission import Admission
-from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, LEAVING, READY, Present
+from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, LEAVING, READY, SERVING, Present
 from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, Ending, Notice, SeatRow
 from flota.rendezvous.seating import seat
 from flota.rendezvous.terms import Terms, listed, missing_in_words, names, were
@@ -152,6 +152,7 @@ class Chair:
         of_round = [one for one in seated if one.card.round == self.notice.round]
         failed = [one for one in of_round if one.card.state == FAILED]
         self.done.update(one.node for one in of_round if one.card.state == DONE)
+        serving = {one.node for one in of_round if one.card.state == SERVING}
         lost = self._lost(by_node, now) if trusting else []
         nodes = {row.node for row in seats}
         newcomers = [one for one in present if one.node not in nodes]
@@ -164,7 +165,7 @@ class Chair:
             self.answered, self.called_at = set(), now
         elif lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
-        elif all(row.node in self.done for row in seats):
+        elif all(row.node in self.done or row.node in serving for row in seats):
             self._end(Ending(SUCCEEDED))
         elif newcomers and not self.done:
             # Where some have finished, the others are about to: nobody starts that over for a newcomer.
@@ -204,10 +205,11 @@ class Chair:
         faults = self.notice.faults
         failed = next((one for one in cards if one.card.faults == faults), None)
         policy = self.terms.policy
-        if policy.enabled and policy.elastic_level == 0 and failed and not failed.card.serves:
+        leaves = policy.enabled and policy.elastic_level == 0 and not faults[0].final
+        if leaves and failed and not failed.card.serves:
             self.gone.add(failed.node)
             self._next_round(f"{failed.card.host} left after rank {faults[0].rank} failed", now)
-        elif should_restart(faults[0].cause, self.notice.attempt, policy):
+        elif should_restart(faults[0].cause, self.notice.attempt, policy, final=faults[0].final):
             self._next_round("", now, counted=True)
         else:
             self._end(Ending(JOB_FAILED, exit_code_of(faults[0].code), 0, "", faults))

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.report import FAILED as JOB_FAILED
-from flota.job.report import INCOMPLETE, STOPPED, exit_code_of
-from flota.rendezvous.cards import DONE, FAILED, HERE, LEAVING, READY, RUNNING, Card, Fault
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
+from flota.rendezvous.cards import DONE, FAILED, HERE, LEAVING, READY, RUNNING, SERVING, Card, Fault
 from flota.rendezvous.notices import GATHERING, ROLL_CALL, Ending, Notice
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
 from flota.values import NamedTuple
@@ -33,13 +33,17 @@ class Recall(NamedTuple):
     """Stop the workers; `swept` when they are gone."""
 
 
+class Release(NamedTuple):
+    """The job has ended well: let the workers that only serve end; `swept` when they are gone."""
+
+
 class Leave(NamedTuple):
     """The job has ended for this node, in this way."""
 
     ending: Ending
 
 
-Order = Offer | Begin | Recall | Leave
+Order = Offer | Begin | Recall | Release | Leave
 
 
 class Node:
@@ -69,6 +73,10 @@ class Node:
 
     def failed(self, faults: tuple[Fault, ...]) -> None:
         self._say(FAILED, faults=faults)
+
+    def only_serves(self) -> None:
+        """What is left of this node's workers is there for other nodes'."""
+        self._say(SERVING)
 
     def swept(self, *, well: bool) -> None:
         """All workers of the round are gone; well: each had ended with success."""
@@ -159,7 +167,7 @@ class Node:
     def _go(self) -> list[Order]:
         assert self.ending is not None
         if self.working:
-            return self._recall()
+            return self._recall(Release() if self.ending.kind == SUCCEEDED else Recall())
         if self.over:
             return []
         self.over = True
@@ -177,14 +185,14 @@ class Node:
         self._offering = round_number
         return [Offer(round_number)]
 
-    def _recall(self) -> list[Order]:
+    def _recall(self, order: Order = Recall()) -> list[Order]:  # noqa: B008  a constant
         if self._recalled:
             return []
         self._recalled = True
-        return [Recall()]
+        return [order]
 
     def _answer(self, notice: Notice) -> None:
-        if self.card and self.card.round == notice.round and self.card.state in (READY, RUNNING):
+        if self.card and self.card.round == notice.round and self.card.state in (READY, RUNNING, SERVING):
             self._say(HERE)
 
     def _is_ready_for(self, notice: Notice) -> bool:

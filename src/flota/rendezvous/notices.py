@@ -25,6 +25,7 @@ class SeatRow(Struct, frozen=True, array_like=True):
     host: str
     address: str
     ports: tuple[int, ...]
+    counts: tuple[int, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -75,7 +76,7 @@ class Notice(Struct, frozen=True, omit_defaults=True):
 
 
 def take_seat(node: str, card: Card) -> SeatRow:
-    return SeatRow(node, card.host, card.address, card.ports)
+    return SeatRow(node, card.host, card.address, card.ports, card.counts)
 
 
 def encode_notice(notice: Notice) -> bytes:

@@ -22,6 +22,7 @@ class Terms(NamedTuple):
     by_address: bool = False
     lease: float = LEASE
     absence: float = 0.0  # seconds until a node counts as lost whose card vanished without a word
+    roles: tuple[str, ...] = ()
 
     @property
     def elastic(self) -> bool:
@@ -36,9 +37,15 @@ def disagreement(card: Card, terms: Terms) -> str:
         return f"it expects {count_of(card.least, card.most)} nodes, this job has {count_of(terms.least, terms.most)}"
     if card.frameworks != terms.frameworks:
         return f"it is for {','.join(card.frameworks)}, this job is for {','.join(terms.frameworks)}"
+    if card.roles != terms.roles:
+        return f"it has {_roles_in_words(card.roles)}, this job has {_roles_in_words(terms.roles)}"
     if card.rank >= terms.most:
         return f"rank {card.rank} in a job of {terms.most} nodes"
     return ""
+
+
+def _roles_in_words(roles: tuple[str, ...]) -> str:
+    return f"the roles {', '.join(roles)}" if roles else "trainers alone"
 
 
 def no_room(card: Card, holders: dict[int, str], taken: int, terms: Terms) -> str:

@@ -9,12 +9,13 @@ import time
 
 from flota.errors import FlotaError
 from flota.host.signals import Signals
+from flota.job.plan import roles_of
 from flota.job.report import Report, Verdict
 from flota.job.spec import JobSpec
 from flota.run.start import Started, start_round
 from flota.run.watch import Watch
 from flota.supervise.actions import StartRound
-from flota.supervise.events import RoundNotStarted
+from flota.supervise.events import Event, RoundNotStarted
 from flota.supervise.machine import Supervisor
 
 TYPE_CHECKING = False
@@ -27,7 +28,8 @@ class Alone(Watch):
         super().__init__(spec, environ, signals)
         self.ending.began = started.began
         self.verdict: Verdict | None = None
-        self.begin_round(started, Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic()))
+        roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
+        self.begin_round(started, Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles))
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
@@ -37,6 +39,11 @@ class Alone(Watch):
         while self.verdict is None:
             self.turn(None)
         return self.conclude(self.ending.report(self.started, self.verdict))
+
+    def step(self, event: Event) -> None:
+        super().step(event)
+        if self.in_round and self.supervisor.only_serves:
+            self.let_servers_end()
 
     def start_again(self, action: StartRound) -> None:
         self.console.tell_restart(action, self.started)

@@ -8,6 +8,8 @@ from flota.frameworks import SHOWN_OF
 from flota.host.loop import WRITABLE, Loop
 from flota.job.plan import Worker
 from flota.job.report import STOPPED, SUCCEEDED, Report, report_as_dict
+from flota.job.roles import COLLECTIVE, COORDINATOR, HETER, SERVER, TRAINER, label
+from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs import blocks
 from flota.logs.events import EventLog
@@ -27,6 +29,12 @@ if TYPE_CHECKING:
 
     from flota.logs.rotation import RotatingLog
 
+LISTS = {
+    TRAINER: "PADDLE_TRAINER_ENDPOINTS",
+    SERVER: "PADDLE_PSERVERS_IP_PORT_LIST",
+    HETER: "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+    COORDINATOR: "PADDLE_COORDINATOR_ENDPOINTS",
+}
 LOOK_AGAIN = 0.05  # seconds between looks at the files where the system does not tell of growth
 
 
@@ -65,18 +73,21 @@ class Console:
             self.journal.block("INFO", blocks.configuration(configuration))
 
     def show_first_round(self, started: Started) -> None:
-        self.event("job_started", world_size=started.roster.world_size, pid=os.getpid())
+        self.event("job_started", world_size=started.roster.workers, pid=os.getpid())
         # Paddle's variables stand for all, as in seed 002, unless --framework left them out.
         frameworks = ("paddle",) if "paddle" in self.spec.frameworks else self.spec.frameworks
-        env = started.plans[0].env
+        main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
+        env = (main or started.plans)[0].env
         names = [name for framework in frameworks for name in SHOWN_OF[framework] if name in env]
         self.say("INFO", blocks.start_line(len(started.plans)))
         self.journal.block("INFO", blocks.table((name, env[name]) for name in names))
-        if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env:
+        if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env and self.spec.mode == COLLECTIVE:
             self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
-        devices = len(self.spec.devices.chosen)
-        if 0 < devices < self.spec.workers:
-            self.say("WARNING", f"{self.spec.workers} workers share {devices} devices")
+        for role in self.spec.parts:
+            devices = len(self.spec.devices_for(role).chosen)
+            if 0 < devices < role.workers:
+                who = "workers" if role.name == TRAINER else f"{role.name} workers"
+                self.say("WARNING", f"{role.workers} {who} share {devices} devices")
 
     def _save(self, name: str, text: str) -> None:
         try:
@@ -87,11 +98,11 @@ class Console:
     def record(self, event: Event, started: Started) -> None:
         """For programs: events.<node>.jsonl."""
         if isinstance(event, WorkerStarted):
-            self.event("worker_started", rank=_rank(started, event.worker), pid=event.pid)
+            self.event("worker_started", **_facts(started, event.worker), pid=event.pid)
         elif isinstance(event, StartFailed):
-            self.event("start_failed", rank=_rank(started, event.worker), error=os.strerror(event.errno))
+            self.event("start_failed", **_facts(started, event.worker), error=os.strerror(event.errno))
         elif isinstance(event, WorkerExited):
-            self.event("worker_exited", rank=_rank(started, event.worker), code=event.code, told_to_stop=event.told)
+            self.event("worker_exited", **_facts(started, event.worker), code=event.code, told_to_stop=event.told)
         elif isinstance(event, ShepherdLost):
             self.event("shepherd_lost", code=event.code)
         elif isinstance(event, StopRequested):
@@ -99,8 +110,9 @@ class Console:
 
     def tell_restart(self, action: StartRound, started: Started) -> None:
         first = action.after[0]
-        rank = _rank(started, first.worker) if first.worker >= 0 else -1
-        culprit = sentence(rank, first.cause, first.code, first.ran)
+        worker = started.plans[first.worker].worker
+        rank = worker.rank if first.worker >= 0 else -1
+        culprit = sentence(rank, first.cause, first.code, first.ran, role=worker.name)
         self.say("WARNING", f"{culprit}; restart {action.attempt} of {self.spec.restarts.limit}")
 
     def write_down(self, report: Report) -> None:
@@ -115,7 +127,7 @@ class Console:
             self.err.write(b"\n")
         took = duration_in_words(report.seconds)
         if report.verdict.kind == SUCCEEDED:
-            self.say("INFO", f"{report.world_size} workers ended well after {took}")
+            self.say("INFO", f"{_all_in_words(report)} ended well after {took}")
             return
         if report.failed:
             several = self.spec.meeting is not None
@@ -132,8 +144,7 @@ class Console:
         if self.spec.interactive:
             return
         if started.seat == 0:
-            endpoints = ["PADDLE_TRAINER_ENDPOINTS:", *started.roster.endpoints()]
-            self._save("endpoints.log", "".join(f"{line}\n" for line in endpoints))
+            self._save("endpoints.log", "".join(f"{line}\n" for line in _listed(self.spec, started.roster)))
         for log in started.rotating:
             self._copy_while_it_comes(log)
         self.follower.keep_only(started.marks)  # in another seat a node has other ranks, and their logs
@@ -149,13 +160,15 @@ class Console:
         for worker in workers:
             for path in worker.logs:
                 kind = OUT if path.endswith(".out") else ERR if path.endswith(".err") else 0
-                if wish.teed(worker.rank) & kind if kind else wish.shows(worker.rank):
+                shows = wish.shows(worker.rank) if worker.role == self.spec.main else wish.console == "all"
+                if wish.teed(worker.rank) & kind if kind else shows:
                     shown.append((worker, path, kind))
-        several = len({worker.rank for worker, _, _ in shown}) > 1
+        several = len({(worker.name, worker.rank) for worker, _, _ in shown}) > 1
         for worker, path, kind in shown:
             words = {OUT: wish.stdout_filters, ERR: wish.stderr_filters}.get(kind, ())
             copy = self._copy("filtered_stdout.log" if kind == OUT else "filtered_stderr.log") if words else -1
-            prefix = f"[{node}:{worker.rank}] ".encode() if several else b""
+            name = f"{worker.rank}" if worker.name == TRAINER else label(worker.name, worker.rank)
+            prefix = f"[{node}:{name}] ".encode() if several else b""
             try:
                 self.follower.follow(Stream(path, prefix, [os.fsencode(word) for word in words], copy))
             except OSError as error:
@@ -218,17 +231,33 @@ class Console:
         self.follower.finish()
 
 
-def _rank(started: Started, worker: int) -> int:
-    return started.plans[worker].worker.rank
+def _facts(started: Started, number: int) -> dict[str, object]:
+    worker = started.plans[number].worker
+    return {"rank": worker.rank, **({} if worker.name == TRAINER else {"role": worker.name})}
+
+
+def _all_in_words(report: Report) -> str:
+    if set(report.sizes) == {TRAINER}:
+        return f"{report.workers} workers"
+    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in report.sizes.items() if count)
+
+
+def _listed(spec: JobSpec, roster: Roster) -> list[str]:
+    """All endpoints, under the names that Paddle has for them; the trainers' first."""
+    lines: dict[str, list[str]] = {LISTS[TRAINER]: []}
+    for number, role in enumerate(spec.parts):
+        name = LISTS.get(role.name, f"{role.name} endpoints")
+        lines.setdefault(name, []).extend(roster.endpoints(number))
+    return [line for name, endpoints in lines.items() if endpoints for line in (f"{name}:", *endpoints)]
 
 
 def _failure_page(report: Report, *, name_host: bool) -> list[str]:
     """Who failed, who was first, what it said last, and where its log is."""
     first = report.failed[0]
-    failed = [failed.rank for failed in report.failed if failed.rank >= 0]
+    failed = [failed.rank for failed in report.failed if failed.rank >= 0 and failed.role == first.role]
     return [
-        *([abort_line(report.world_size, failed)] if failed else []),
-        sentence(first.rank, first.cause, first.code, first.ran, first.node if name_host else ""),
+        *([abort_line(report.sizes.get(first.role, 0), failed, first.role)] if failed else []),
+        sentence(first.rank, first.cause, first.code, first.ran, first.node if name_host else "", first.role),
         *(f"  {line}" for line in first.said),
         *([f"log{f' on {first.node}' if name_host else ''}: {first.log}"] if first.log else []),
     ]

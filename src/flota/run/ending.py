@@ -7,6 +7,7 @@ import time
 
 from flota.frameworks.torch import error_file
 from flota.job.report import NOT_STARTED, SHEPHERD_LOST, SIGNALLED, FailedWorker, Failure, Report, Verdict
+from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 from flota.logs.tail import last_lines, last_traceback, read_tail, shorten
 from flota.run.start import Started
@@ -45,13 +46,17 @@ class Ending:
         return Report(
             job_id=self.spec.job_id,
             verdict=verdict,
-            world_size=started.roster.world_size,
+            sizes=sizes_of(self.spec, started.roster),
             rounds=self.rounds,
             seconds=time.monotonic() - self.began,
             log_dir=self.spec.log.directory,
             failed=tuple(self.failed(failure, started) for failure in verdict.failures),
-            stopped=tuple(sorted(started.plans[worker].worker.rank for worker in self.stopped)),
+            stopped=self.stopped_workers(started),
         )
+
+    def stopped_workers(self, started: Started) -> tuple[tuple[str, int], ...]:
+        workers = [started.plans[worker].worker for worker in sorted(self.stopped)]
+        return tuple((worker.name, worker.rank) for worker in workers)
 
     def failed(self, failure: Failure, started: Started) -> FailedWorker:
         if failure.cause == SHEPHERD_LOST:
@@ -71,6 +76,8 @@ class Ending:
             ran=failure.ran,
             log="" if self.spec.interactive else worker.stderr,
             said=tuple(self._said(failure, started)),
+            role=worker.name,
+            final=failure.final,
         )
 
     def _said(self, failure: Failure, started: Started) -> list[str]:
@@ -78,7 +85,7 @@ class Ending:
         if failure.cause == NOT_STARTED:
             return [f"{self.errors[failure.worker]}: {started.plans[failure.worker].worker.argv[0]}"]
         worker = started.plans[failure.worker].worker
-        recorded = recorded_traceback(error_file(self.spec, worker.rank))
+        recorded = recorded_traceback(error_file(self.spec, worker))
         if recorded:
             return shorten(recorded, SAID_LINES)
         begins = {path: end for path, (_, end) in started.marks.items()}
@@ -90,6 +97,14 @@ class Ending:
                 if traceback:
                     return shorten(traceback, SAID_LINES)
         return next(filter(None, (last_lines(tail, SAID_LINES - 3) for tail in tails)), [])
+
+
+def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
+    """How many workers the job has, by the names of their roles."""
+    sizes: dict[str, int] = {}
+    for number, role in enumerate(spec.parts):
+        sizes[role.name] = sizes.get(role.name, 0) + roster.size(number)
+    return sizes
 
 
 def recorded_traceback(path: str) -> list[str]:

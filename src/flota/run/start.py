@@ -7,14 +7,15 @@ from __future__ import annotations
 import os
 import time
 
-from flota.errors import MissingPackage
+from flota.errors import FlotaError, MissingPackage
 from flota.frameworks import equip, paddle, torch
-from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number
+from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
 from flota.host.round import Round
 from flota.host.shepherd import Spawn
 from flota.host.signals import Signals
 from flota.job.plan import Worker, WorkerPlan, plan_workers
-from flota.job.roster import Ports, Roster, Seat
+from flota.job.roles import SERVER
+from flota.job.roster import Ports, Roster, Seat, completed, split_endpoint
 from flota.job.spec import JobSpec
 from flota.logs.files import open_directory, open_logs, remove
 from flota.values import NamedTuple
@@ -91,7 +92,7 @@ def start_workers(
     plans = tuple(equip(spec, roster, worker, environ) for worker in workers)
     marks = {} if spec.interactive else open_logs(spec, roster, workers, first=first)
     for worker in workers:
-        remove(torch.error_file(spec, worker.rank))
+        remove(torch.error_file(spec, worker))
     back_up_long_values(spec, roster, workers)
     rotating = open_rotating_logs(spec, workers)
     spawns = [_spawn(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
@@ -102,33 +103,57 @@ def start_workers(
 
 
 def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int) -> Roster:
-    return Roster(round_number, attempt, (Seat(os.uname().nodename, spec.address, ports),))
+    seat = Seat(os.uname().nodename, spec.address, ports, counts_of(spec))
+    return completed(Roster(round_number, attempt, (seat,)), spec.parts)
+
+
+def counts_of(spec: JobSpec) -> tuple[int, ...]:
+    """This node's workers by role; nothing to say where there is one role."""
+    return tuple(role.workers for role in spec.roles)
 
 
 def hold_ports(spec: JobSpec) -> tuple[list[socket], Ports]:
-    """Fresh ports every round, so that no worker meets a dead round's store."""
-    needed = spec.workers + MASTERS
+    """Fresh ports every round, so that no worker meets a dead round's store; but those that the user has chosen."""
     check_own_address(spec.address)
-    if spec.start_port:
-        held = hold_exactly(spec.start_port, spec.workers, spec.address) + hold_free(MASTERS, spec.address)
-    elif spec.port_range:
-        held = hold_from(*spec.port_range, needed, spec.address)
-    else:
-        held = hold_free(needed, spec.address)
+    chosen = chosen_ports(spec)
+    held = hold_exactly(chosen, spec.address)
+    needed = spec.workers + MASTERS - len(chosen)
+    try:
+        held += (
+            hold_from(*spec.port_range, needed, spec.address) if spec.port_range else hold_free(needed, spec.address)
+        )
+        if spec.gloo_port and serves_gloo(spec):
+            held += hold_exactly([spec.gloo_port], spec.address)
+    except FlotaError:
+        release(held)
+        raise
     numbers = [number(holder) for holder in held]
-    return held, Ports(tuple(numbers[: spec.workers]), *numbers[spec.workers :])
+    return held, Ports(tuple(numbers[: spec.workers]), *numbers[spec.workers : spec.workers + MASTERS])
+
+
+def chosen_ports(spec: JobSpec) -> list[int]:
+    """The workers' ports where the user has chosen them: as a list of addresses, or as the first of a row."""
+    if spec.start_port:
+        return list(range(spec.start_port, spec.start_port + spec.workers))
+    return [int(split_endpoint(role.endpoints[own])[1]) for role in spec.roles for own in role.own]
+
+
+def serves_gloo(spec: JobSpec) -> bool:
+    """Whether the first server is known to be here."""
+    server = next((role for role in spec.roles if role.name == SERVER), None)
+    return server is not None and (0 in server.own if server.endpoints else spec.meeting is None and server.workers > 0)
 
 
 def back_up_long_values(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> None:
     """Where a value is too long for the environment, Paddle reads it from a file."""
-    values = paddle.backed_up(roster) if "paddle" in spec.frameworks else {}
-    if values:
-        import json
+    for worker in workers if "paddle" in spec.frameworks else ():
+        values = paddle.backed_up(roster, worker)
+        if values:
+            import json
 
-        from flota.logs.files import write_whole
+            from flota.logs.files import write_whole
 
-        for worker in workers:
-            write_whole(paddle.backup_file(spec, worker.rank), json.dumps(values), mode=0o600)
+            write_whole(paddle.backup_file(spec, worker), json.dumps(values), mode=0o600)
 
 
 def open_rotating_logs(spec: JobSpec, workers: tuple[Worker, ...]) -> tuple[RotatingLog, ...]:

@@ -6,6 +6,7 @@ import os
 import shlex
 
 from flota.job.meeting import Meeting
+from flota.job.roles import TRAINER, label
 from flota.job.roster import endpoint
 from flota.logs.files import remove, write_whole
 from flota.rendezvous.notices import GATHERING, Notice
@@ -106,7 +107,7 @@ class Tidings:
     def _tell_why(self, notice: Notice) -> None:
         if notice.faults:
             first = notice.faults[0]
-            culprit = sentence(first.rank, first.cause, first.code, first.ran, first.host)
+            culprit = sentence(first.rank, first.cause, first.code, first.ran, first.host, first.role)
             limit = self.console.spec.restarts.limit
             self.console.say("WARNING", f"{culprit}; restart {notice.attempt} of {limit}")
         elif notice.why:
@@ -123,6 +124,18 @@ class Tidings:
         numbers = f"round {roster.round}: {count}; this is node {started.seat}"
         self.console.say("INFO", numbers)
         if started.seat != 0:
-            own = [plan.worker.rank for plan in started.plans]
-            ranks = f"ranks {own[0]} to {own[-1]}" if len(own) > 1 else f"rank {own[0]}"
-            self.console.say("INFO", f"rank 0 is on {first}; output of {ranks} is in {self.console.spec.log.directory}")
+            spec = self.console.spec
+            lead = label(spec.parts[spec.main].name, 0)
+            where = f"{lead} is on {roster.master(spec.main).node}"
+            self.console.say("INFO", f"{where}; output of {_own_in_words(started)} is in {spec.log.directory}")
+
+
+def _own_in_words(started: Started) -> str:
+    """This node's workers, role by role."""
+    ranks: dict[str, list[int]] = {}
+    for plan in started.plans:
+        ranks.setdefault(plan.worker.name, []).append(plan.worker.rank)
+    return " and ".join(
+        f"{'rank' if name == TRAINER else name}{'s' * (len(own) > 1)} {own[0]}{f' to {own[-1]}' * (len(own) > 1)}"
+        for name, own in ranks.items()
+    )

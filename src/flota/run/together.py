@@ -11,16 +11,18 @@ from flota.errors import FlotaError
 from flota.host.ports import release
 from flota.host.signals import Signals
 from flota.job.meeting import LEASE, Meeting, absence_of, lease_of
+from flota.job.plan import roles_of
 from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
-from flota.job.roster import Ports, Roster, Seat
+from flota.job.roster import Ports, Roster, Seat, completed
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card, sendable
-from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall
+from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall, Release
 from flota.rendezvous.notices import Ending, Notice, SeatRow
 from flota.rendezvous.terms import Terms
+from flota.run.ending import sizes_of
 from flota.run.member import Member
 from flota.run.point import MeetingPoint
-from flota.run.start import Started, hold_ports, start_workers
+from flota.run.start import counts_of, hold_ports, start_workers
 from flota.run.tidings import Tidings
 from flota.run.watch import Watch
 from flota.store.farewell import revoke
@@ -67,7 +69,7 @@ class Together(Watch):
         self.held: list[socket] = []
         self.keys = keys_of(sendable(spec.job_id) if meeting.etcd else None)
         self.final: Ending | None = None
-        self.told_failure = False
+        self.told_failure = self.told_work_is_done = False
         self.tidings = Tidings(self.console, meeting)
         self.point = MeetingPoint(spec, meeting, self.loop, self.tidings.wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
@@ -86,6 +88,8 @@ class Together(Watch):
             frameworks=spec.frameworks,
             rank=meeting.rank,
             serves=serves,
+            roles=tuple(sendable(role.name) for role in spec.roles),
+            counts=counts_of(spec),
         )
         ttl = lease_of(meeting)
         node = Node(
@@ -154,6 +158,8 @@ class Together(Watch):
             if self.in_round and self.supervisor.phase == Phase.RUNNING:
                 self.console.event("round_recalled", round=self.started.roster.round)
                 self.act_on(RoundRecalled())
+        elif isinstance(order, Release):
+            self.let_servers_end()
         elif isinstance(order, Leave):
             self.final = order.ending
 
@@ -173,8 +179,8 @@ class Together(Watch):
 
     def _begin(self, notice: Notice, seat: int) -> None:
         held, self.held = self.held, []
-        roster = Roster(notice.round, notice.attempt, tuple(_seat(row) for row in notice.seats))
-        roster = roster._replace(listed=tuple(roster.endpoints()))
+        seats = tuple(_seat(row) for row in notice.seats)
+        roster = completed(Roster(notice.round, notice.attempt, seats), self.spec.parts)
         try:
             first = notice.round == 0
             started = start_workers(self.spec, self.environ, roster, seat, held, first=first, farewell=self._farewell())
@@ -183,11 +189,14 @@ class Together(Watch):
             self.member.node.swept(well=False)
             self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
             return
-        self.told_failure = False
+        self.told_failure = self.told_work_is_done = False
         self.tidings.round_begins(started)
         # What follows a failure is the chair's to decide: here a round ends with its first one.
         once = RestartPolicy(0, enabled=False)
-        self.begin_round(started, Supervisor(self.spec.workers, once, self.spec.grace, time.monotonic()))
+        roles = roles_of(self.spec, roster, tuple(plan.worker for plan in started.plans))
+        supervisor = Supervisor(self.spec.workers, once, self.spec.grace, time.monotonic(), roles)
+        self.begin_round(started, supervisor)
+        self._say_what_is_left()
 
     def _farewell(self) -> Callable[[], object]:
         """What the shepherd does if this node dies, before it ends the workers: say so. Their peers fail then, and must
@@ -224,6 +233,13 @@ class Together(Watch):
             self.told_failure = True
             self.member.node.failed(tuple(self._fault(failure) for failure in self.supervisor.failures))
             self._advance()
+        self._say_what_is_left()
+
+    def _say_what_is_left(self) -> None:
+        if self.in_round and self.supervisor.only_serves and not self.told_work_is_done:
+            self.told_work_is_done = True
+            self.member.node.only_serves()
+            self._advance()
 
     def _fault(self, failure: Failure) -> Fault:
         failed = self.ending.failed(failure, self.started)
@@ -246,12 +262,12 @@ class Together(Watch):
         return Report(
             job_id=self.spec.job_id,
             verdict=Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason),
-            world_size=self.started.roster.world_size if self.ending.rounds else 0,
+            sizes=sizes_of(self.spec, self.started.roster) if self.ending.rounds else {},
             rounds=self.ending.rounds,
             seconds=time.monotonic() - self.ending.began,
             log_dir=self.spec.log.directory,
             failed=tuple(FailedWorker(*astuple(fault)) for fault in ending.faults),
-            stopped=tuple(sorted(_rank(self.started, worker) for worker in self.ending.stopped)),
+            stopped=self.ending.stopped_workers(self.started) if self.ending.rounds else (),
         )
 
 
@@ -268,13 +284,10 @@ def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
         meeting.sort_by_address,
         lease=lease_of(meeting),
         absence=absence_of(meeting),
+        roles=tuple(sendable(role.name) for role in spec.roles),
     )
-
-
-def _rank(started: Started, worker: int) -> int:
-    return started.plans[worker].worker.rank
 
 
 def _seat(row: SeatRow) -> Seat:
     ports = [str(port) for port in row.ports]
-    return Seat(row.host, row.address, Ports(tuple(ports[:-MASTERS]), *ports[-MASTERS:]))
+    return Seat(row.host, row.address, Ports(tuple(ports[:-MASTERS]), *ports[-MASTERS:]), row.counts)

@@ -13,9 +13,9 @@ from flota.run.console import Console
 from flota.run.ending import Ending
 from flota.run.start import PASSED_ON, Started
 from flota.supervise.actions import Action, Finish, KillWorker, StartRound, StopWorker, SweepRound
-from flota.supervise.blame import signal_name
-from flota.supervise.events import DeadlinePassed, Event, StopRequested
-from flota.supervise.machine import Supervisor
+from flota.supervise.blame import duration_in_words, signal_name
+from flota.supervise.events import DeadlinePassed, Event, StopRequested, WorkIsDone
+from flota.supervise.machine import Phase, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,6 +120,14 @@ class Watch:
         self.ending.note(event)
         self.console.record(event, self.started)
         self.act_on(event)
+
+    def let_servers_end(self) -> None:
+        """The work is done: who only served is given time to end by itself."""
+        left = len(self.supervisor.alive)
+        self.act_on(WorkIsDone())
+        if self.in_round and self.supervisor.phase == Phase.LINGERING:
+            time_left = duration_in_words(self.spec.grace)
+            self.console.say("INFO", f"the work is done; {left} that served may end by themselves for {time_left}")
 
     def act_on(self, event: Event) -> None:
         for action in self.supervisor.step(event, time.monotonic()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 
 from flota.job.report import NOT_STARTED, SHEPHERD_LOST
+from flota.job.roles import TRAINER, label
 
 OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
 NAMES = {
@@ -29,10 +30,10 @@ SIGNALS_IN_WORDS = {
 }
 
 
-def abort_line(world_size: int, ranks: list[int]) -> str:
+def abort_line(size: int, ranks: list[int], role: str = TRAINER) -> str:
     listed = ",".join(str(rank) for rank in sorted(ranks))
     return (
-        f"ABORT!!! Out of all {world_size} trainers, the trainer process with rank=[{listed}] was aborted. "
+        f"ABORT!!! Out of all {size} {role}s, the {role} process with rank=[{listed}] was aborted. "
         "Please check its log."
     )
 
@@ -50,14 +51,15 @@ def ending_in_words(code: int) -> str:
     return f"{name} ({words})" if words else name
 
 
-def sentence(rank: int, cause: str, code: int, ran: float, host: str = "") -> str:
+def sentence(rank: int, cause: str, code: int, ran: float, host: str = "", role: str = TRAINER) -> str:
     """The line that names the culprit; its host where there are several."""
+    who = label(role, rank)
     where = f" on {host}" if host else ""
     if cause == SHEPHERD_LOST:
         return f"flota's own shepherd process{where} ended with {ending_in_words(code)}; its workers were stopped"
     if cause == NOT_STARTED:
-        return f"rank {rank}{where} could not be started"
-    return f"rank {rank}{where} failed first: {ending_in_words(code)} after {duration_in_words(ran)}"
+        return f"{who}{where} could not be started"
+    return f"{who}{where} failed first: {ending_in_words(code)} after {duration_in_words(ran)}"
 
 
 def duration_in_words(seconds: float) -> str:

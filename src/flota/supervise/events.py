@@ -47,6 +47,10 @@ class RoundRecalled(NamedTuple):
     """Of many nodes, one has failed, left or come: the round ends on all of them."""
 
 
+class WorkIsDone(NamedTuple):
+    """Whatever the job waits for has ended well, on all of its nodes: who only serves is not needed any more."""
+
+
 class StopRequested(NamedTuple):
     """A signal that asks the job to end."""
 
@@ -65,6 +69,7 @@ Event = (
     | RoundNotStarted
     | ShepherdLost
     | RoundRecalled
+    | WorkIsDone
     | StopRequested
     | DeadlinePassed
 )

@@ -15,6 +15,7 @@ from flota.job.report import (
     Verdict,
     exit_code_of,
 )
+from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
 from flota.supervise.actions import Action, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
@@ -28,6 +29,7 @@ from flota.supervise.events import (
     StopRequested,
     WorkerExited,
     WorkerStarted,
+    WorkIsDone,
 )
 from flota.supervise.policy import should_restart
 
@@ -45,19 +47,26 @@ class Phase:
     """Where a round stands. Plain text: enum would cost 3 ms of CPU while the workers' interpreters boot."""
 
     RUNNING = "running"
+    LINGERING = "lingering"  # the work is done; those who served may end by themselves
     STOPPING = "stopping"  # workers were told to end
     SWEEPING = "sweeping"  # all workers have ended, strays are being ended
     ENDED = "ended"
 
 
-PHASES = (Phase.RUNNING, Phase.STOPPING, Phase.SWEEPING, Phase.ENDED)
+PHASES = (Phase.RUNNING, Phase.LINGERING, Phase.STOPPING, Phase.SWEEPING, Phase.ENDED)
 
 
 class Supervisor:
     """One node's workers, from the first round (which the node has begun to start) to the verdict."""
 
-    def __init__(self, workers: int, policy: RestartPolicy, grace: float, now: float) -> None:
+    def __init__(
+        self, workers: int, policy: RestartPolicy, grace: float, now: float, roles: tuple[Role, ...] = ()
+    ) -> None:
+        """`roles`: each worker's own, where they differ."""
         self.workers = workers
+        self.serving = {worker for worker, role in enumerate(roles) if role.serves}
+        self.ignored = {worker for worker, role in enumerate(roles) if role.on_failure == IGNORE}
+        self.final = {worker for worker, role in enumerate(roles) if role.on_failure == END}
         self.policy = policy
         self.grace = grace
         self.round = 0
@@ -71,8 +80,14 @@ class Supervisor:
     def step(self, event: Event, now: float) -> list[Action]:
         return REACTIONS[self.phase, type(event)](self, event, now)
 
+    @property
+    def only_serves(self) -> bool:
+        """Whether all that is left of this node's workers is there for others."""
+        return self.phase == Phase.RUNNING and not self.failures and bool(self.alive) and self.alive <= self.serving
+
     def _begin(self, now: float) -> None:
         self.phase = Phase.RUNNING
+        self.released = False
         self.alive = set(range(self.workers))
         self.started_at = dict.fromkeys(self.alive, now)
         self.failures: list[Failure] = []
@@ -83,7 +98,7 @@ class Supervisor:
 
     def _worker_exited(self, event: WorkerExited, now: float) -> list[Action]:
         self.alive.discard(event.worker)
-        if event.code != 0 and not event.told:
+        if event.code != 0 and not event.told and not self.released and event.worker not in self.ignored:
             cause = EXITED if event.code > 0 else SIGNALLED
             self._note_failure(event.worker, event.code, cause, event.at)
         if self.failures and self.phase == Phase.RUNNING:
@@ -99,10 +114,10 @@ class Supervisor:
 
     def _note_failure(self, worker: int, code: int, cause: str, at: float) -> None:
         ran = max(0.0, at - self.started_at.get(worker, at))
-        self.failures.append(Failure(worker, code, cause, ran, at))
+        self.failures.append(Failure(worker, code, cause, ran, at, final=worker in self.final))
 
     def _shepherd_lost(self, event: ShepherdLost, _now: float) -> list[Action]:
-        if not self.stop_signal:
+        if not self.stop_signal and not self.released:
             self.failures.append(Failure(-1, event.code or BUG, SHEPHERD_LOST, 0.0, event.at))
         self.alive.clear()
         return self._sweep_when_alone()
@@ -111,13 +126,23 @@ class Supervisor:
         self.recalled = True
         return self._stop_workers(SIGTERM, now)
 
+    def _work_is_done(self, _event: WorkIsDone, now: float) -> list[Action]:
+        self.released = True
+        self.phase = Phase.LINGERING
+        self.deadline = now + self.grace
+        return self._sweep_when_alone()
+
+    def _hurry_up(self, _event: Event, now: float) -> list[Action]:
+        """Who served had its time, or somebody does not want to wait: the job has ended well all the same."""
+        return self._stop_workers(SIGTERM, now)
+
     def _stop_requested(self, event: StopRequested, now: float) -> list[Action]:
         self.stop_signal = event.signal
         return self._stop_workers(event.signal, now)
 
     def _stop_requested_again(self, event: StopRequested, _now: float) -> list[Action]:
         """The first request ends a restart that was under way; a second Ctrl-C does not wait for anybody."""
-        again = self.stop_signal != 0
+        again = self.stop_signal != 0 or self.released
         self.stop_signal = self.stop_signal or event.signal
         if again and event.signal == SIGINT:
             return self._kill_workers()
@@ -151,7 +176,7 @@ class Supervisor:
         return [SweepRound()]
 
     def _round_swept(self, _event: RoundSwept, now: float) -> list[Action]:
-        if self.stop_signal or not self.failures or not self._may_restart():
+        if self.stop_signal or self.released or not self.failures or not self._may_restart():
             self.phase = Phase.ENDED
             return [Finish(self._verdict())]
         failures = tuple(self.failures)
@@ -169,10 +194,12 @@ class Supervisor:
         return [Finish(self._verdict())]
 
     def _may_restart(self) -> bool:
-        return should_restart(self.failures[0].cause, self.attempt, self.policy)
+        return should_restart(self.failures[0].cause, self.attempt, self.policy, final=self.failures[0].final)
 
     def _verdict(self) -> Verdict:
         failures = tuple(self.failures)
+        if self.released:
+            return Verdict(SUCCEEDED, 0, self.attempt)
         if self.stop_signal:
             return Verdict(STOPPED, 128 + self.stop_signal, self.attempt, failures, self.stop_signal)
         if failures:
@@ -197,8 +224,19 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.RUNNING, RoundNotStarted): Supervisor._round_not_started,
     (Phase.RUNNING, ShepherdLost): Supervisor._shepherd_lost,
     (Phase.RUNNING, RoundRecalled): Supervisor._round_recalled,
+    (Phase.RUNNING, WorkIsDone): Supervisor._work_is_done,
     (Phase.RUNNING, StopRequested): Supervisor._stop_requested,
     (Phase.RUNNING, DeadlinePassed): Supervisor._nothing,
+    (Phase.LINGERING, WorkerStarted): Supervisor._nothing,
+    (Phase.LINGERING, StartFailed): Supervisor._nothing,
+    (Phase.LINGERING, WorkerExited): Supervisor._worker_exited,
+    (Phase.LINGERING, RoundSwept): Supervisor._nothing,
+    (Phase.LINGERING, RoundNotStarted): Supervisor._nothing,
+    (Phase.LINGERING, ShepherdLost): Supervisor._shepherd_lost,
+    (Phase.LINGERING, RoundRecalled): Supervisor._hurry_up,
+    (Phase.LINGERING, WorkIsDone): Supervisor._nothing,
+    (Phase.LINGERING, StopRequested): Supervisor._hurry_up,
+    (Phase.LINGERING, DeadlinePassed): Supervisor._hurry_up,
     (Phase.STOPPING, WorkerStarted): Supervisor._worker_started,
     (Phase.STOPPING, StartFailed): Supervisor._start_failed,
     (Phase.STOPPING, WorkerExited): Supervisor._worker_exited,
@@ -206,6 +244,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.STOPPING, RoundNotStarted): Supervisor._nothing,
     (Phase.STOPPING, ShepherdLost): Supervisor._shepherd_lost,
     (Phase.STOPPING, RoundRecalled): Supervisor._nothing,
+    (Phase.STOPPING, WorkIsDone): Supervisor._nothing,
     (Phase.STOPPING, StopRequested): Supervisor._stop_requested_again,
     (Phase.STOPPING, DeadlinePassed): Supervisor._deadline_passed,
     (Phase.SWEEPING, WorkerStarted): Supervisor._nothing,
@@ -215,6 +254,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.SWEEPING, RoundNotStarted): Supervisor._nothing,
     (Phase.SWEEPING, ShepherdLost): Supervisor._nothing,
     (Phase.SWEEPING, RoundRecalled): Supervisor._nothing,
+    (Phase.SWEEPING, WorkIsDone): Supervisor._nothing,
     (Phase.SWEEPING, StopRequested): Supervisor._stop_requested_while_sweeping,
     (Phase.SWEEPING, DeadlinePassed): Supervisor._nothing,
     (Phase.ENDED, WorkerStarted): Supervisor._nothing,
@@ -224,6 +264,7 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.ENDED, RoundNotStarted): Supervisor._nothing,
     (Phase.ENDED, ShepherdLost): Supervisor._nothing,
     (Phase.ENDED, RoundRecalled): Supervisor._nothing,
+    (Phase.ENDED, WorkIsDone): Supervisor._nothing,
     (Phase.ENDED, StopRequested): Supervisor._nothing,
     (Phase.ENDED, DeadlinePassed): Supervisor._nothing,
 }

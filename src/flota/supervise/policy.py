@@ -9,6 +9,9 @@ from flota.job.spec import RestartPolicy
 RESTARTED = {EXITED: True, SIGNALLED: True, SHEPHERD_LOST: True, NOT_STARTED: False}
 
 
-def should_restart(cause: str, attempt: int, policy: RestartPolicy) -> bool:
-    """N restarts are N + 1 runs. At elastic level 0 a failing node leaves, so nothing restarts in place."""
-    return RESTARTED[cause] and policy.enabled and policy.elastic_level != 0 and attempt < policy.limit
+def should_restart(cause: str, attempt: int, policy: RestartPolicy, *, final: bool = False) -> bool:
+    """N restarts are N + 1 runs. At elastic level 0 a failing node leaves, so nothing restarts in place; a role may say
+    that its failures are final.
+    """
+    allowed = policy.enabled and policy.elastic_level != 0 and not final
+    return RESTARTED[cause] and allowed and attempt < policy.limit

@@ -1,0 +1,83 @@
+"""Lists of addresses to roles: --servers, --trainers and their like name every worker of the whole job."""
+
+from __future__ import annotations
+
+from flota.cli.address import is_mine, wanted_address
+from flota.cli.roles import BOTH_WAYS, Cast
+from flota.cli.settings import Settings
+from flota.errors import BadValue, NoAddresses, NotAmongNodes, SeveralAmongNodes, TwiceListed
+from flota.host.addresses import is_loopback, own_addresses
+from flota.job.roles import HETER, PS_HETER, SERVER, TRAINER, Role
+from flota.job.roster import endpoint, split_endpoint
+
+FIRST_PORT = 6170  # Paddle's own for servers; trainers that are listed without ports come behind them
+NEEDED = (SERVER, TRAINER)
+
+
+def read_listing(settings: Settings, mode: str) -> Cast:
+    """Who runs what where. A node runs what is listed at its address, exactly."""
+    stages = {role: _stages(settings, flag) for role, (_, flag) in BOTH_WAYS.items()}
+    for role in (*NEEDED, *((HETER,) if mode == PS_HETER else ())):
+        if not any(stages[role]):
+            number, flag = BOTH_WAYS[role]
+            raise NoAddresses(role, f"--{flag}", settings.source(number))
+    stages[TRAINER] = [_with_ports(stages[TRAINER][0], len(stages[SERVER][0]))]
+    everything = [(role, one) for role, lists in stages.items() for stage in lists for one in stage]
+    _refuse_twins(everything)
+    hosts = tuple(dict.fromkeys(split_endpoint(one)[0] for _, one in everything))
+    flag = str(settings.source("servers"))
+    own = _own_host(settings, hosts, flag)
+    roles = [
+        _role(role, tuple(stage), number, own, hosts)
+        for role, lists in stages.items()
+        for number, stage in enumerate(lists, 2 if role == HETER else 0)
+        if stage
+    ]
+    return Cast(mode, tuple(roles), hosts, flag)
+
+
+def _role(name: str, endpoints: tuple[str, ...], stage: int, own: str, hosts: tuple[str, ...]) -> Role:
+    mine = tuple(number for number, one in enumerate(endpoints) if split_endpoint(one)[0] == own)
+    lead = hosts.index(split_endpoint(endpoints[0])[0])
+    return Role(name, len(mine), endpoints=endpoints, own=mine, lead=lead, stage=stage)
+
+
+def _stages(settings: Settings, flag: str) -> list[list[str]]:
+    """`,` within a stage, `;` between the stages of heterogeneous workers."""
+    source, text = settings.source(flag), str(settings[flag])
+    groups = text.split(";") if flag == "heter_workers" else [text]
+    stages = [[part.strip() for part in group.split(",") if part.strip()] for group in groups]
+    for one in (one for stage in stages for one in stage):
+        address, port = split_endpoint(one)
+        fits = port.isdecimal() and 0 < int(port) < 65536 if port or flag != "trainers" else True
+        if not address or not fits:
+            raise BadValue(str(source), one, "addresses with ports", f"{source} 10.0.0.1:6170,10.0.0.2:6170")
+    return stages
+
+
+def _with_ports(trainers: list[str], servers: int) -> list[str]:
+    """Ports that every node makes up alike, for those without."""
+    return [
+        one if split_endpoint(one)[1] else endpoint(split_endpoint(one)[0], str(FIRST_PORT + servers + number))
+        for number, one in enumerate(trainers)
+    ]
+
+
+def _refuse_twins(everything: list[tuple[str, str]]) -> None:
+    seen: dict[str, str] = {}
+    for role, one in everything:
+        if one in seen:
+            raise TwiceListed(one, seen[one], role)
+        seen[one] = role
+
+
+def _own_host(settings: Settings, hosts: tuple[str, ...], flag: str) -> str:
+    """The one of the listed addresses that is this node's."""
+    wanted = wanted_address(settings)
+    mine = [host for host in hosts if is_mine(host, wanted)]
+    if not mine:
+        own = [wanted] if wanted else [address for _, address in own_addresses() if not is_loopback(address)]
+        raise NotAmongNodes(flag, hosts, own)
+    if len(mine) > 1:
+        raise SeveralAmongNodes(flag, tuple(mine))
+    return mine[0]

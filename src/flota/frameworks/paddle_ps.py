@@ -1,0 +1,88 @@
+"""Paddle with parameter servers: what `paddle.distributed.launch` gives in ps and ps-heter mode, and in rpc mode."""
+
+from __future__ import annotations
+
+from flota.frameworks.paddle import device_variables
+from flota.job.plan import Worker
+from flota.job.roles import COORDINATOR, HETER, PS_HETER, SERVER, TRAINER
+from flota.job.roster import Roster, endpoint, split_endpoint
+from flota.job.spec import JobSpec
+
+HTTP = "3"  # how gloo's members meet: 1 a Hadoop file system, 2 a local one, 3 a server
+WORDS = {SERVER: "PSERVER", TRAINER: "TRAINER", HETER: "HETER_TRAINER", COORDINATOR: "COORDINATOR"}
+
+
+def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
+    address, port = split_endpoint(roster.endpoints(worker.role)[worker.number])
+    trainers, servers = _all(spec, roster, TRAINER), _all(spec, roster, SERVER)
+    given = {
+        "TRAINING_ROLE": WORDS[worker.name],
+        "PADDLE_ROLE": WORDS[worker.name],
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(servers),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(trainers),
+        "PADDLE_COORDINATOR_ENDPOINTS": ",".join(_all(spec, roster, COORDINATOR)),
+        "PADDLE_TRAINERS_NUM": str(len(trainers)),
+        "PADDLE_PORT": port,
+        "POD_IP": address,
+        "PADDLE_NNODES": str(len(roster.seats)),
+        "PADDLE_WITH_GLOO": spec.gloo,
+        "PADDLE_GLOO_RENDEZVOUS": HTTP,
+        "PADDLE_GLOO_FS_PATH": f"{spec.log.directory}/gloo",
+        "PADDLE_GLOO_HTTP_ENDPOINT": gloo_endpoint(spec, roster),
+        "PADDLE_LOG_DIR": spec.log.directory,
+        "POD_NAME": roster.seats[worker.seat].node,
+    }
+    if worker.name in (TRAINER, COORDINATOR):
+        given["PADDLE_TRAINER_ID"] = str(worker.rank)
+    if worker.name == COORDINATOR:
+        given["PADDLE_COORDINATOR_NUM"] = str(len(_all(spec, roster, COORDINATOR)))
+    if worker.devices:
+        given.update(device_variables(spec, worker))
+    if spec.mode == PS_HETER:
+        given.update(_heter_variables(spec, roster, worker))
+    return given
+
+
+def gloo_endpoint(spec: JobSpec, roster: Roster) -> str:
+    """The first server serves it: one port for the whole job."""
+    server = next(number for number, role in enumerate(spec.parts) if role.name == SERVER)
+    seat = roster.master(server)
+    listed = roster.endpoints(server)
+    address = split_endpoint(listed[0])[0] if listed else seat.address
+    return endpoint(address, str(spec.gloo_port) if spec.gloo_port else seat.ports.paddle)
+
+
+def _heter_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
+    """The trainers are the first stage of a pipeline, the heterogeneous workers the others."""
+    given = {"PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST": ",".join(_all(spec, roster, HETER))}
+    if worker.name not in (TRAINER, HETER):
+        return given
+    stages = [_all(spec, roster, TRAINER)]
+    stages += [list(roster.endpoints(number)) for number, role in enumerate(spec.parts) if role.name == HETER]
+    own = max(spec.parts[worker.role].stage, 1)
+    return {
+        **given,
+        "STAGE_ID": str(own),
+        "STAGE_NUM": str(len(stages)),
+        "PADDLE_STAGE_TRAINERS_NUM": str([len(stage) for stage in stages]),
+        "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST": ",".join(stages[own]) if own < len(stages) else "",
+        "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST": ",".join(stages[own - 2]) if own > 1 else "",
+        "HETER_DEVICE_TYPE": spec.parts[worker.role].device_kind or "cpu",
+    }
+
+
+def _all(spec: JobSpec, roster: Roster, name: str) -> list[str]:
+    numbers = [number for number, role in enumerate(spec.parts) if role.name == name]
+    return [address for number in numbers for address in roster.endpoints(number)]
+
+
+def rpc_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
+    master = roster.master()
+    return {
+        "PADDLE_MASTER_ENDPOINT": endpoint(master.address, master.ports.paddle),
+        "PADDLE_WORKER_ENDPOINT": roster.endpoints()[worker.rank],
+        "PADDLE_TRAINER_ID": str(worker.rank),
+        "PADDLE_TRAINERS_NUM": str(roster.size()),
+        "PADDLE_LOG_DIR": spec.log.directory,
+        "POD_NAME": roster.seats[worker.seat].node,
+    }

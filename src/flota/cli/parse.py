@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flota.cli.convert import convert, is_boolean
-from flota.cli.flags import ALIAS_OF, BY_NAME, BY_SHORT, DEPRECATED, Flag
+from flota.cli.flags import ALIAS_OF, BY_NAME, BY_SHORT, DEPRECATED, Alias, Flag
 from flota.errors import AbbreviatedFlag, BadValue, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
@@ -17,6 +17,17 @@ class Given(NamedTuple):
     source: str
 
 
+class Rows(NamedTuple):
+    """The flags that are known at one place of the command line."""
+
+    by_name: dict[str, Flag]
+    by_short: dict[str, Flag]
+    alias_of: dict[str, Alias]
+
+
+EVERY = Rows(BY_NAME, BY_SHORT, ALIAS_OF)
+
+
 class CommandLine(NamedTuple):
     """What the user typed: flags by destination, the script, and the script's own words."""
 
@@ -27,7 +38,7 @@ class CommandLine(NamedTuple):
     common: tuple[str, ...] = ()  # all words but those that are meant for this node alone
 
 
-def parse(words: list[str]) -> CommandLine:
+def parse(words: list[str], rows: Rows = EVERY) -> CommandLine:
     """Flags end at the script: what follows is the script's, always."""
     given: dict[str, Given] = {}
     notes: list[str] = []
@@ -40,11 +51,11 @@ def parse(words: list[str]) -> CommandLine:
             break
         if not word.startswith("-") or word == "-":
             break
-        flag, spelled, value = find(word)
+        flag, spelled, value = find(word, rows)
         begins = position
         position += 1
         if value is None:
-            value, used = _following(flag, spelled, words, position)
+            value, used = _following(flag, spelled, words, position, rows)
             position += used
         keep(given, flag, spelled, value)
         if flag.name not in ONE_NODES_OWN:
@@ -54,24 +65,24 @@ def parse(words: list[str]) -> CommandLine:
     return CommandLine(given, rest[0] if rest else None, tuple(rest[1:]), tuple(notes), (*common, *rest))
 
 
-def find(word: str) -> tuple[Flag, str, str | None]:
+def find(word: str, rows: Rows) -> tuple[Flag, str, str | None]:
     """The row of a flag word, the word as spelled, and the value behind its `=`, if any."""
     if not word.startswith("--"):
-        flag = BY_SHORT.get(word[:2])
+        flag = rows.by_short.get(word[:2])
         if flag is None:
-            raise UnknownFlag(word, _nearest(word))
+            raise UnknownFlag(word, _nearest(word, rows))
         return flag, word[:2], word[2:].removeprefix("=") or None
     spelled, equals, value = word.partition("=")
     name = spelled[2:].replace("_", "-")
-    alias = ALIAS_OF.get(name)
-    flag = BY_NAME.get(alias.of if alias else name)
+    alias = rows.alias_of.get(name)
+    flag = rows.by_name.get(alias.of if alias else name)
     if flag is None:
-        _refuse_unknown(spelled, name)
+        _refuse_unknown(spelled, name, rows)
     assert flag is not None
     return flag, spelled, value if equals else None
 
 
-def _following(flag: Flag, spelled: str, words: list[str], position: int) -> tuple[str, int]:
+def _following(flag: Flag, spelled: str, words: list[str], position: int, rows: Rows) -> tuple[str, int]:
     """The value that stands in the next word, and whether it was used up."""
     word = words[position] if position < len(words) else None
     if flag.kind == "switch":
@@ -80,14 +91,14 @@ def _following(flag: Flag, spelled: str, words: list[str], position: int) -> tup
         return (word, 1) if word is not None and is_boolean(word) else ("true", 0)
     if flag.kind == "help":
         return (word, 1) if word is not None and not word.startswith("-") else ("", 0)
-    if word is None or (word.startswith("--") and (flag.kind != "text" or _is_flag(word))):
+    if word is None or (word.startswith("--") and (flag.kind != "text" or _is_flag(word, rows))):
         raise MissingValue(spelled, flag.metavar)
     return word, 1
 
 
-def _is_flag(word: str) -> bool:
+def _is_flag(word: str, rows: Rows) -> bool:
     name = word.partition("=")[0][2:].replace("_", "-")
-    return name in BY_NAME or name in ALIAS_OF
+    return name in rows.by_name or name in rows.alias_of
 
 
 def keep(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
@@ -120,16 +131,16 @@ def note_of(flag: Flag, spelled: str) -> list[str]:
     return [f"{spelled} {flag.note}"] if flag.note else []
 
 
-def _refuse_unknown(spelled: str, name: str) -> None:
-    names = [known for known in (*BY_NAME, *ALIAS_OF) if known.startswith(name)]
+def _refuse_unknown(spelled: str, name: str, rows: Rows) -> None:
+    names = [known for known in (*rows.by_name, *rows.alias_of) if known.startswith(name)]
     if names:
         raise AbbreviatedFlag(spelled, [f"--{known}" for known in sorted(names)])
-    raise UnknownFlag(spelled, _nearest(spelled))
+    raise UnknownFlag(spelled, _nearest(spelled, rows))
 
 
-def _nearest(spelled: str) -> str:
+def _nearest(spelled: str, rows: Rows) -> str:
     from difflib import get_close_matches
 
-    names = [f"--{known}" for known in (*BY_NAME, *ALIAS_OF)]
+    names = [f"--{known}" for known in (*rows.by_name, *rows.alias_of)]
     near = get_close_matches(spelled.replace("_", "-"), names, 1, 0.6)
     return near[0] if near else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 from flota.cli.flags import ALIASES, ALONE, BY_NAME, DEPRECATED, FLAGS, GROUPS, Alias, Flag
+from flota.cli.ipu import IPU_FLAGS, REFUSED
 from flota.cli.settings import NEVER_IN_ENVIRONMENT
 from flota.frameworks import VARIABLES_OF, equip, interface_variables
 from flota.job.plan import plan_workers
@@ -35,6 +36,7 @@ ORIGINS = {
 
 # The answers that depend on a flag's value, or on there being one machine only.
 CONDITIONS = {
+    "devices": "does this: devices to use, as listed in *_VISIBLE_DEVICES; cpu for none [all]; before `ipu` a number",
     "rank": "does this: below the number of machines, or -1; others are an error",
     "ips": "one address: the same as `--host`; several: the machines in order, the first serves on `--start_port` - 1",
     "run-mode": "`collective`: does this; others: not there yet (parameter servers and other roles)",
@@ -161,7 +163,7 @@ def flags_page(old: str) -> str:
     if unknown:
         raise OutOfStep(f"no such flags: {unknown}")
     groups = [f"## {title[0].upper()}{title[1:]}\n\n{flags_table(group)}" for group, title in GROUPS.items()]
-    return filled(old, "flags", "\n".join(groups))
+    return filled(filled(old, "flags", "\n".join(groups)), "arguments behind ipu", ipu_tables())
 
 
 def flags_table(group: str) -> str:
@@ -186,6 +188,18 @@ def flag_row(flag: Flag) -> tuple[str, ...]:
         origins(flag.origin),
         answer_of(flag),
     )
+
+
+def ipu_tables() -> str:
+    """What stands behind the word `ipu`, and what may not stand before it."""
+    arguments = [
+        (f"`--{flag.dest} {flag.metavar}`", origins(flag.origin), f"does this: {flag.help}") for flag in IPU_FLAGS
+    ]
+    flags_of: dict[str, list[str]] = {}
+    for dest, why in REFUSED.items():
+        flags_of.setdefault(why, []).append(f"`--{dest}`")
+    refused = [(", ".join(names), f"refused: {why}") for why, names in flags_of.items()]
+    return "\n".join([table(("argument", "from", "answer"), arguments), table(("before `ipu`", "answer"), refused)])
 
 
 def alias_row(alias: Alias) -> tuple[str, ...]:

@@ -58,6 +58,12 @@ def _count(flag: str, word: str) -> int:
     return int(word)
 
 
+def _positive(flag: str, word: str) -> int:
+    if not word.isdecimal() or not 1 <= int(word) <= MOST_WORKERS:
+        raise BadValue(flag, word, f"a number of 1 to {MOST_WORKERS}", f"{flag} 1")
+    return int(word)
+
+
 def _workers(flag: str, word: str) -> int | str:
     if word.isdecimal() and 0 < int(word) <= MOST_WORKERS:
         return int(word)
@@ -112,6 +118,30 @@ def _nodes(flag: str, word: str) -> tuple[int, int]:
     raise BadValue(
         flag, word, "a number or a range of nodes", f"{flag} 4, or {flag} 2:4 to let the job shrink and grow"
     )
+
+
+def _name(flag: str, word: str) -> str:
+    if not word or word.split() != [word]:
+        raise BadValue(flag, word, "a name without spaces", f"{flag} pod16")
+    return word
+
+
+def _host(flag: str, word: str) -> str:
+    if not _is_host(word):
+        raise BadValue(flag, word, "a host", f"{flag} 127.0.0.1")
+    return word
+
+
+def _hosts(flag: str, word: str) -> tuple[str, ...]:
+    hosts = tuple(part.strip() for part in word.split(","))
+    if not all(_is_host(host) for host in hosts):
+        raise BadValue(flag, word, "hosts with commas between them", f"{flag} 10.0.0.1,10.0.0.2")
+    return hosts
+
+
+def _is_host(word: str) -> bool:
+    """A name or an address, as far as can be told from its letters."""
+    return bool(word) and all(letter.isalnum() or letter in ".-_:" for letter in word)
 
 
 def _level(flag: str, word: str) -> str:
@@ -188,6 +218,7 @@ CONVERTERS: dict[str, Callable[[str, str], object]] = {
     "bool": _boolean,
     "int": _integer,
     "count": _count,
+    "positive": _positive,
     "workers": _workers,
     "threads": _threads,
     "duration": _duration,
@@ -196,6 +227,9 @@ CONVERTERS: dict[str, Callable[[str, str], object]] = {
     "port": _port,
     "ports": _ports,
     "nodes": _nodes,
+    "name": _name,
+    "host": _host,
+    "hosts": _hosts,
     "level": _level,
     "frameworks": _frameworks,
     "env": _env,

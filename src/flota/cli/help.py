@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from flota.cli.flags import ALIASES, FLAGS, GROUPS, SWITCH, Flag
+from flota.cli.ipu import IPU_FLAGS
 from flota.errors import BadValue
 
 OVERVIEW = """\
 usage: flota [flags] script.py [the script's own arguments]
        flota [flags] -m module …        flota [flags] --no-python program …
-       flota completion bash|zsh|fish
+       flota --devices N ipu …          flota completion bash|zsh|fish
 
 Starts one worker a device (one without any) of a distributed training script,
 gives each the variables of torch, Paddle, JAX and TensorFlow, watches them, and
@@ -24,29 +25,31 @@ Flags go before the script; --a-b and --a_b are the same. Each can be set by a
 variable (FLOTA_LOG_DIR) or in flota.toml (log_dir = "out"), too.
 """
 COLUMN = 30
+ROWS = (*FLAGS, *IPU_FLAGS)
+TITLES = {**GROUPS, "ipu": "jobs on IPUs: behind --devices N ipu, all needed"}
 
 
 def print_help(group: str) -> int:
     if group == "all":
         print(OVERVIEW)
-        for name in GROUPS:
+        for name in TITLES:
             print(_group(name))
-    elif group in GROUPS:
+    elif group in TITLES:
         print(_group(group), end="")
     elif group:
-        raise BadValue("--help", group, f"one of all, {', '.join(GROUPS)}", "flota --help workers")
+        raise BadValue("--help", group, f"one of all, {', '.join(TITLES)}", "flota --help workers")
     else:
         print(OVERVIEW)
         print(_group("script"))
         print("More: flota --help GROUP")
-        for name, title in GROUPS.items():
+        for name, title in TITLES.items():
             print(f"  {name:<12}{title}")
     return 0
 
 
 def _group(name: str) -> str:
-    lines = [f"{GROUPS[name]}:"]
-    for flag in FLAGS:
+    lines = [f"{TITLES[name]}:"]
+    for flag in ROWS:
         if flag.group == name:
             lines += _lines(flag)
     return "\n".join([*lines, ""])

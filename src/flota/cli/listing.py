@@ -5,7 +5,8 @@ from __future__ import annotations
 from flota.cli.address import is_mine, wanted_address
 from flota.cli.roles import BOTH_WAYS, Cast
 from flota.cli.settings import Settings
-from flota.errors import BadValue, NoAddresses, NotAmongNodes, SeveralAmongNodes, TwiceListed
+from flota.errors import BadValue, NotAmongNodes, SeveralAmongNodes
+from flota.errors.roles import NoAddresses, TwiceListed
 from flota.host.addresses import is_loopback, own_addresses
 from flota.job.roles import HETER, PS_HETER, SERVER, TRAINER, Role
 from flota.job.roster import endpoint, split_endpoint

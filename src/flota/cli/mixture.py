@@ -7,7 +7,8 @@ from flota.cli.roles import Cast, choose_mode
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
 from flota.devices import choose_devices
-from flota.errors import BadConfigFile, BadValue, RolesCollide, UnknownKey
+from flota.errors import BadConfigFile, BadValue, UnknownKey
+from flota.errors.roles import RolesCollide
 from flota.job.roles import COORDINATOR, MIXED, ON_FAILURE, SERVER, Role, in_order, log_stem
 from flota.job.spec import Command, DeviceSet
 

@@ -135,6 +135,8 @@ def _refuse_unknown(spelled: str, name: str, rows: Rows) -> None:
     names = [known for known in (*rows.by_name, *rows.alias_of) if known.startswith(name)]
     if names:
         raise AbbreviatedFlag(spelled, [f"--{known}" for known in sorted(names)])
+    if name in BY_NAME or name in ALIAS_OF:
+        raise RefusedFlag(spelled, "it stands behind `ipu`", f"put it before, as in `flota {spelled} … ipu …`")
     raise UnknownFlag(spelled, _nearest(spelled, rows))
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from flota.cli.settings import Settings, strength
 from flota.devices import choose_devices
-from flota.errors import BadValue, Contradiction, NoDevices, NoTrainers
+from flota.errors import BadValue, Contradiction, NoDevices
+from flota.errors.roles import NoTrainers
 from flota.job.roles import COORDINATOR, HETER, MIXED, PS, PS_HETER, RPC, SERVER, TRAINER, Role, in_order
 from flota.job.spec import DeviceSet
 from flota.values import NamedTuple

@@ -24,7 +24,7 @@ def resolve_command(
     if settings["module"]:
         return Command("module", line.script, line.args, python)
     if settings["no_python"]:
-        return Command("program", _on_path(line.script, environ), line.args, python)
+        return Command("program", find_program(line.script, environ), line.args, python)
     if line.script == "run_check" and not os.path.exists(line.script):
         raise RefusedFlag("run_check", "flota has no built-in self-test of Paddle", "run a small script of your own")
     if os.path.isdir(line.script) and not settings["run_path"]:
@@ -55,10 +55,10 @@ def choose_python(settings: Settings, environ: Mapping[str, str], interpreter: s
     return sys.executable
 
 
-def _on_path(program: str, environ: Mapping[str, str]) -> str:
+def find_program(program: str, environ: Mapping[str, str], hint: str = "") -> str:
     found = program if os.path.dirname(program) else _search(program, environ)
     if not found or not os.access(found, os.X_OK) or os.path.isdir(found):
-        raise MissingProgram(program)
+        raise MissingProgram(program, hint)
     return found
 
 

@@ -19,9 +19,9 @@ NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 class Settings:
     """Flags' values by destination, each with its source; what nobody gave has its default."""
 
-    def __init__(self, given: dict[str, Given], tables: dict[str, object], tables_from: str = "") -> None:
+    def __init__(self, given: dict[str, Given], tables: dict[str, object] | None = None, tables_from: str = "") -> None:
         self.given = given
-        self.tables = tables  # of the config file: [roles.NAME]
+        self.tables = tables or {}  # of the config file: [roles.NAME]
         self.tables_from = tables_from
 
     def __getitem__(self, dest: str) -> object:

@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 
 
 def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> JobSpec:
-    answer_what_is_not_there(line, settings)
+    if line.script == "ipu":
+        from flota.cli.ipu import make_ipu_spec
+
+        return make_ipu_spec(line, settings, environ, interpreter)
+    answer_what_is_not_there(settings)
     refuse_contradictions(settings)
     get: Any = settings.__getitem__
     found = find_devices(environ)
@@ -134,13 +138,11 @@ def with_meeting(
     return spec._replace(meeting=meeting, address=address, interface=choose_interface(settings, address))
 
 
-def answer_what_is_not_there(line: CommandLine, settings: Settings) -> None:
+def answer_what_is_not_there(settings: Settings) -> None:
     for flag in FLAGS:
         source = settings.source(flag.dest)
         if flag.later and source and settings[flag.dest] != flag.default:
             raise NotThereYet(source, flag.later)
-    if line.script == "ipu":
-        raise NotThereYet("ipu", "jobs on IPUs")
 
 
 def refuse_contradictions(settings: Settings) -> None:

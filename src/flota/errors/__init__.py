@@ -51,8 +51,8 @@ class BadConfigFile(FlotaError):
 
 
 class NoScript(FlotaError):
-    def __init__(self) -> None:
-        super().__init__("no script given", "write `flota train.py`, or `flota --help`")
+    def __init__(self, example: str = "flota train.py") -> None:
+        super().__init__("no script given", f"write `{example}`, or `flota --help`")
 
 
 class MissingScript(FlotaError):
@@ -71,8 +71,8 @@ class ScriptIsDirectory(FlotaError):
 
 
 class MissingProgram(FlotaError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no such program: `{name}`", f"run `command -v {name}` to see whether it is on PATH")
+    def __init__(self, name: str, hint: str = "") -> None:
+        super().__init__(f"no such program: `{name}`", hint or f"run `command -v {name}` to see whether it is on PATH")
 
 
 class BadInterpreter(FlotaError):
@@ -145,33 +145,9 @@ class NodeRankOutOfRange(FlotaError):
         super().__init__(f"--rank {rank} in a job of {nodes} node{'s' * (nodes > 1)}", hint)
 
 
-class NoTrainers(FlotaError):
-    def __init__(self, flag: str, remedy: str) -> None:
-        super().__init__(f"{flag}: the job would have no trainers", f"add {remedy}")
-
-
 class NoWorkersHere(FlotaError):
     def __init__(self) -> None:
         super().__init__("this node would start no worker of any role", "give a role a count, as in --trainer_num 1")
-
-
-class NoAddresses(FlotaError):
-    def __init__(self, role: str, flag: str, counted: str | None) -> None:
-        but = f"; {counted} counts, but does not say where" if counted else ""
-        super().__init__(
-            f"no address for a {role} on any node{but}", f"list all of them, as in {flag} 10.0.0.1:6170,10.0.0.2:6170"
-        )
-
-
-class TwiceListed(FlotaError):
-    def __init__(self, endpoint: str, one: str, other: str) -> None:
-        who = f"two {one}s" if one == other else f"a {one} and a {other}"
-        super().__init__(f"`{endpoint}` is listed twice, for {who}", "give each a port of its own")
-
-
-class RolesCollide(FlotaError):
-    def __init__(self, one: str, other: str, log: str) -> None:
-        super().__init__(f"the roles `{one}` and `{other}` would write the same {log}.N", "rename one of them")
 
 
 class ForeignAddress(FlotaError):

@@ -1,0 +1,192 @@
+"""`ipu` in the script's place: Paddle's jobs on IPUs. Their instances are started by poprun, a front end of MPI; flota
+runs poprun as the job's one worker.
+"""
+
+from __future__ import annotations
+
+from flota.cli.convert import MOST_WORKERS
+from flota.cli.flags import FLAGS, Flag
+from flota.cli.parse import CommandLine, Given, Rows, parse
+from flota.cli.script import find_program, resolve_command
+from flota.cli.settings import Settings
+from flota.cli.spec import absolute, make_spec
+from flota.errors import BadValue, NoScript, RefusedFlag
+from flota.errors.roles import MissingIpuArguments, UnevenIpus
+from flota.job.roster import endpoint
+from flota.job.spec import DeviceSet, JobSpec
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+IPU_FLAGS = (
+    Flag("hosts", "hosts", None, "ipu", "hosts of the job, with commas between them", "HOSTS", origin="000"),
+    Flag("nproc-per-host", "positive", None, "ipu", "instances of the script on each host", "N", origin="000"),
+    Flag("ipus-per-replica", "positive", None, "ipu", "IPUs of each replica of the model", "N", origin="000"),
+    Flag("ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin="000"),
+    Flag("vipu-server", "host", None, "ipu", "the V-IPU server, which manages the IPUs", "HOST", origin="000"),
+)
+ROWS = Rows({flag.name: flag for flag in IPU_FLAGS}, {}, {})
+EXAMPLE = (
+    "flota --devices 4 ipu --hosts=localhost --nproc_per_host=2 --ipus_per_replica=1 --ipu_partition=pod16"
+    " --vipu_server=127.0.0.1 train.py"
+)
+NO_POPRUN = "it comes with the Poplar SDK: `source` the SDK's enable script, and see `command -v poprun`"
+PORT = "8090"  # in every endpoint that Paddle's launcher gives to instances
+
+SCRIPT = "what follows `ipu` and its arguments is a file"
+MACHINES = "beside `ipu` it is --hosts that says which machines take part"
+REFUSED = {
+    "module": SCRIPT,
+    "no_python": SCRIPT,
+    "nproc_per_node": "beside `ipu` it is --nproc_per_host that counts the instances",
+    "nnodes": MACHINES,
+    "ips": MACHINES,
+    "master": MACHINES,
+    "rdzv_endpoint": MACHINES,
+    "start_port": f"all instances on IPUs have the port {PORT}",
+    "virtual_local_rank": "poprun gives out the IPUs",
+    "legacy_local_rank": "all instances on IPUs share one command line",
+    "role": "a job on IPUs has no roles",
+    "run_mode": "a job on IPUs has no roles",
+    **{flag.dest: "a job on IPUs has no roles" for flag in FLAGS if flag.group == "roles"},
+}
+
+
+class IpuWish(NamedTuple):
+    """What is asked of poprun: `ipus` in all, shared out to replicas of the model, and those to instances."""
+
+    ipus: int
+    hosts: tuple[str, ...]
+    nproc_per_host: int
+    ipus_per_replica: int
+    partition: str
+    vipu_server: str
+
+    @property
+    def instances(self) -> int:
+        return len(self.hosts) * self.nproc_per_host
+
+    @property
+    def replicas(self) -> int:
+        return self.ipus // self.ipus_per_replica
+
+
+def make_ipu_spec(
+    line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None
+) -> JobSpec:
+    refuse_flags(settings)
+    own = parse(list(line.args), ROWS)
+    wish = make_wish(own, settings)
+    command = instance_command(own, settings, environ, interpreter)
+    arguments = poprun_arguments(wish, command, exported(settings, environ))
+    given = {dest: value for dest, value in settings.given.items() if dest != "run_path"}
+    given["devices"] = Given("cpu", "ipu")  # one worker, whatever else this machine has
+    given.setdefault("framework", Given(("paddle",), "ipu"))
+    poprun = line._replace(script=find_program("poprun", environ, NO_POPRUN), args=arguments)
+    ids = tuple(str(number) for number in range(wish.ipus))
+    spec = make_spec(poprun, Settings(given), environ, interpreter)
+    return spec._replace(devices=DeviceSet("ipu", "", ids, ids, by_id=True))
+
+
+def refuse_flags(settings: Settings) -> None:
+    defaults = Settings({})
+    for dest, why in REFUSED.items():
+        if settings[dest] != defaults[dest]:
+            raise RefusedFlag(str(settings.source(dest)), why)
+
+
+def make_wish(own: CommandLine, settings: Settings) -> IpuWish:
+    missing = [f"--{flag.dest}" for flag in IPU_FLAGS if flag.dest not in own.given]
+    if settings["devices"] is None:
+        missing.insert(0, "--devices")
+    if missing:
+        raise MissingIpuArguments(missing, EXAMPLE)
+    values: list[Any] = [own.given[flag.dest].value for flag in IPU_FLAGS]
+    wish = IpuWish(count_ipus(settings), *values)
+    if wish.ipus % wish.ipus_per_replica:
+        why = f"not a multiple of --ipus_per_replica {wish.ipus_per_replica}"
+        raise UnevenIpus(wish.ipus, wish.ipus_per_replica, why)
+    if wish.replicas % wish.instances:
+        why = f"{wish.replicas} replicas do not share out among {wish.instances} instances (hosts x --nproc_per_host)"
+        raise UnevenIpus(wish.ipus, wish.ipus_per_replica * wish.instances, why)
+    return wish
+
+
+def count_ipus(settings: Settings) -> int:
+    word = str(settings["devices"])
+    if not word.isdecimal() or not 1 <= int(word) <= MOST_WORKERS:
+        raise BadValue(
+            str(settings.source("devices")), word, f"a number of IPUs, 1 to {MOST_WORKERS}, before `ipu`", "--devices 4"
+        )
+    return int(word)
+
+
+def instance_command(
+    own: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None
+) -> tuple[str, ...]:
+    if not own.script:
+        raise NoScript(EXAMPLE)
+    command = resolve_command(own, settings, environ, interpreter)
+    for word in own.args:
+        if "${rank}" in word or "${local_rank}" in word:
+            raise RefusedFlag(
+                word, REFUSED["legacy_local_rank"], "leave it out; the script finds its number in PADDLE_TRAINER_ID"
+            )
+    # Paddle's launcher leaves -u away. But PYTHONUNBUFFERED does not reach instances on other hosts, and what they
+    # print would be seen late, or never when they are killed.
+    python = (absolute(command.python), "-u") if command.kind == "script" else ()
+    return (*python, absolute(command.target), *own.args)
+
+
+def exported(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What else instances get, on every host: NAME=VALUE, or NAME alone for what poprun itself has, which may hold
+    spaces.
+    """
+    get: Any = settings.__getitem__
+    env = dict(get("env"))
+    level = env.pop("POPART_LOG_LEVEL", environ.get("POPART_LOG_LEVEL"))
+    if get("threads") != "auto":
+        env["OMP_NUM_THREADS"] = ""
+    return (*([f"POPART_LOG_LEVEL={level}"] if level else []), *env)
+
+
+def poprun_arguments(wish: IpuWish, command: tuple[str, ...], variables: tuple[str, ...]) -> tuple[str, ...]:
+    """What poprun is given: as Paddle's launcher does, but each word as it is and not through a shell."""
+    endpoints = [endpoint(host, PORT) for host in wish.hosts]
+    every = (
+        *variables,
+        f"PADDLE_TRAINERS_NUM={wish.instances}",
+        f"PADDLE_TRAINER_ENDPOINTS={','.join(endpoints)}",
+    )
+    instances = []
+    for number in range(wish.instances):
+        host, rank_in_node = divmod(number, wish.nproc_per_host)
+        own = (
+            f"PADDLE_TRAINER_ID={number}",
+            f"PADDLE_CURRENT_ENDPOINT={endpoints[host]}",
+            f"PADDLE_RANK_IN_NODE={rank_in_node}",
+        )
+        instances.append(f"--instance-mpi-local-args={number}:{_exports(own)}")
+    return (
+        f"--num-instances={wish.instances}",
+        f"--num-replicas={wish.replicas}",
+        f"--ipus-per-replica={wish.ipus_per_replica}",
+        f"--host={','.join(wish.hosts)}",
+        f"--vipu-partition={wish.partition}",
+        f"--vipu-server-host={wish.vipu_server}",
+        "--update-partition=no",
+        "--vipu-server-timeout=120",
+        "--print-topology=yes",
+        "--numa-aware=yes",
+        f"--mpi-local-args={_exports(every)}",
+        *instances,
+        *command,
+    )
+
+
+def _exports(variables: tuple[str, ...]) -> str:
+    """MPI hands on to instances what `-x` names."""
+    return " ".join(f"-x {variable}" for variable in variables)

@@ -1,0 +1,251 @@
+"""`ipu` in the script's place: poprun's command line, and every mistake in what it is made from."""
+
+from __future__ import annotations
+
+import pytest
+
+from flota.cli.ipu import IpuWish, poprun_arguments
+from flota.cli.parse import parse
+from flota.cli.settings import gather
+from flota.cli.spec import make_spec
+from flota.errors import FlotaError
+from tests.ipu import ARGUMENTS, install_poprun
+
+WISH = IpuWish(8, ("10.0.0.1", "10.0.0.2"), 2, 2, "pod16", "10.0.0.9")
+
+
+@pytest.fixture
+def environ(tmp_path, monkeypatch):
+    """A directory with train.py, and poprun on PATH."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    return install_poprun(tmp_path)
+
+
+def spec_of(words, environ):
+    line = parse(words)
+    return make_spec(line, gather(line.given, environ, "."), environ, "/opt/python")
+
+
+def instance_of(argv):
+    """The words behind poprun's own."""
+    return [word for word in argv if not word.startswith("--") or word.startswith("--lr")]
+
+
+def test_instances_are_numbered_host_by_host():
+    instances = [word for word in poprun_arguments(WISH, ("p",), ()) if word.startswith("--instance-mpi-local-args")]
+
+    assert instances == [
+        "--instance-mpi-local-args=0:-x PADDLE_TRAINER_ID=0 -x PADDLE_CURRENT_ENDPOINT=10.0.0.1:8090 -x PADDLE_RANK_IN_NODE=0",
+        "--instance-mpi-local-args=1:-x PADDLE_TRAINER_ID=1 -x PADDLE_CURRENT_ENDPOINT=10.0.0.1:8090 -x PADDLE_RANK_IN_NODE=1",
+        "--instance-mpi-local-args=2:-x PADDLE_TRAINER_ID=2 -x PADDLE_CURRENT_ENDPOINT=10.0.0.2:8090 -x PADDLE_RANK_IN_NODE=0",
+        "--instance-mpi-local-args=3:-x PADDLE_TRAINER_ID=3 -x PADDLE_CURRENT_ENDPOINT=10.0.0.2:8090 -x PADDLE_RANK_IN_NODE=1",
+    ]
+
+
+def test_ipus_are_shared_out_to_replicas_and_these_to_instances():
+    words = poprun_arguments(WISH, ("python", "train.py", "--lr", "a b"), ("POPART_LOG_LEVEL=INFO", "A"))
+
+    assert words[:11] == (
+        "--num-instances=4",
+        "--num-replicas=4",
+        "--ipus-per-replica=2",
+        "--host=10.0.0.1,10.0.0.2",
+        "--vipu-partition=pod16",
+        "--vipu-server-host=10.0.0.9",
+        "--update-partition=no",
+        "--vipu-server-timeout=120",
+        "--print-topology=yes",
+        "--numa-aware=yes",
+        "--mpi-local-args=-x POPART_LOG_LEVEL=INFO -x A -x PADDLE_TRAINERS_NUM=4 -x PADDLE_TRAINER_ENDPOINTS=10.0.0.1:8090,10.0.0.2:8090",
+    )
+    assert words[15:] == ("python", "train.py", "--lr", "a b")
+
+
+def test_an_ipv6_host_stands_in_brackets_in_endpoints_only():
+    words = poprun_arguments(WISH._replace(hosts=("fd77::1",)), ("p",), ())
+
+    assert "--host=fd77::1" in words
+    assert "-x PADDLE_TRAINER_ENDPOINTS=[fd77::1]:8090" in words[10]
+
+
+def test_poprun_is_the_one_worker_and_has_the_ipus(environ, tmp_path):
+    spec = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py", "--lr=0.1"], environ)
+
+    assert (spec.command.kind, spec.command.target) == ("program", str(tmp_path / "sdk" / "poprun"))
+    assert instance_of(spec.command.args) == ["/opt/python", "-u", str(tmp_path / "train.py"), "--lr=0.1"]
+    assert spec.workers == 1
+    assert (spec.devices.kind, spec.devices.chosen) == ("ipu", ("0", "1", "2", "3"))
+    assert spec.frameworks == ("paddle",)
+
+
+def test_other_devices_of_the_machine_make_no_more_workers(environ):
+    spec = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], {**environ, "CUDA_VISIBLE_DEVICES": "0,1,2"})
+
+    assert spec.workers == 1
+    assert not spec.devices.narrowed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--hosts localhost --nproc_per_host 2 --ipus_per_replica 1 --ipu_partition pod16 --vipu_server 127.0.0.1".split(),
+        [word.replace("_", "-") for word in ARGUMENTS],
+        [*reversed(ARGUMENTS)],
+        ["--hosts=elsewhere", *ARGUMENTS],
+    ],
+)
+def test_arguments_are_understood_in_every_spelling_and_order(environ, words):
+    usual = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], environ)
+
+    assert spec_of(["--devices", "4", "ipu", *words, "train.py"], environ) == usual
+
+
+def test_arguments_behind_the_script_are_the_scripts(environ):
+    spec = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py", "--hosts", "x", "--devices=7"], environ)
+
+    assert spec.command.args[-3:] == ("--hosts", "x", "--devices=7")
+    assert "--host=localhost" in spec.command.args
+
+
+def test_spaces_between_hosts_are_left_out(environ):
+    spec = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "--hosts", "a, b", "train.py"], environ)
+
+    assert "--host=a,b" in spec.command.args
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "expected"),
+    [
+        ([], {}, "-x PADDLE_TRAINERS_NUM=2"),
+        ([], {"POPART_LOG_LEVEL": "INFO"}, "-x POPART_LOG_LEVEL=INFO -x PADDLE_TRAINERS_NUM=2"),
+        ([], {"POPART_LOG_LEVEL": ""}, "-x PADDLE_TRAINERS_NUM=2"),
+        (["--env", "A=b c", "--env", "B=1"], {}, "-x A -x B -x PADDLE_TRAINERS_NUM=2"),
+        (["--threads", "3", "--env", "OMP_NUM_THREADS=2"], {}, "-x OMP_NUM_THREADS -x PADDLE_TRAINERS_NUM=2"),
+        (
+            ["--env", "POPART_LOG_LEVEL=DEBUG"],
+            {"POPART_LOG_LEVEL": "INFO"},
+            "-x POPART_LOG_LEVEL=DEBUG -x PADDLE_TRAINERS_NUM=2",
+        ),
+    ],
+)
+def test_instances_get_the_variables_that_were_given_to_the_job(environ, flags, variables, expected):
+    spec = spec_of(["--devices", "4", *flags, "ipu", *ARGUMENTS, "train.py"], {**environ, **variables})
+
+    assert f"--mpi-local-args={expected} -x PADDLE_TRAINER_ENDPOINTS=localhost:8090" in spec.command.args
+
+
+def test_the_number_of_ipus_may_come_from_a_variable(environ):
+    spec = spec_of(["ipu", *ARGUMENTS, "train.py"], {**environ, "PADDLE_DEVICES": "4"})
+
+    assert "--num-replicas=4" in spec.command.args
+
+
+def test_an_executable_that_is_not_python_is_executed(environ, tmp_path):
+    (tmp_path / "train.sh").touch(0o755)
+
+    executed = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.sh"], environ)
+    interpreted = spec_of(["--run-path", "--devices", "4", "ipu", *ARGUMENTS, "train.sh"], environ)
+
+    assert instance_of(executed.command.args) == [str(tmp_path / "train.sh")]
+    assert instance_of(interpreted.command.args) == ["/opt/python", "-u", str(tmp_path / "train.sh")]
+
+
+def test_a_file_named_ipu_is_run_by_its_path(environ, tmp_path):
+    (tmp_path / "ipu").touch()
+
+    spec = spec_of(["./ipu", "--hosts", "x"], environ)
+
+    assert (spec.command.kind, spec.command.target, spec.command.args) == ("script", "./ipu", ("--hosts", "x"))
+
+
+@pytest.mark.parametrize("missing", range(5))
+def test_every_argument_is_needed(environ, missing):
+    words = [word for position, word in enumerate(ARGUMENTS) if position != missing]
+
+    with pytest.raises(FlotaError) as caught:
+        spec_of(["--devices", "4", "ipu", *words, "train.py"], environ)
+
+    assert caught.value.exit_code == 2
+    assert caught.value.message == f"`ipu` needs {ARGUMENTS[missing].partition('=')[0]}"
+    assert "--devices 4 ipu --hosts=localhost" in caught.value.hint
+
+
+MISTAKES = [
+    # before `ipu`, behind it, message, hint
+    ("", "train.py", "`ipu` needs --devices", "flota ./ipu"),
+    ("--devices 0", "train.py", "--devices needs a number of IPUs, 1 to 10000, before `ipu`: `0`", "--devices 4"),
+    ("--devices 0,1,2,3", "train.py", "before `ipu`: `0,1,2,3`", "--devices 4"),
+    ("--devices cpu", "train.py", "before `ipu`: `cpu`", "--devices 4"),
+    ("--gpus 1000000", "train.py", "--gpus needs a number of IPUs", "--devices 4"),
+    ("--devices 5", "--ipus_per_replica=2 train.py", "--devices 5: not a multiple of --ipus_per_replica 2", "4 or --devices 6"),
+    ("--devices 1", "--ipus_per_replica=2 train.py", "not a multiple", "use --devices 2"),
+    ("--devices 8", "--ipus_per_replica=2 --hosts=a,b,c train.py", "4 replicas do not share out among 6 instances", "use --devices 12"),
+    ("--devices 4", "", "no script given", "pod16 --vipu_server=127.0.0.1 train.py"),
+    ("--devices 4", "missing.py", "no such script: `missing.py`", "run `ls`"),
+    ("--devices 4", "trian.py", "no such script: `trian.py`", "did you mean `train.py`?"),
+    ("--devices 4", "..", "the script is a directory: `..`", "name a file in it"),
+    ("--devices 4", "--nproc_per_host=0 train.py", "--nproc_per_host needs a number of 1 to 10000: `0`", "--nproc_per_host 1"),
+    ("--devices 4", "--nproc_per_host=-2 train.py", "`-2`", "--nproc_per_host 1"),
+    ("--devices 4", "--ipus_per_replica=two train.py", "--ipus_per_replica needs a number", "--ipus_per_replica 1"),
+    ("--devices 4", "--hosts= train.py", "--hosts needs hosts with commas between them: ``", "10.0.0.1,10.0.0.2"),
+    ("--devices 4", "--hosts=a,,b train.py", "`a,,b`", "10.0.0.1,10.0.0.2"),
+    ("--devices 4", "--hosts=host[0-3] train.py", "`host[0-3]`", "10.0.0.1,10.0.0.2"),
+    ("--devices 4", "--ipu_partition= train.py", "--ipu_partition needs a name without spaces: ``", "--ipu_partition pod16"),
+    ("--devices 4", "--vipu_server= train.py", "--vipu_server needs a host: ``", "--vipu_server 127.0.0.1"),
+    ("--devices 4", "--hosts --nproc_per_host=2 train.py", "--hosts needs a value", "--hosts HOSTS"),
+    ("--devices 4", "--ipu=pod16 train.py", "abbreviated flag `--ipu`", "write --ipu-partition"),
+    ("--devices 4", "--vipu_serve=x train.py", "abbreviated flag `--vipu_serve`", "write --vipu-server"),
+    ("--devices 4", "--vipu_servers=x train.py", "unknown flag `--vipu_servers`", "did you mean --vipu-server?"),
+    ("--devices 4", "--log_dir=x train.py", "`--log_dir` is refused: it stands behind `ipu`", "flota --log_dir … ipu"),
+    ("--devices 4", "train.py --out=${rank}", "`--out=${rank}` is refused: all instances on IPUs share one", "PADDLE_TRAINER_ID"),
+    ("--devices 4 -m", "train.py", "`-m` is refused: what follows `ipu`", "leave it out"),
+    ("--devices 4 --no-python", "train.py", "`--no-python` is refused: what follows `ipu`", "leave it out"),
+    ("--devices 4 --nproc_per_node 2", "train.py", "`--nproc_per_node` is refused: beside `ipu` it is --nproc_per_host", "leave it out"),
+    ("--devices 4 --nnodes 2", "train.py", "`--nnodes` is refused: beside `ipu` it is --hosts", "leave it out"),
+    ("--devices 4 --master 10.0.0.1:8090", "train.py", "`--master` is refused", "leave it out"),
+    ("--devices 4 --ips 10.0.0.1,10.0.0.2", "train.py", "`--ips` is refused", "leave it out"),
+    ("--devices 4 --rdzv-endpoint 10.0.0.1:1", "train.py", "`--rdzv-endpoint` is refused", "leave it out"),
+    ("--devices 4 --start_port 7000", "train.py", "`--start_port` is refused: all instances on IPUs have the port 8090", ""),
+    ("--devices 4 --virtual-local-rank", "train.py", "`--virtual-local-rank` is refused: poprun gives out the IPUs", ""),
+    ("--devices 4 --legacy-local-rank", "train.py", "`--legacy-local-rank` is refused", "leave it out"),
+    ("--devices 4 --role worker", "train.py", "`--role` is refused: a job on IPUs has no roles", "leave it out"),
+    ("--devices 4 --run_mode ps", "train.py", "`--run_mode` is refused: a job on IPUs has no roles", "leave it out"),
+    ("--devices 4 --server_num 2", "train.py", "`--server_num` is refused: a job on IPUs has no roles", "leave it out"),
+    ("--devices 4 --workers a:1", "train.py", "`--workers` is refused: a job on IPUs has no roles", "leave it out"),
+    ("--devices 4 --rank 1", "train.py", "--rank 1 in a job of 1 node", "leave it out"),
+    ("--devices 4 --json", "train.py", "--json means something only with --dry-run", "add --dry-run"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "message", "hint"), MISTAKES, ids=[f"{m[0]} ipu {m[1]}" for m in MISTAKES]
+)
+def test_a_mistake_is_one_line_and_a_hint(environ, before, behind, message, hint):
+    with pytest.raises(FlotaError) as caught:
+        spec_of([*before.split(), "ipu", *ARGUMENTS, *behind.split()], environ)
+
+    assert caught.value.exit_code == 2
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert "\n" not in caught.value.message + caught.value.hint
+
+
+def test_a_variable_that_makes_no_sense_is_refused_by_its_name(environ):
+    with pytest.raises(FlotaError, match="`PADDLE_NNODES` is refused"):
+        spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], {**environ, "PADDLE_NNODES": "2"})
+
+
+def test_flags_that_say_what_is_so_anyway_are_no_mistake(environ):
+    flags = ["--nnodes", "1", "--ips", "127.0.0.1", "--run_mode", "collective", "--rank", "0"]
+
+    assert spec_of([*flags, "--devices", "4", "ipu", *ARGUMENTS, "train.py"], environ).workers == 1
+
+
+def test_without_poprun_the_way_to_it_is_told(environ, tmp_path):
+    with pytest.raises(FlotaError) as caught:
+        spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], {"PATH": str(tmp_path)})
+
+    assert caught.value.exit_code == 2
+    assert caught.value.message == "no such program: `poprun`"
+    assert "Poplar SDK" in caught.value.hint

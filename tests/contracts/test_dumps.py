@@ -43,6 +43,20 @@ CASES = [
         None,
     ),
     ("paddle_collective_xpu_env", [], {"CUDA_VISIBLE_DEVICES": "4,5", "XPU_VISIBLE_DEVICES": "1"}, None),
+    (
+        "paddle_paddlecloud_env_1host",
+        ["--nproc_per_node", 2],
+        {
+            "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:7001,127.0.0.1:7002",
+            "PADDLE_TRAINERS": "127.0.0.1",
+            "PADDLE_TRAINER_ID": "0",
+            "POD_IP": "127.0.0.1",
+            "TRAINER_PORTS_NUM": "2",
+            "PADDLE_TRAINERS_NUM": "1",
+            "PADDLE_PORT": "7001",
+        },
+        None,
+    ),
     ("torch_standalone", ["--standalone", "--nproc-per-node", 2], {}, None),
     ("torch_masterport", ["--nproc-per-node", 1, "--master-port", 29633], {}, None),
     ("torch_virtual", ["--nproc-per-node", 2, "--virtual-local-rank"], {"CUDA_VISIBLE_DEVICES": "4,6"}, None),
@@ -77,6 +91,17 @@ def test_workers_get_what_the_real_launcher_gives(flota, name, flags, env, comma
             if variable not in DIFFERENT:
                 ours = own["env"].get(variable, "(unset)").replace(str(flota.directory), "/JOB")
                 assert without_ports(ours) == without_ports(value), variable
+
+
+def test_one_pod_of_paddlecloud_has_ports_of_its_own_choice_as_with_the_real_launcher(flota):
+    given = next(env for name, _, env, _ in CASES if name == "paddle_paddlecloud_env_1host")
+
+    flota.run("--nproc_per_node", 2, "dumps_env.py", env=given)
+
+    for rank, worker in recorded("paddle_paddlecloud_env_1host").items():
+        own = json.loads((flota.directory / f"dump.{rank}.json").read_text())["env"]
+        for listed in (own["PADDLE_TRAINER_ENDPOINTS"], worker["set_or_changed"]["PADDLE_TRAINER_ENDPOINTS"]):
+            assert not set(listed.split(",")) & set(given["PADDLE_TRAINER_ENDPOINTS"].split(","))
 
 
 def test_every_difference_has_a_reason():

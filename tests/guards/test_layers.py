@@ -15,10 +15,11 @@ LAYERS = [
     {"host", "store", "logs", "frameworks", "devices"},
     {"rendezvous"},
     {"supervise"},
+    {"platforms"},
     {"job"},
     {"errors", "values", "libc", "__init__"},
 ]
-PURE = {"job", "supervise", "rendezvous"}
+PURE = {"job", "supervise", "rendezvous", "platforms"}
 PURE_FILES = {
     "run/member.py",
     "store/contact.py",
@@ -76,6 +77,12 @@ def test_imports_go_one_way(path):
             other = name.split(".")[1]
             other = "__init__" if other == "__version__" else other
             assert other == own or layer(other) > layer(own), f"{own} imports {name}"
+
+
+def test_only_cli_asks_platforms():
+    askers = {package(path) for path in MODULES if any(name.startswith("flota.platforms") for name in imported(path))}
+
+    assert askers == {"cli", "platforms"}
 
 
 @pytest.mark.parametrize(

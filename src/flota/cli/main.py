@@ -80,7 +80,12 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
     if not hasattr(os, "waitid"):
         raise UnsupportedSystem("a Python without os.waitid (macOS before 3.13)")
     environ = without_parents_variables(os.environ)
-    return _run(line, gather(line.given, environ, os.curdir), environ, interpreter)
+    settings = gather(line.given, environ, os.curdir)
+    if "PADDLE_TRAINERS" in environ:
+        from flota.cli.hints import ask_platform
+
+        line, settings = ask_platform(line, settings, os.environ)
+    return _run(line, settings, environ, interpreter)
 
 
 def open_standard_streams() -> None:

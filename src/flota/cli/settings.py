@@ -1,4 +1,7 @@
-"""Every setting and its source. Precedence: command line, FLOTA_*, other tools' variables, config file, built-in."""
+"""Every setting and its source. Precedence: command line, FLOTA_*, other tools' variables, config file, built-in.
+
+What a platform says (hints.py) is between the last two.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,22 @@ NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 
 
 class Settings:
-    """Flags' values by destination, each with its source; what nobody gave has its default."""
+    """Flags' values by destination, each with its source; what nobody gave has its default.
 
-    def __init__(self, given: dict[str, Given], tables: dict[str, object] | None = None, tables_from: str = "") -> None:
+    `ports`: those that a platform keeps for this node's workers; `tables`: [roles.NAME] of the config file.
+    """
+
+    def __init__(
+        self,
+        given: dict[str, Given],
+        tables: dict[str, object] | None = None,
+        tables_from: str = "",
+        ports: range = range(0),
+    ) -> None:
         self.given = given
-        self.tables = tables or {}  # of the config file: [roles.NAME]
+        self.tables = tables or {}
         self.tables_from = tables_from
+        self.ports = ports
 
     def __getitem__(self, dest: str) -> object:
         found = self.given.get(dest)

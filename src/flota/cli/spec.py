@@ -191,6 +191,8 @@ def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
 def choose_start_port(settings: Settings, workers: int) -> int | None:
     first: Any = settings["start_port"]
     source = settings.source("start_port")
+    if not source and not settings["port_range"] and len(settings.ports) >= workers:
+        return settings.ports.start
     if source and first + workers - 1 > LAST_PORT:
         raise BadValue(source, str(first), f"a port that leaves room for {workers} workers", "--start_port 6070")
     return int(first) if source else None

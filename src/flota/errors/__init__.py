@@ -150,6 +150,14 @@ class NoWorkersHere(FlotaError):
         super().__init__("this node would start no worker of any role", "give a role a count, as in --trainer_num 1")
 
 
+class BadPlatformValue(FlotaError):
+    def __init__(self, platform: str, variable: str, given: str, expected: str) -> None:
+        super().__init__(
+            f"{platform}'s {variable} is not {expected}: `{given}`",
+            "say who takes part: --nnodes 2 --master 10.0.0.1:8090 --rank 0, or --nnodes 1 for this machine alone",
+        )
+
+
 class ForeignAddress(FlotaError):
     def __init__(self, address: str) -> None:
         super().__init__(f"`{address}` is not an address of this machine", "run `ip -brief address` to see which are")

@@ -1,0 +1,104 @@
+"""PaddleCloud: each pod has been told the addresses of all pods, its own, its number, and how many ports it has.
+
+Its parameter servers and their trainers have been told everything: TRAINING_ROLE, and where the servers are.
+"""
+
+from __future__ import annotations
+
+from flota.errors import BadPlatformValue
+from flota.job.roster import endpoint
+from flota.platforms import Hints
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MARKS = ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM")
+LISTS = ("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS")  # of nodes, the best first
+MASTER_PORT = 6768  # Paddle's own choice where the platform names no port
+LAST_PORT = 65535
+
+
+def summary(environ: Mapping[str, str]) -> str:
+    """In words, what PaddleCloud has to say beyond a job on one machine; nothing outside of it."""
+    if not _is_here(environ):
+        return ""
+    if role_of(environ):
+        return f"the role {role_of(environ)} for this node"
+    count = len(_pods(environ))
+    return f"{count} nodes" if count > 1 else ""
+
+
+def detect(environ: Mapping[str, str]) -> Hints | None:
+    """None outside PaddleCloud."""
+    if not _is_here(environ):
+        return None
+    if role_of(environ):
+        return Hints(role=role_of(environ))
+    pods = _pods(environ)
+    if len(pods) <= 1:
+        return Hints()
+    hosts, source = list(pods), _source(environ)
+    rank = _number("PADDLE_TRAINER_ID", environ["PADDLE_TRAINER_ID"], 0, len(hosts) - 1)
+    own = environ["POD_IP"] if environ["POD_IP"] in hosts else hosts[rank]
+    first = _ports(environ, source, pods[hosts[0]])
+    # Beside the workers' ports: how many of them the first node uses, the others do not know.
+    master = endpoint(hosts[0], str(min(first) - 1 if first else MASTER_PORT))
+    return Hints(source, len(hosts), rank, master, _consecutive(_ports(environ, source, pods[own])))
+
+
+def _is_here(environ: Mapping[str, str]) -> bool:
+    """Not inside a worker of flota's: what the platform says was said to its parent."""
+    return "FLOTA_GIVEN" not in environ and all(environ.get(name) for name in MARKS)
+
+
+def role_of(environ: Mapping[str, str]) -> str:
+    """Pods of a collective job may have a TRAINING_ROLE, too; servers they have not."""
+    return environ.get("TRAINING_ROLE", "") if environ.get("PADDLE_PSERVERS_IP_PORT_LIST") else ""
+
+
+def _source(environ: Mapping[str, str]) -> str:
+    return next(name for name in LISTS if environ.get(name))
+
+
+def _pods(environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """The addresses of the job's pods in order, each with the ports that are listed with it."""
+    if environ.get("PADDLE_TRAINERS_NUM") == "1":
+        return {}  # as Paddle has it, and so people who want a job of its own on each machine of several
+    pods: dict[str, list[str]] = {}
+    for word in filter(None, (part.strip() for part in environ[_source(environ)].split(","))):
+        host, port = _split(word)
+        pods.setdefault(host, []).extend([port] if port else [])
+    return pods
+
+
+def _split(word: str) -> tuple[str, str]:
+    """An address, and the port behind it. An IPv6 address with a port is in brackets."""
+    if word.startswith("["):
+        host, _, port = word[1:].partition("]")
+        return host, port.removeprefix(":")
+    host, _, port = word.partition(":") if word.count(":") == 1 else (word, "", "")
+    return host, port
+
+
+def _ports(environ: Mapping[str, str], source: str, listed: list[str]) -> list[int]:
+    """The ports that a pod has for workers. Where one is named, it is the first of TRAINER_PORTS_NUM."""
+    if environ.get("PADDLE_PORT") and source != LISTS[0]:
+        source, listed = "PADDLE_PORT", [environ["PADDLE_PORT"]]
+    ports = [_number(source, word, 1, LAST_PORT) for word in listed]
+    if len(ports) != 1:
+        return ports
+    count = _number("TRAINER_PORTS_NUM", environ["TRAINER_PORTS_NUM"], 0, LAST_PORT)
+    return list(range(ports[0], min(ports[0] + count, LAST_PORT + 1)))
+
+
+def _consecutive(ports: list[int]) -> range:
+    """All of the ports; none where one does not follow the other."""
+    run = range(ports[0], ports[0] + len(ports)) if ports else range(0)
+    return run if list(run) == ports else range(0)
+
+
+def _number(name: str, word: str, least: int, most: int) -> int:
+    if not word.isdecimal() or not least <= int(word) <= most:
+        raise BadPlatformValue("PaddleCloud", name, word, f"a number from {least} to {most}")
+    return int(word)

@@ -1,0 +1,292 @@
+"""PaddleCloud: from a pod's variables to hints, and from hints to settings that everything else wins over."""
+
+from __future__ import annotations
+
+import pytest
+
+from flota.cli.hints import ask_platform
+from flota.cli.meeting import make_meeting
+from flota.cli.parse import parse
+from flota.cli.settings import gather, without_parents_variables
+from flota.cli.spec import choose_start_port
+from flota.errors import BadPlatformValue, Contradiction
+from flota.job.meeting import Meeting, Place
+from flota.platforms import Hints
+from flota.platforms.paddlecloud import detect, summary
+
+ALONE = {"PADDLE_TRAINERS": "10.0.0.1", "POD_IP": "10.0.0.1", "PADDLE_TRAINER_ID": "0", "TRAINER_PORTS_NUM": "2"}
+SECOND = {
+    "PADDLE_TRAINERS": "10.0.0.1,10.0.0.2",
+    "PADDLE_TRAINERS_NUM": "2",
+    "POD_IP": "10.0.0.2",
+    "PADDLE_TRAINER_ID": "1",
+    "TRAINER_PORTS_NUM": "2",
+    "PADDLE_PORT": "7001",
+}
+SERVER = {**SECOND, "TRAINING_ROLE": "PSERVER", "PADDLE_PSERVERS_IP_PORT_LIST": "10.0.0.8:7001,10.0.0.9:7001"}
+
+
+# From variables to hints.
+
+
+@pytest.mark.parametrize("missing", ["PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM"])
+@pytest.mark.parametrize("empty", [False, True])
+def test_it_takes_all_four_marks_to_be_inside(missing, empty):
+    environ = {**SERVER, missing: ""}
+    if not empty:
+        del environ[missing]
+
+    assert detect(environ) is None
+    assert summary(environ) == ""
+
+
+def test_a_worker_of_flotas_is_not_inside_whatever_its_parent_gave():
+    assert detect({**SECOND, "FLOTA_GIVEN": "RANK,WORLD_SIZE"}) is None  # as with --framework torch
+
+
+def test_pods_are_nodes_in_order():
+    assert detect(SECOND) == Hints(
+        source="PADDLE_TRAINERS", nodes=2, rank=1, master="10.0.0.1:7000", ports=range(7001, 7003), role=""
+    )
+    assert summary(SECOND) == "2 nodes"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"PADDLE_TRAINERS": "10.0.0.1", "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:7001,10.0.0.1:7002"},
+        {"PADDLE_TRAINERS": "10.0.0.1", "PADDLE_TRAINERS_NUM": "4"},
+        {"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:7001,10.0.0.1:7002"},
+        {"PADDLE_TRAINERS_NUM": "1", "DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:7001,10.0.0.2:7001"},
+    ],
+)
+def test_one_address_or_one_trainer_is_a_job_like_any_other(changes):
+    assert detect({**SECOND, **changes}) == Hints()
+    assert summary({**SECOND, **changes}) == ""
+
+
+@pytest.mark.parametrize(
+    ("lists", "source", "nodes", "master"),
+    [
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.2:1,10.0.0.3:1"}, "PADDLE_TRAINER_ENDPOINTS", 3, "10.0.0.1"),
+        (
+            {"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1", "DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.2:7001,10.0.0.3:7001"},
+            "DISTRIBUTED_TRAINER_ENDPOINTS",
+            2,
+            "10.0.0.2",
+        ),
+        ({"PADDLE_TRAINERS": "job-worker-0, job-worker-1,"}, "PADDLE_TRAINERS", 2, "job-worker-0"),
+        ({"PADDLE_TRAINERS": "fd00::1,fd00::2"}, "PADDLE_TRAINERS", 2, "[fd00::1]"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "[fd00::1]:1,[fd00::2]:1"}, "PADDLE_TRAINER_ENDPOINTS", 2, "[fd00::1]"),
+    ],
+)
+def test_the_best_list_names_the_nodes(lists, source, nodes, master):
+    hints = detect({**SECOND, **lists})
+
+    assert (hints.source, hints.nodes, hints.master) == (source, nodes, f"{master}:7000")
+
+
+@pytest.mark.parametrize(
+    ("changes", "master", "ports"),
+    [
+        ({}, 7000, range(7001, 7003)),
+        ({"TRAINER_PORTS_NUM": "20", "PADDLE_PORT": "2379"}, 2378, range(2379, 2399)),
+        ({"PADDLE_PORT": ""}, 6768, range(0)),
+        ({"TRAINER_PORTS_NUM": "0"}, 6768, range(0)),
+        ({"PADDLE_PORT": "65535"}, 65534, range(65535, 65536)),
+        # Of an endpoint a node, its port is the first of many.
+        ({"PADDLE_PORT": "", "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}, 80, range(91, 93)),
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}, 7000, range(7001, 7003)),
+        ({"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}, 80, range(91, 93)),
+        ({"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1,10.0.0.2"}, 6768, range(0)),
+        # Of as many endpoints as a node has ports, each is one.
+        ({"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.1:82,10.0.0.2:91,10.0.0.2:92"}, 80, range(91, 93)),
+        ({"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:85,10.0.0.1:81,10.0.0.2:91,10.0.0.2:95"}, 80, range(0)),
+    ],
+)
+def test_the_master_is_beside_the_first_nodes_ports(changes, master, ports):
+    hints = detect({**SECOND, **changes})
+
+    assert (hints.master, hints.ports) == (f"10.0.0.1:{master}", ports)
+
+
+@pytest.mark.parametrize("lists", [{}, {"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}])
+def test_all_nodes_come_to_the_same_master(lists):
+    first = {**SECOND, **lists, "POD_IP": "10.0.0.1", "PADDLE_TRAINER_ID": "0"}
+
+    assert detect(first).master == detect({**SECOND, **lists}).master
+
+
+def test_an_address_in_no_list_has_the_ports_of_its_number():
+    lists = {"DISTRIBUTED_TRAINER_ENDPOINTS": "pod-0:81,pod-1:91"}
+
+    assert detect({**SECOND, **lists}).ports == range(91, 93)
+
+
+@pytest.mark.parametrize("role", ["PSERVER", "TRAINER", "HETER_TRAINER"])
+def test_a_role_is_all_that_is_known_where_there_are_servers(role):
+    environ = {**SERVER, "TRAINING_ROLE": role, "PADDLE_TRAINER_ID": "7"}
+
+    assert detect(environ) == Hints(role=role)
+    assert summary(environ) == f"the role {role} for this node"
+
+
+def test_without_servers_a_role_means_nothing():
+    assert detect({**SECOND, "TRAINING_ROLE": "TRAINER"}) == detect(SECOND)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("PADDLE_TRAINER_ID", "2"),
+        ("PADDLE_TRAINER_ID", "-1"),
+        ("PADDLE_TRAINER_ID", "one"),
+        ("PADDLE_PORT", "0"),
+        ("PADDLE_PORT", "65536"),
+        ("TRAINER_PORTS_NUM", "many"),
+        ("DISTRIBUTED_TRAINER_ENDPOINTS", "10.0.0.1:x,10.0.0.2:y"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_named(name, word):
+    with pytest.raises(BadPlatformValue, match=f"PaddleCloud's {name} is not a number from ") as raised:
+        detect({**SECOND, name: word})
+
+    assert "--nnodes 1" in raised.value.hint
+
+
+# From hints to settings.
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """What a command comes to in a pod."""
+
+    def ask(words: str, **environ: str) -> tuple:
+        line = parse([*words.split(), "train.py"])
+        return ask_platform(line, gather(line.given, without_parents_variables(environ), str(tmp_path)), environ)
+
+    return ask
+
+
+def test_a_plain_command_is_one_of_the_nodes(asked):
+    line, settings = asked("", **SECOND)
+
+    place = Place("10.0.0.1", 7000)
+    assert make_meeting(settings, SECOND) == Meeting(2, 2, places=(place,), rank=1)
+    assert settings["host"] == "10.0.0.2"
+    assert line.notes == ("on PaddleCloud: 2 nodes, which meet at 10.0.0.1:7000",)
+
+
+@pytest.mark.parametrize("environ", [ALONE, {}, {"PADDLE_TRAINERS": "10.0.0.1,10.0.0.2", "PADDLE_TRAINER_ID": "1"}])
+def test_where_there_is_nothing_to_say_nothing_changes(asked, environ):
+    line, settings = asked("", **environ)
+
+    assert set(settings.given) <= {"host"}
+    assert line.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "workers", "start_port"),
+    [
+        ("", 2, 7001),
+        ("", 1, 7001),
+        ("", 3, None),
+        ("--start_port 9000", 2, 9000),
+        ("--port-range 9000:9999", 2, None),
+    ],
+)
+def test_workers_have_the_ports_that_are_kept_for_them_if_these_are_enough(asked, words, workers, start_port):
+    _, settings = asked(words, **SECOND)
+
+    assert choose_start_port(settings, workers) == start_port
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "winner"),
+    [
+        ("--nnodes 1", {}, "--nnodes"),
+        ("--nnodes 2 --master 10.0.0.7:8090", {}, "--nnodes"),
+        ("--master 10.0.0.7:8090", {}, "--master"),
+        ("--ips 10.0.0.2", {}, "--ips"),
+        ("--standalone", {}, "--standalone"),
+        ("--rdzv-endpoint 10.0.0.7:1", {}, "--rdzv-endpoint"),
+        ("--master-addr 10.0.0.7", {}, "--master-addr"),
+        ("--servers 10.0.0.7:1", {}, "--servers"),
+        ("--trainers 10.0.0.7:1", {}, "--trainers"),
+        ("--workers 10.0.0.7:1", {}, "--workers"),
+        ("--server_num 1", {}, "--server_num"),
+        ("--worker_num 2", {}, "--worker_num"),
+        ("--heter_worker_num 2", {}, "--heter_worker_num"),
+        ("", {"PADDLE_NNODES": "3"}, "PADDLE_NNODES"),
+        ("", {"FLOTA_MASTER": "10.0.0.7:1"}, "FLOTA_MASTER"),
+        ("", {"PET_NNODES": "3"}, "PET_NNODES"),
+    ],
+)
+@pytest.mark.parametrize("pod", [SECOND, SERVER, {**SECOND, "PADDLE_TRAINER_ID": "odd"}], ids=["nodes", "role", "odd"])
+def test_whoever_says_who_takes_part_wins_over_the_platform(asked, words, variables, winner, pod):
+    line, settings = asked(words, **{**pod, **variables})
+
+    plain = asked(words, POD_IP="10.0.0.2", **variables)[1]
+    assert settings.given == plain.given
+    assert len(settings.ports) == 0
+    assert line.notes[-1] == f"PaddleCloud has {summary(pod)}, but {winner} is given and wins"
+
+
+def test_a_rank_that_was_asked_for_wins(asked):
+    _, settings = asked("--rank 0", **SECOND)
+
+    assert (settings["rank"], settings["nnodes"]) == (0, (2, 2))
+
+
+def test_what_does_not_say_who_takes_part_is_beside_the_platform(asked):
+    _, settings = asked("--nproc_per_node 2 --host 10.0.0.3 --max_restart 1", **SECOND)
+
+    assert (settings["nnodes"], settings["host"]) == ((2, 2), "10.0.0.3")
+
+
+def test_a_role_is_run_once_and_given_no_frameworks_variables(asked):
+    line, settings = asked("", **SERVER)
+
+    assert (settings["nproc_per_node"], settings["framework"], settings["host"]) == (1, (), None)
+    assert make_meeting(settings, SERVER) is None
+    assert line.notes == ("on PaddleCloud: runs the script once, as PSERVER",)
+
+
+@pytest.mark.parametrize(
+    ("words", "frameworks"),
+    [("--framework paddle", ()), ("--framework torch,paddle", ("torch",)), ("--framework jax", ("jax",))],
+)
+def test_a_role_keeps_its_paddle_variables_whatever_is_asked_for(asked, words, frameworks):
+    assert asked(words, **SERVER)[1]["framework"] == frameworks
+
+
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [
+        ("PSERVER", "server"),
+        ("TRAINER", "trainer"),
+        ("HETER_TRAINER", "heter"),
+        ("COORDINATOR", "coordinator"),
+        ("SCRIBE", "scribe"),
+    ],
+)
+def test_flotas_word_for_a_role(asked, role, name):
+    _, settings = asked("--env A=B", **{**SERVER, "TRAINING_ROLE": role})
+
+    assert dict(settings["env"]) == {"FLOTA_ROLE": name, "A": "B"}
+
+
+def test_run_mode_ps_is_the_platforms_own_role(asked):
+    assert asked("--run_mode ps", **SERVER)[1].given == asked("", **SERVER)[1].given
+
+
+def test_another_run_mode_wins_over_a_role(asked):
+    line, settings = asked("--run_mode collective", **SERVER)
+
+    assert settings["nproc_per_node"] is None
+    assert line.notes == ("PaddleCloud has the role PSERVER for this node, but --run_mode is given and wins",)
+
+
+def test_several_workers_cannot_have_one_role(asked):
+    with pytest.raises(Contradiction, match="--nproc_per_node 2 and TRAINING_ROLE=PSERVER contradict each other"):
+        asked("--nproc_per_node 2", **SERVER)

@@ -63,6 +63,29 @@ def test_two_hosts_train_where_hostnames_mislead(lab, job, on_one_machine):
     assert job.results() == on_one_machine
 
 
+def test_pods_of_paddlecloud_train_as_one_machine_does_with_nothing_said(job, on_one_machine):
+    for number, workers in WORKERS.items():
+        flags = ("--python", job.python, "--nproc_per_node", workers)
+        job.on[number] = job.nodes.start(number, *flags, *job.trained, env=pod(number))
+    job.finish()
+
+    assert job.results() == on_one_machine
+    given = [variables(job, rank) for rank in range(len(PLACES))]
+    check_endpoints(given)
+    assert given[0]["PADDLE_TRAINER_ENDPOINTS"] == "10.77.0.1:7001,10.77.0.1:7002,10.77.0.2:7001"
+
+
+def pod(number: int) -> dict[str, str]:
+    return {
+        "PADDLE_TRAINERS": "10.77.0.1,10.77.0.2",
+        "PADDLE_TRAINERS_NUM": "2",
+        "PADDLE_TRAINER_ID": str(number - 1),
+        "POD_IP": f"10.77.0.{number}",
+        "PADDLE_PORT": "7001",
+        "TRAINER_PORTS_NUM": "2",
+    }
+
+
 def variables(job: Job, rank: int) -> dict[str, str]:
     """Paddle's variables as a rank got them."""
     lines = job.on[PLACES[rank][0]].log(rank).splitlines()

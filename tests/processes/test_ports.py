@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
@@ -95,3 +96,26 @@ def test_a_jobs_ports_are_held_for_as_long_as_it_runs(flota):
     with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
         stranger.bind(("127.0.0.1", port))
     assert serve("127.0.0.1", port, socket.SO_REUSEADDR)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_restart_waits_for_a_port_that_the_user_has_chosen(flota, stopped):
+    (holder,) = hold_free(1, "127.0.0.1")
+    port = number(holder)
+    release([holder])
+    running = flota.start("--start_port", port, "--max_restart", 1, "--grace", 20, "fails_at_first.py")
+    running.wait_for("here")
+
+    with socket.socket() as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        stranger.bind(("127.0.0.1", int(port)))
+        stranger.listen()
+        (flota.directory / "go").touch()
+        words = f"port {port} is in use by pid {os.getpid()}"
+        (journal,) = flota.directory.glob("log/default.*.log")
+        wait_until(lambda: words in journal.read_text(), "a restart that waits")
+        if stopped:
+            running.process.terminate()
+            assert running.wait() == 143
+    assert running.wait() == (143 if stopped else 0)
+    assert journal.read_text().count("the restart waits for it") == 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flota.job.meeting import LEASE
-from flota.job.spec import RestartPolicy
-from flota.rendezvous.cards import Card, Present
+from flota.job.meeting import LEASE, Meeting, absence_of, lease_of
+from flota.job.spec import JobSpec, RestartPolicy
+from flota.rendezvous.cards import Card, Present, sendable
 from flota.values import NamedTuple
 
 
@@ -27,6 +27,23 @@ class Terms(NamedTuple):
     @property
     def elastic(self) -> bool:
         return self.least != self.most
+
+
+def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
+    return Terms(
+        sendable(spec.job_id),
+        meeting.least,
+        meeting.most,
+        spec.frameworks,
+        spec.restarts,
+        meeting.elastic_timeout,
+        meeting.join_timeout,
+        meeting.hosts,
+        meeting.sort_by_address,
+        lease=lease_of(meeting),
+        absence=absence_of(meeting),
+        roles=tuple(sendable(role.name) for role in spec.roles),
+    )
 
 
 def disagreement(card: Card, terms: Terms) -> str:

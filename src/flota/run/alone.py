@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from flota.errors import FlotaError
+from flota.errors import FlotaError, PortInUse
 from flota.host.signals import Signals
 from flota.job.plan import roles_of
 from flota.job.report import Report, Verdict
@@ -22,12 +22,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+LOOK_AGAIN = 0.1  # seconds between looks whether a port is free: nothing tells of it
+
 
 class Alone(Watch):
     def __init__(self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, started: Started) -> None:
         super().__init__(spec, environ, signals)
         self.ending.began = started.began
         self.verdict: Verdict | None = None
+        self._again: StartRound | None = None  # a restart that waits for its ports
+        self._try_at = self._give_up_at = 0.0
         roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
         self.begin_round(started, Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles))
 
@@ -37,7 +41,9 @@ class Alone(Watch):
         self.console.show_first_round(self.started)
         self.console.event("round_started", round=0, attempt=0)
         while self.verdict is None:
-            self.turn(None)
+            self.turn(self._try_at if self._again else None)
+            if self._again and time.monotonic() >= self._try_at:
+                self._start(self._again)
         return self.conclude(self.ending.report(self.started, self.verdict))
 
     def step(self, event: Event) -> None:
@@ -47,14 +53,38 @@ class Alone(Watch):
 
     def start_again(self, action: StartRound) -> None:
         self.console.tell_restart(action, self.started)
+        self._give_up_at = time.monotonic() + self.spec.grace
+        self._start(action)
+
+    def _start(self, action: StartRound) -> None:
+        """A port that the user has chosen may still be somebody's for a moment: the restart waits for it."""
+        waited, self._again = self._again is not None, None
         try:
             started = start_round(self.spec, self.environ, action.round, action.attempt)
+        except PortInUse as error:
+            if time.monotonic() >= self._give_up_at:
+                self._do_not_start(error)
+                return
+            if not waited:
+                self.console.say("INFO", f"{error.message}; the restart waits for it")
+            self._again, self._try_at = action, time.monotonic() + LOOK_AGAIN
+            return
         except FlotaError as error:
-            self.console.say("ERROR", f"cannot restart: {error.message}")
-            self.step(RoundNotStarted())
+            self._do_not_start(error)
             return
         self.console.event("round_started", round=action.round, attempt=action.attempt)
         self.begin_round(started, self.supervisor)
+
+    def _do_not_start(self, error: FlotaError) -> None:
+        self.console.say("ERROR", f"cannot restart: {error.message}")
+        self.step(RoundNotStarted())
+
+    def stop(self, number: int) -> None:
+        if self._again:
+            self._again = None
+            self.step(RoundNotStarted(number))
+        else:
+            super().stop(number)
 
     def finish(self, verdict: Verdict) -> None:
         self.verdict = verdict

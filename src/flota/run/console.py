@@ -20,7 +20,7 @@ from flota.logs.json_text import readable
 from flota.logs.outlet import Outlet
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
-from flota.supervise.blame import abort_line, duration_in_words, sentence, signal_name
+from flota.supervise.blame import abort_line, counts_in_words, duration_in_words, sentence, signal_name
 from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted
 
 TYPE_CHECKING = False
@@ -239,7 +239,7 @@ def _facts(started: Started, number: int) -> dict[str, object]:
 def _all_in_words(report: Report) -> str:
     if set(report.sizes) == {TRAINER}:
         return f"{report.workers} workers"
-    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in report.sizes.items() if count)
+    return counts_in_words(report.sizes)
 
 
 def _listed(spec: JobSpec, roster: Roster) -> list[str]:

@@ -7,10 +7,10 @@ import time
 
 from msgspec.structs import astuple, replace
 
-from flota.errors import FlotaError
+from flota.errors import FlotaError, PortInUse
 from flota.host.ports import release
 from flota.host.signals import Signals
-from flota.job.meeting import LEASE, Meeting, absence_of, lease_of
+from flota.job.meeting import LEASE, Meeting, lease_of
 from flota.job.plan import roles_of
 from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
 from flota.job.roster import Ports, Roster, Seat, completed
@@ -18,7 +18,7 @@ from flota.job.spec import JobSpec, RestartPolicy
 from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card, sendable
 from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall, Release
 from flota.rendezvous.notices import Ending, Notice, SeatRow
-from flota.rendezvous.terms import Terms
+from flota.rendezvous.terms import terms_of
 from flota.run.ending import sizes_of
 from flota.run.member import Member
 from flota.run.point import MeetingPoint
@@ -42,6 +42,7 @@ OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might
 LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
 LONGEST_LINE = 400
 LOOK_AGAIN = 1.0  # seconds between looks whether this node could serve, where nobody does
+LOOK_AGAIN_AT_PORTS = 0.1
 LOOK_UP_AGAIN = 15.0  # the same for a name, because a resolver may take seconds, in which no signal is heard
 
 
@@ -74,6 +75,9 @@ class Together(Watch):
         self.point = MeetingPoint(spec, meeting, self.loop, self.tidings.wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.look_again_at = time.monotonic() + LOOK_AGAIN
+        self.offered_round = 0
+        self.offer_at: float | None = None  # once more, where ports were not free
+        self.offers_until: float | None = None
 
     def _make_member(self, name: str, began: float) -> Member:
         spec, meeting = self.spec, self.meeting
@@ -116,11 +120,14 @@ class Together(Watch):
 
     def _turn(self, until: float | None = None) -> None:
         waiting = self.look_again_at if self._is_in_vain() else None
-        times = [self.member.deadline, self.point.deadline, self.tidings.deadline, waiting, until]
+        times = [self.member.deadline, self.point.deadline, self.tidings.deadline, waiting, self.offer_at, until]
         self.turn(min((time for time in times if time is not None), default=None))
         now = time.monotonic()
         self.point.on_time(now)
         self._serve_if_nobody_does(now)
+        if self.offer_at is not None and now >= self.offer_at:
+            self.offer_at = None
+            self._offer(self.offered_round)
         deadline = self.member.presence.deadline
         if deadline is not None and now >= deadline:
             self.member.presence.pursue()
@@ -172,10 +179,20 @@ class Together(Watch):
             self.held = []
             if self._has_not_begun():
                 raise  # a mistake of this node's user, not of the job
+            if isinstance(error, PortInUse) and self._may_wait_for_ports(round_number):
+                return
             self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
             return
+        self.offer_at = self.offers_until = None
         numbers = (*ports.workers, ports.torch, ports.paddle, ports.jax)
         self.member.node.offered(tuple(int(number) for number in numbers), round_number)
+
+    def _may_wait_for_ports(self, round_number: int) -> bool:
+        """A port that the user has chosen may still be somebody's for a moment."""
+        now = time.monotonic()
+        self.offers_until = self.offers_until or now + self.spec.grace
+        self.offer_at, self.offered_round = now + LOOK_AGAIN_AT_PORTS, round_number
+        return now < self.offers_until
 
     def _begin(self, notice: Notice, seat: int) -> None:
         held, self.held = self.held, []
@@ -269,23 +286,6 @@ class Together(Watch):
             failed=tuple(FailedWorker(*astuple(fault)) for fault in ending.faults),
             stopped=self.ending.stopped_workers(self.started) if self.ending.rounds else (),
         )
-
-
-def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
-    return Terms(
-        sendable(spec.job_id),
-        meeting.least,
-        meeting.most,
-        spec.frameworks,
-        spec.restarts,
-        meeting.elastic_timeout,
-        meeting.join_timeout,
-        meeting.hosts,
-        meeting.sort_by_address,
-        lease=lease_of(meeting),
-        absence=absence_of(meeting),
-        roles=tuple(sendable(role.name) for role in spec.roles),
-    )
 
 
 def _seat(row: SeatRow) -> Seat:

@@ -13,7 +13,7 @@ from flota.run.console import Console
 from flota.run.ending import Ending
 from flota.run.start import PASSED_ON, Started
 from flota.supervise.actions import Action, Finish, KillWorker, StartRound, StopWorker, SweepRound
-from flota.supervise.blame import duration_in_words, signal_name
+from flota.supervise.blame import counts_in_words, signal_name
 from flota.supervise.events import DeadlinePassed, Event, StopRequested, WorkIsDone
 from flota.supervise.machine import Phase, Supervisor
 
@@ -123,11 +123,11 @@ class Watch:
 
     def let_servers_end(self) -> None:
         """The work is done: who only served is given time to end by itself."""
-        left = len(self.supervisor.alive)
+        names = [self.started.plans[worker].worker.name for worker in self.supervisor.alive]
         self.act_on(WorkIsDone())
         if self.in_round and self.supervisor.phase == Phase.LINGERING:
-            time_left = duration_in_words(self.spec.grace)
-            self.console.say("INFO", f"the work is done; {left} that served may end by themselves for {time_left}")
+            left = counts_in_words({name: names.count(name) for name in sorted(set(names))})
+            self.console.say("INFO", f"the work is done; {left} left, to end within {self.spec.grace:g} s")
 
     def act_on(self, event: Event) -> None:
         for action in self.supervisor.step(event, time.monotonic()):

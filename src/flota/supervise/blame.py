@@ -62,6 +62,11 @@ def sentence(rank: int, cause: str, code: int, ran: float, host: str = "", role:
     return f"{who}{where} failed first: {ending_in_words(code)} after {duration_in_words(ran)}"
 
 
+def counts_in_words(sizes: dict[str, int]) -> str:
+    """Workers by role, e.g. `2 servers, 4 trainers`."""
+    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in sizes.items() if count)
+
+
 def duration_in_words(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -33,7 +33,9 @@ class RoundSwept(NamedTuple):
 
 
 class RoundNotStarted(NamedTuple):
-    """A restart was wanted and could not take place."""
+    """A restart was wanted and could not take place, or was waited for until a signal asked the job to end."""
+
+    signal: int = 0
 
 
 class ShepherdLost(NamedTuple):

@@ -186,9 +186,10 @@ class Supervisor:
         self._begin(now)
         return [StartRound(self.round, self.attempt, failures)]
 
-    def _round_not_started(self, _event: RoundNotStarted, _now: float) -> list[Action]:
+    def _round_not_started(self, event: RoundNotStarted, _now: float) -> list[Action]:
         """The job ends as if there had been no restarts left."""
         self.phase = Phase.ENDED
+        self.stop_signal = event.signal
         self.failures = list(self.before)
         self.attempt -= 1
         return [Finish(self._verdict())]

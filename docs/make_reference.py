@@ -97,7 +97,7 @@ MEANINGS = {
     "FLOTA_LOCAL_WORLD_SIZE": "workers on this machine",
     "FLOTA_NODE_RANK": "this machine's number",
     "FLOTA_NODES": "machines in the job",
-    "FLOTA_ROLE": "what the worker is for: always `trainer` as yet",
+    "FLOTA_ROLE": "what the worker is for; `trainer` in a job without [roles](../guides/roles.md)",
     "FLOTA_ROLE_RANK": "its number in its role",
     "FLOTA_ATTEMPT": "counted restarts so far",
     "FLOTA_ROUND": "the number of this start of the job's workers, from 0",

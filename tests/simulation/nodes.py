@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from flota.job.meeting import LEASE
 from flota.job.report import EXITED
 from flota.rendezvous.cards import DEAD, Card, Fault, encode_card
-from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall
+from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall, Release
 from flota.rendezvous.notices import Ending, Notice
 from flota.rendezvous.terms import Terms
 from flota.run.member import Member
@@ -30,10 +30,11 @@ class Cluster:
         self.rosters: dict[int, tuple[str, ...]] = {}
         self.crashed: set[str] = set()
 
-    def add(self, host: str = "", rank: int = -1, terms: Terms | None = None) -> SimNode:
+    def add(self, host: str = "", rank: int = -1, terms: Terms | None = None, *, only_servers: bool = False) -> SimNode:
         name = f"{len(self.nodes):04x}"
         serves = not self.etcd and not self.nodes
         node = SimNode(self, name, host or f"host{len(self.nodes)}", terms or self.terms, rank, serves=serves)
+        node.only_servers = only_servers
         self.nodes.append(node)
         return node
 
@@ -64,6 +65,7 @@ class SimNode:
         self.was_cut = False
         self.over = False
         self.ending: Ending | None = None
+        self.only_servers = False
         self.at_work: Notice | None = None
         self.begun: list[int] = []
         self.first_ports = 0
@@ -139,6 +141,9 @@ class SimNode:
             self._begin(order.notice)
         elif isinstance(order, Recall):
             self._stop_workers()
+        elif isinstance(order, Release):
+            assert self.only_servers, "released, and had work to do"
+            self._stop_workers(well=True)
         elif isinstance(order, Leave):
             self._leave(order.ending)
 
@@ -147,7 +152,11 @@ class SimNode:
         self.cluster.note_roster(notice)
         self.begun.append(notice.round)
         self.at_work = notice
-        self.world.after(self.cluster.work, lambda: self._finish_work(notice))
+        if self.only_servers:
+            self.member.node.only_serves()
+            self.world.after(0, self._step)
+        else:
+            self.world.after(self.cluster.work, lambda: self._finish_work(notice))
 
     def _finish_work(self, notice: Notice) -> None:
         """Workers end well only together; without their peers they would hang."""
@@ -159,10 +168,10 @@ class SimNode:
         """Whether this node's workers of that round have ended otherwise than well."""
         return notice.round in self._torn
 
-    def _stop_workers(self) -> None:
+    def _stop_workers(self, *, well: bool = False) -> None:
         notice = self.at_work
         if notice:
-            self.world.after(self.world.random.uniform(0.0, 0.5), lambda: self._sweep(notice, well=False))
+            self.world.after(self.world.random.uniform(0.0, 0.5), lambda: self._sweep(notice, well=well))
 
     def _sweep(self, notice: Notice, *, well: bool) -> None:
         if self.at_work is not notice or self.over:

@@ -96,6 +96,30 @@ def test_an_elastic_job_goes_on_without_a_lost_node_and_with_a_new_one():
     assert third[:3] == second and third[3] == cluster.nodes[4].name
 
 
+@pytest.mark.parametrize("etcd", [False, True])
+def test_servers_on_nodes_of_their_own_end_with_the_others_work(etcd):
+    cluster = Cluster(17, terms(4, 4), etcd=etcd)
+    for number in range(4):
+        cluster.add(only_servers=number % 2 == 1)
+    cluster.run(15)
+    assert len(cluster.working()) == 4
+    cluster.run(60)
+    assert cluster.endings() == {(SUCCEEDED, 0)} and all(node.over for node in cluster.nodes)
+
+
+@pytest.mark.parametrize("etcd", [False, True])
+@pytest.mark.parametrize("how", ["crash", "fail"])
+def test_a_node_that_only_serves_is_missed_and_can_fail(etcd, how):
+    cluster = Cluster(18, terms(3, 3), etcd=etcd)
+    for number in range(3):
+        cluster.add(only_servers=number == 2)
+    cluster.world.after(
+        8, lambda: cluster.nodes[2].crash(shepherd=False) if how == "crash" else cluster.nodes[2].fail(4)
+    )
+    cluster.run(60)
+    assert cluster.endings() == {(INCOMPLETE, 75) if how == "crash" else (FAILED, 4)}
+
+
 def test_below_min_the_job_waits_and_then_ends():
     cluster = Cluster(5, terms(2, 3, RESTARTS, join_timeout=40.0))
     for _ in range(2):
@@ -250,8 +274,8 @@ def test_chaos_then_calm_ends_well_for_all(seed, etcd):
     cluster = Cluster(seed, terms(2, 8, RESTARTS, elastic_timeout=3.0), work=30, etcd=etcd)
     chance = cluster.world.random
     cluster.add()
-    for _ in range(5):
-        cluster.world.after(chance.uniform(0, 5), cluster.add)
+    for number in range(5):
+        cluster.world.after(chance.uniform(0, 5), lambda number=number: cluster.add(only_servers=number == 4))
     cluster.world.run(cluster.world.now + 5, lambda: False)
     for _ in range(25):
         cluster.world.after(chance.uniform(0, 120), lambda: _trouble(cluster))

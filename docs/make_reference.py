@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import get_args
 
-from flota.cli.flags import ALIASES, ALONE, BY_NAME, DEPRECATED, FLAGS, GROUPS, Alias, Flag
+from flota.cli.flags import ALIASES, ALONE, BY_NAME, DEPRECATED, FLAGS, GROUPS, UNSERVED, Alias, Flag
 from flota.cli.ipu import IPU_FLAGS, REFUSED
 from flota.cli.settings import NEVER_IN_ENVIRONMENT
 from flota.frameworks import VARIABLES_OF, equip, interface_variables
@@ -39,10 +39,7 @@ CONDITIONS = {
     "devices": "does this: devices to use, as listed in *_VISIBLE_DEVICES; cpu for none [all]; before `ipu` a number",
     "rank": "does this: below the number of machines, or -1; others are an error",
     "ips": "one address: the same as `--host`; several: the machines in order, the first serves on `--start_port` - 1",
-    "run-mode": "`collective`: does this; others: not there yet (parameter servers and other roles)",
     "standalone": "no effect: it is what flota does with one machine",
-    "gloo-port": "no effect without parameter servers",
-    "with-gloo": "no effect without parameter servers",
     "use-env": "does this: with `python -m flota.torch_launch`, `--local-rank` is not inserted",
 }
 
@@ -217,10 +214,10 @@ def alias_row(alias: Alias) -> tuple[str, ...]:
 def answer_of(flag: Flag) -> str:
     if flag.refused:
         return f"refused: {flag.refused}"
-    if flag.later:
-        return f"not there yet ({flag.later}): {flag.help}"
     if flag.note == ALONE:
         return f"does this: {flag.help}; no effect on one machine"
+    if flag.note == UNSERVED:
+        return f"does this: {flag.help}; no effect without parameter servers"
     if flag.note:
         return flag.note.removeprefix("has ")
     old = "; deprecated, said once when it is used" if flag.name in DEPRECATED else ""

@@ -160,7 +160,11 @@ BAD_INPUT = [
         "leave it out",
     ),
     (["--enable_gpu_log", "true", "train.py"], "`--enable_gpu_log` is refused", "leave it out"),
-    (["--elastic_pre_hook", "true", "train.py"], "`--elastic_pre_hook` is not there yet", "flota --help"),
+    (
+        ["--elastic_pre_hook", "true", "train.py"],
+        "`--elastic_pre_hook` is refused: let each worker run it",
+        "leave it out",
+    ),
     (["completion", "tcsh"], "bash, zsh or fish: `tcsh`", "flota completion bash"),
 ]
 

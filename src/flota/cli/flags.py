@@ -19,7 +19,6 @@ class Flag(NamedTuple):
     variables: str = ""  # environment variables read after FLOTA_<NAME>, before the config file
     origin: str = "flota"  # the seeds and tools it comes from
     short: str = ""
-    later: str = ""  # what flota cannot do yet; giving the flag is answered with this
     refused: str = ""  # why flota will not do it
     note: str = ""  # said once, quietly, when the flag is given
 
@@ -111,7 +110,6 @@ FLAGS = (
     Flag("tls-cert", "text", None, "nodes", "certificate for meeting over TLS", "FILE", note=ALONE),
     Flag("tls-key", "text", None, "nodes", "its key", "FILE", note=ALONE),
     Flag("tls-ca", "text", None, "nodes", "who signed the others' certificates [the system's list]", "FILE", note=ALONE),
-    Flag("elastic-pre-hook", "text", None, "nodes", "a command to run before each round", "COMMAND", origin="paddle legacy", later="a command before each round"),
     Flag("standalone", "switch", False, "nodes", "one machine; what flota does anyway", variables="PET_STANDALONE", origin="torch"),
     Flag("master-addr", "text", "127.0.0.1", "nodes", "torch's form of --master [127.0.0.1]", "ADDR", variables="PET_MASTER_ADDR", origin="004 torch", note=ALONE),
     Flag("master-port", "port", 29500, "nodes", "torch's form of --master [29500]", "PORT", variables="PET_MASTER_PORT", origin="004 torch", note=ALONE),
@@ -139,6 +137,7 @@ FLAGS = (
     Flag("cluster-topo-path", "text", None, "never", "Paddle's cluster topology", origin="paddle legacy", refused="flota does not map ranks from a topology file"),
     Flag("rank-mapping-path", "text", None, "never", "Paddle's rank mapping", origin="paddle legacy", refused="flota does not map ranks from a file"),
     Flag("enable-auto-mapping", "bool", False, "never", "Paddle's rank mapping", origin="paddle legacy", refused="flota does not map ranks from a file"),
+    Flag("elastic-pre-hook", "text", None, "never", "a command before each round", origin="paddle legacy", refused="let each worker run it, as in `flota --no-python sh -c 'COMMAND; exec python train.py'`"),
     Flag("scale", "text", None, "never", "scaling an old elastic job", origin="paddle legacy", refused="start or stop nodes instead: the job follows"),
     Flag("force", "text", None, "never", "forcing an old elastic job", origin="paddle legacy", refused="start or stop nodes instead: the job follows"),
     Flag("logs-specs", "text", None, "never", "torch's log plug-ins", origin="torch", refused="flota has no log plug-ins"),

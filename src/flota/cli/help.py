@@ -60,8 +60,6 @@ def _lines(flag: Flag) -> list[str]:
     left = f"  {flag.short + ', ' if flag.short else ''}--{flag.name.replace('-', '_')}{value}"
     others = [f"--{alias.name.replace('-', '_')}" for alias in ALIASES if alias.of == flag.name]
     right = flag.help + (f" (also {', '.join(others)})" if others else "")
-    if flag.later:
-        right += " (not there yet)"
     words = _wrapped(right, 78 - COLUMN)
     if len(left) > COLUMN - 2:
         return [left, *(f"{'':{COLUMN}}{line}" for line in words)]

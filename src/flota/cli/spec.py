@@ -1,10 +1,9 @@
-"""Settings to a JobSpec: what fits together, what is not there yet, and every default that depends on this machine."""
+"""Settings to a JobSpec: what fits together, and every default that depends on this machine."""
 
 from __future__ import annotations
 
 import os
 
-from flota.cli.flags import FLAGS
 from flota.cli.parse import CommandLine
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
@@ -15,7 +14,6 @@ from flota.errors import (
     NeedsUseEnv,
     NodeRankOutOfRange,
     NoDevices,
-    NotThereYet,
     NoWorkersHere,
     NoWorkingDirectory,
     OnlyWith,
@@ -51,7 +49,6 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         from flota.cli.ipu import make_ipu_spec
 
         return make_ipu_spec(line, settings, environ, interpreter)
-    answer_what_is_not_there(settings)
     refuse_contradictions(settings)
     get: Any = settings.__getitem__
     found = find_devices(environ)
@@ -136,13 +133,6 @@ def with_meeting(
     address = choose_address(settings, meeting)
     meeting = meeting._replace(words=line.common)
     return spec._replace(meeting=meeting, address=address, interface=choose_interface(settings, address))
-
-
-def answer_what_is_not_there(settings: Settings) -> None:
-    for flag in FLAGS:
-        source = settings.source(flag.dest)
-        if flag.later and source and settings[flag.dest] != flag.default:
-            raise NotThereYet(source, flag.later)
 
 
 def refuse_contradictions(settings: Settings) -> None:

@@ -80,11 +80,6 @@ class BadInterpreter(FlotaError):
         super().__init__(f"no interpreter at `{path}`", "name another with --python PATH")
 
 
-class NotThereYet(FlotaError):
-    def __init__(self, flag: str, what: str) -> None:
-        super().__init__(f"`{flag}` is not there yet: {what}", "run `flota --help` for what this version does")
-
-
 class RefusedFlag(FlotaError):
     def __init__(self, flag: str, why: str, hint: str = "leave it out") -> None:
         super().__init__(f"`{flag}` is refused: {why}", hint)

@@ -50,11 +50,11 @@ class Peer:
     def run(self, program: str, *words: str, **environ: str) -> Ended:
         return run([str(self.bin / program), *words], self.directory, **environ)
 
-    def said(self, rank: int, log_dir: str = "log") -> str:
-        return (self.directory / log_dir / f"workerlog.{rank}").read_text()
+    def said(self, rank: int, log_dir: str = "log", role: str = "worker") -> str:
+        return (self.directory / log_dir / f"{role}log.{rank}").read_text()
 
-    def results(self, rank: int, log_dir: str = "log") -> list[str]:
-        return results(self.said(rank, log_dir))
+    def results(self, rank: int, log_dir: str = "log", role: str = "worker") -> list[str]:
+        return results(self.said(rank, log_dir, role))
 
     def report(self) -> dict:
         return json.loads((self.directory / "log" / "report.json").read_text())

@@ -24,6 +24,8 @@ REQUIREMENTS = {
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     "torch": ("torch==2.13.0+cpu", "numpy==2.4.6", "accelerate==1.15.0", "lightning==2.6.6"),
     "paddle": ("paddlepaddle==3.3.1", "setuptools==80.9.0"),
+    # The last wheels that can train with parameter servers: 3.x has them no more. They need numpy 1 and protobuf 4.
+    "paddle-ps": ("paddlepaddle==2.6.2", "setuptools==80.9.0", "protobuf==4.25.8", "numpy==1.26.4"),
     "jax": ("jax==0.10.2", "jaxlib==0.10.2"),
 }
 

@@ -139,8 +139,15 @@ def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...
     }
     for dest, given in settings.given.items():
         if dest not in rows and dest not in UNSHOWN:
-            rows[dest] = nodes_in_words(given.value) if dest == "nnodes" else str(given.value)
+            rows[dest] = nodes_in_words(given.value) if dest == "nnodes" else in_words(given.value)
     return tuple(rows.items())
+
+
+def in_words(value: object) -> str:
+    """A list as it is given: with commas, and pairs as NAME=N."""
+    if not isinstance(value, tuple):
+        return str(value)
+    return ",".join("=".join(map(str, part)) if isinstance(part, tuple) else str(part) for part in value)
 
 
 def nodes_in_words(nodes: object) -> str:

@@ -33,7 +33,7 @@ SIGNALS_IN_WORDS = {
 def abort_line(size: int, ranks: list[int], role: str = TRAINER) -> str:
     listed = ",".join(str(rank) for rank in sorted(ranks))
     return (
-        f"ABORT!!! Out of all {size} {role}s, the {role} process with rank=[{listed}] was aborted. "
+        f"ABORT!!! Out of all {size} {plural(role)}, the {role} process with rank=[{listed}] was aborted. "
         "Please check its log."
     )
 
@@ -64,7 +64,11 @@ def sentence(rank: int, cause: str, code: int, ran: float, host: str = "", role:
 
 def counts_in_words(sizes: dict[str, int]) -> str:
     """Workers by role, e.g. `2 servers, 4 trainers`."""
-    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in sizes.items() if count)
+    return ", ".join(f"{count} {name if count == 1 else plural(name)}" for name, count in sizes.items() if count)
+
+
+def plural(name: str) -> str:
+    return name if name.endswith("s") else f"{name}s"
 
 
 def duration_in_words(seconds: float) -> str:

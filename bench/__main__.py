@@ -20,6 +20,7 @@ CLAIMS = (
     "memory",
     "idle_cpu",
     "restart",
+    "heartbeat",
     "output_to_files",
     "output_shown",
     "cold_nodes",

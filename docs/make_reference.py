@@ -19,7 +19,8 @@ from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogWish
 from flota.supervise.events import Event
-from flota.supervise.machine import PHASES, REACTIONS
+from flota.supervise.machine import REACTIONS
+from flota.supervise.phases import PHASES
 
 DOCS = Path(__file__).parent
 
@@ -230,7 +231,7 @@ def default_of(flag: Flag) -> str:
     value = flag.default
     if flag.kind in ("switch", "bool"):
         return "off"
-    if flag.kind == "duration":
+    if flag.kind == "duration" and value is not None:
         return f"`{value:g}s`"
     if flag.kind == "nodes":
         return "`1`"

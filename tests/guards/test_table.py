@@ -6,7 +6,8 @@ from itertools import product
 from typing import get_args
 
 from flota.supervise.events import Event
-from flota.supervise.machine import PHASES, REACTIONS
+from flota.supervise.machine import REACTIONS
+from flota.supervise.phases import PHASES
 
 
 def test_every_event_is_decided_in_every_phase():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flota.job.report import FAILED, STOPPED, SUCCEEDED
 from flota.job.spec import RestartPolicy
-from flota.supervise.actions import Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.actions import AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
     RoundNotStarted,
@@ -20,7 +20,8 @@ from flota.supervise.events import (
     WorkerExited,
     WorkerStarted,
 )
-from flota.supervise.machine import Phase, Supervisor
+from flota.supervise.machine import Supervisor
+from flota.supervise.phases import Phase
 
 EXAMPLES = 5000 if os.environ.get("FLOTA_SOAK") else 400
 
@@ -52,6 +53,8 @@ class World:
             case StopWorker(worker, _):
                 assert worker in self.alive
                 self.told.add(worker)
+            case AskToYield():
+                assert self.alive
             case KillWorker(worker):
                 assert worker in self.alive
                 self.told.add(worker)
@@ -101,7 +104,7 @@ class World:
             case "take ports":
                 self.ports_taken = True
             case "stop":
-                self.feed(StopRequested((2, 15, 1)[number % 3]))
+                self.feed(StopRequested((2, 15, 1)[number % 3], gently=number % 2 == 0))
             case "deadline":
                 self.now = max(self.now, self.supervisor.deadline)
                 self.feed(DeadlinePassed())

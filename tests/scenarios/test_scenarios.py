@@ -12,7 +12,7 @@ import pytest
 
 from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
-from flota.supervise.actions import Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.actions import AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
     RoundNotStarted,
@@ -80,8 +80,8 @@ class Stage:
     def do_shepherd_lost(self, code="-9"):
         return self._step(ShepherdLost(int(code), self.now))
 
-    def do_stop(self, signal_name="SIGTERM"):
-        return self._step(StopRequested(signal.Signals[signal_name]))
+    def do_stop(self, signal_name="SIGTERM", gently="no"):
+        return self._step(StopRequested(signal.Signals[signal_name], gently == "yes"))
 
     def do_pass(self, seconds):
         """Time passes; if the supervisor's deadline lies in it, it is told."""
@@ -103,6 +103,8 @@ def describe(action) -> str:
     match action:
         case StopWorker(worker, number):
             return f"stop {worker} {signal.Signals(number).name}"
+        case AskToYield():
+            return "ask to yield"
         case KillWorker(worker):
             return f"kill {worker}"
         case SweepRound():

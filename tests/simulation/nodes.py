@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from flota.job.meeting import LEASE
 from flota.job.report import EXITED
 from flota.rendezvous.cards import DEAD, Card, Fault, encode_card
-from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall, Release
+from flota.rendezvous.node import Begin, Leave, LookAtWorkers, Node, Offer, Order, Recall, Release, Yield
 from flota.rendezvous.notices import Ending, Notice
 from flota.rendezvous.terms import Terms
 from flota.run.member import Member
@@ -15,6 +15,8 @@ from flota.store.keys import Keys
 from flota.store.messages import LeaseRevoke, Put
 from flota.store.presence import Presence
 from tests.simulation.world import Client, Store, World
+
+PACE = 10.0  # steps a second
 
 
 class Cluster:
@@ -66,6 +68,8 @@ class SimNode:
         self.over = False
         self.ending: Ending | None = None
         self.only_servers = False
+        self.began_at = 0.0
+        self.stopped_at = -1
         self.at_work: Notice | None = None
         self.begun: list[int] = []
         self.first_ports = 0
@@ -144,6 +148,11 @@ class SimNode:
         elif isinstance(order, Release):
             assert self.only_servers, "released, and had work to do"
             self._stop_workers(well=True)
+        elif isinstance(order, LookAtWorkers):
+            self.member.node.stands(yields=True, step=self.step(), pace=PACE)
+            self.world.after(0, self._step)
+        elif isinstance(order, Yield):
+            self._stop_at(order.step)
         elif isinstance(order, Leave):
             self._leave(order.ending)
 
@@ -152,6 +161,7 @@ class SimNode:
         self.cluster.note_roster(notice)
         self.begun.append(notice.round)
         self.at_work = notice
+        self.began_at = self.world.now
         if self.only_servers:
             self.member.node.only_serves()
             self.world.after(0, self._step)
@@ -201,6 +211,28 @@ class SimNode:
         self.client.close()
         if self.serves:
             self.cluster.store.dead = True
+
+    def step(self) -> int:
+        """All workers go at one pace; this is how far they are."""
+        return int((self.world.now - self.began_at) * PACE)
+
+    def _stop_at(self, step: int) -> None:
+        notice = self.at_work
+        assert notice and self.step() <= step, "heard of it when its workers were past it"
+        self.stopped_at = step
+        self.world.after((step - self.step()) / PACE, lambda: self._yield(notice))
+
+    def _yield(self, notice: Notice) -> None:
+        if self.at_work is notice and not self.over:
+            self.at_work = None
+            self.member.node.swept(well=False, yielded=True)
+            self._step()
+
+    def preempt(self) -> None:
+        """SIGTERM, where all workers ask whether to stop."""
+        if not self.over:
+            self.member.node.stop(15, self.clock(), yields=True, step=self.step(), pace=PACE)
+            self._step()
 
     # What may befall it.
 

@@ -168,6 +168,19 @@ def test_sigterm_to_all_ends_the_job_once(least):
     assert len(cluster.rosters) == 1
 
 
+@pytest.mark.parametrize("etcd", [False, True])
+@pytest.mark.parametrize("nodes", [1, 7])
+def test_a_preempted_job_stops_at_one_step_everywhere(nodes, etcd):
+    cluster = Cluster(19, terms(8, 8, RESTARTS), work=600, etcd=etcd)
+    for _ in range(8):
+        cluster.add()
+    for number in range(nodes):
+        cluster.world.after(10 + number * 0.01, lambda number=number: cluster.nodes[number].preempt())
+    cluster.run(60)
+    assert cluster.endings() == {(STOPPED, 75)}
+    assert len({node.stopped_at for node in cluster.nodes}) == 1 and len(cluster.rosters) == 1
+
+
 @pytest.mark.parametrize("leaving", [True, False])
 def test_at_level_0_a_drained_or_failing_node_leaves_and_its_victims_stay(leaving):
     policy = RestartPolicy(3, enabled=True, elastic_level=0)

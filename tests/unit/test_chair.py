@@ -10,7 +10,7 @@ from flota.job.spec import RestartPolicy
 from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, Present, decode_card, encode_card
 from flota.rendezvous.chair import FIRST_WORD, LEAVE_TOGETHER, NEXT_WORD, Chair
-from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, Notice, decode_notice, encode_notice
+from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, YIELD, Notice, decode_notice, encode_notice
 from flota.rendezvous.terms import Terms
 
 RESTARTS = RestartPolicy(2, enabled=True)
@@ -342,6 +342,53 @@ def test_leaving_a_fixed_job_or_ctrl_c_stops_it_for_all(least, signal):
     table.say("host2", state=cards.LEAVING, signal=signal)
     ending = table.judge().ending
     assert (ending.kind, ending.code, ending.signal) == (STOPPED, 128 + signal, signal)
+
+
+def yielding(*steps, late=0.0):
+    """A table whose every node's workers can end by themselves, when host0 was told to stop."""
+    table = started(len(steps))
+    table.say("host0", state=cards.LEAVING, signal=15, yields=True, step=steps[0], pace=2.0)
+    notice = table.judge()
+    assert (notice.state, notice.stop_at) == (YIELD, None)
+    for number, step in enumerate(steps[1:], 1):
+        table.say(f"host{number}", state=cards.YIELDING, yields=True, step=step, pace=1.0)
+    return table
+
+
+def test_workers_that_can_end_by_themselves_all_stop_at_one_step():
+    table = yielding(7, 9)
+    notice = table.judge()
+    assert notice.stop_at == 9 + 2 + 4, "the last, and as far as the fastest gets until all have heard"
+    table.say("host0", state=cards.YIELDED)
+    assert table.judge(60.0).state == YIELD, "the nodes know best how long their workers may take"
+    table.say("host1", state=cards.YIELDED)
+    ending = table.judge().ending
+    assert (ending.kind, ending.code, ending.signal, ending.reason) == (STOPPED, 75, 15, "host0 was told to stop")
+
+
+@pytest.mark.parametrize("how", ["cannot", "silent", "lost", "gone"])
+def test_if_one_cannot_nobody_has_saved_the_job(how):
+    table = yielding(7, 9, 8)
+    if how == "gone":
+        table.judge()
+        for name, state in (("host0", cards.YIELDED), ("host1", cards.GONE), ("host2", cards.YIELDED)):
+            table.say(name, state=state)
+    elif how == "lost":
+        del table.cards["host1"]
+    elif how == "cannot":
+        table.say("host1", yields=False)
+    else:
+        table.say("host1", state=cards.RUNNING)
+        assert table.judge().stop_at is None
+        table.now += 2.0
+    ending = table.judge().ending
+    assert (ending.kind, ending.code) == (STOPPED, 143)
+
+
+def test_a_leaver_whose_workers_cannot_ends_the_job_at_once():
+    table = started(2)
+    table.say("host0", state=cards.LEAVING, signal=15)
+    assert table.judge().ending.code == 143
 
 
 def test_too_few_would_be_left():

@@ -94,6 +94,8 @@ FLAGS = (
     Flag("max-restart", "count", 3, "restarts", "restart failed workers this often; given, it turns restarting on", "N", variables="PADDLE_MAX_RESTART PET_MAX_RESTARTS", origin="000"),
     Flag("elastic-level", "choice:-1,0,1", "-1", "restarts", "-1 off, 0 a failing node leaves, 1 restart in place", "N", variables="PADDLE_ELASTIC_LEVEL", origin="000"),
     Flag("grace", "duration", 30.0, "restarts", "let workers finish this long after TERM, then KILL [30s]", "TIME", variables="PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
+    Flag("preempt-signal", "signals", None, "restarts", "asks the workers to save and end, as SIGTERM does, e.g. SIGUSR1 from Slurm", "NAME"),
+    Flag("preempt-timeout", "duration", None, "restarts", "how long workers that use flota.should_stop or on_stop have for that [--grace]", "TIME"),
     Flag("signals-to-handle", "signals", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", "restarts", "signals that stop the job", "NAMES", variables="PET_SIGNALS_TO_HANDLE", origin="torch"),
     Flag("monitor-interval", "seconds", 0.1, "restarts", "no effect: flota waits for workers, it does not poll", "SECS", variables="PET_MONITOR_INTERVAL", origin="torch", note="has no effect: flota waits for workers, it does not poll them"),
 

@@ -26,7 +26,7 @@ SECRETS = ("FLOTA_TOKEN", "FLOTA_TOKEN_FILE", "FLOTA_ETCD_PASSWORD", "FLOTA_ETCD
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
-def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, str]) -> WorkerPlan:
+def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, str], channel: str = "") -> WorkerPlan:
     """The worker with all the variables it gets, on top of the node's own environment."""
     given: dict[str, str] = {}
     for variables in _variables_of(spec):
@@ -38,6 +38,8 @@ def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, s
     given = {name: value for name, value in given.items() if name not in KEPT or name not in environ}
     if spec.threads and (spec.threads_given or "OMP_NUM_THREADS" not in environ):
         given["OMP_NUM_THREADS"] = str(spec.threads)
+    if channel:
+        given["FLOTA_CHANNEL"] = channel
     given["FLOTA_GIVEN"] = ",".join(given)
     env = {name: "1" for name in ("PYTHONUNBUFFERED", "PYTHONFAULTHANDLER") if name not in environ}
     env.update(_visible_devices(spec, worker))

@@ -96,6 +96,8 @@ class JobSpec(NamedTuple):
     start_port: int | None = None
     restarts: RestartPolicy = RestartPolicy()
     grace: float = 30.0
+    preempt_signal: str = ""  # asks for the same as SIGTERM
+    preempt_timeout: float | None = None  # None: the grace
     stop_signals: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
     frameworks: tuple[str, ...] = ("torch", "paddle", "jax", "tensorflow")
     env: tuple[tuple[str, str], ...] = ()

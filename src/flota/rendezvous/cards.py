@@ -9,10 +9,13 @@ from msgspec import Struct
 
 from flota.job.report import CAUSES
 from flota.job.roles import TRAINER
+from flota.supervise.yielding import NOW
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
 SERVING = "serving"  # its own work is done, or it has none; its servers are there for others
 HERE = "here"  # answers a roll call
+# Its workers can end by themselves, and how far they are; they have; they have ended in another way.
+YIELDING, YIELDED, GONE = "yielding", "yielded", "gone"
 DEAD = "dead"  # said by its shepherd
 LONGEST_TEXT = 4096  # a path
 SPECIAL = set(" ,;/@'\"")
@@ -56,6 +59,9 @@ class Card(Struct, frozen=True, omit_defaults=True):
     faults: tuple[Fault, ...] = ()
     roles: tuple[str, ...] = ()
     counts: tuple[int, ...] = ()
+    yields: bool = False  # its workers can end by themselves, and have come to this step at this pace
+    step: int = NOW
+    pace: float = 0.0
 
     @property
     def workers(self) -> int:

@@ -13,9 +13,10 @@ from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
 from flota.rendezvous.admission import Admission
 from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, LEAVING, READY, SERVING, Present
-from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, Ending, Notice, SeatRow
+from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, YIELD, Ending, Notice, SeatRow
 from flota.rendezvous.seating import seat
-from flota.rendezvous.terms import Terms, listed, missing_in_words, names, were
+from flota.rendezvous.terms import Terms, listed, missing_in_words, names, prospects, were
+from flota.rendezvous.yielding import ANSWER_TIME, next_word
 from flota.supervise.policy import should_restart
 
 SIGTERM = 15
@@ -76,6 +77,8 @@ class Chair:
             return self.notice
         if self.notice.state == RUNNING:
             self._look_after_round(cards, present, now, trusting=trusting)
+        if self.notice.state == YIELD:
+            self._look_after_yielding(cards, now, trusting=trusting)
         if self.notice.state == ROLL_CALL:
             self._call_roll(cards, now, trusting=trusting)
         if self.notice.state == GATHERING:
@@ -115,12 +118,10 @@ class Chair:
 
     def _someone_leaves(self, cards: list[Present], rest: list[Present], now: float) -> bool:
         """Whether a wish to leave is being waited for or was decided on."""
-        seated = {
-            row.node for row in self.notice.seats
-        } - self.gone  # others may go as they came: nobody waits for them
+        seated = {row.node for row in self.notice.seats} - self.gone  # others may go as they came
         leaving = {one.node: one for one in cards if one.card.state == LEAVING and one.node in seated}
         self.leavers.update(leaving)
-        if not self.leavers:
+        if not self.leavers or self.notice.state == YIELD:
             return False
         if self.leaving_since is None:
             self.leaving_since = now
@@ -130,6 +131,10 @@ class Chair:
         )
         if all_stop or len(rest) < self.terms.least:
             reason = f"{were([one.card.host for one in self.leavers.values()])} told to stop"
+            if self.notice.state == RUNNING and all(one.card.yields for one in self.leavers.values()):
+                self.notice = replace(self.notice, state=YIELD, why=reason)
+                self.called_at = now
+                return False
             self._end(Ending(STOPPED, 128 + first.signal, first.signal, reason))
             return True
         if now < self.leaving_since + LEAVE_TOGETHER:
@@ -184,6 +189,17 @@ class Chair:
         if missing and not lost:
             self._ask_again(min(believed_at.values()))
         return lost
+
+    def _look_after_yielding(self, cards: list[Present], now: float, *, trusting: bool) -> None:
+        by_node = {one.node: one for one in cards}
+        lost = {row.node for row in self._lost(by_node, now)} if trusting else set()
+        word = next_word(self.notice, by_node, lost, self.done, late=now >= self.called_at + ANSWER_TIME)
+        if isinstance(word, Ending):
+            self._end(word)
+        else:
+            self.notice = word or self.notice
+            if now < self.called_at + ANSWER_TIME:
+                self._ask_again(self.called_at + ANSWER_TIME)
 
     def _call_roll(self, cards: list[Present], now: float, *, trusting: bool) -> None:
         """Whoever fails because a node is dead may say so before the store knows of the dead: so everybody is asked to
@@ -271,19 +287,11 @@ class Chair:
     def _say_who_is_missing(self, present: list[Present], now: float) -> None:
         if now >= self.next_word:
             self.next_word = now + NEXT_WORD
-            self.notice = replace(self.notice, missing=self._prospects(present, now))
+            late = [one.card.host for one in present if not self._is_ready(one)]
+            begins = max(0.0, self.changed_at + self.terms.elastic_timeout - now)
+            gives_up = self.gathering_since + self.terms.join_timeout - now
+            self.notice = replace(self.notice, missing=prospects(present, self.terms, late, begins, gives_up))
         self._ask_again(self.next_word)
-
-    def _prospects(self, present: list[Present], now: float) -> str:
-        here = missing_in_words(present, self.terms)
-        late = [one.card.host for one in present if not self._is_ready(one)]
-        if len(present) >= self.terms.least and late:
-            return f"{here}; {were(sorted(late))} not ready yet"
-        if len(present) >= self.terms.least:
-            wait = max(0.0, self.changed_at + self.terms.elastic_timeout - now)
-            return f"{here}; these begin in {wait:.0f} s unless others come"
-        left = self.gathering_since + self.terms.join_timeout - now
-        return f"{here}; gives up in {left:.0f} s"
 
     def _is_ready(self, one: Present) -> bool:
         return one.card.state == READY and one.card.round == self.notice.round

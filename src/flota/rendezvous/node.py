@@ -7,9 +7,23 @@ from msgspec.structs import replace
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
-from flota.rendezvous.cards import DONE, FAILED, HERE, LEAVING, READY, RUNNING, SERVING, Card, Fault
-from flota.rendezvous.notices import GATHERING, ROLL_CALL, Ending, Notice
+from flota.rendezvous.cards import (
+    DONE,
+    FAILED,
+    GONE,
+    HERE,
+    LEAVING,
+    READY,
+    RUNNING,
+    SERVING,
+    YIELDED,
+    YIELDING,
+    Card,
+    Fault,
+)
+from flota.rendezvous.notices import GATHERING, ROLL_CALL, YIELD, Ending, Notice
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
+from flota.supervise.yielding import NOW
 from flota.values import NamedTuple
 
 SIGINT = 2
@@ -37,13 +51,23 @@ class Release(NamedTuple):
     """The job has ended well: let the workers that only serve end; `swept` when they are gone."""
 
 
+class LookAtWorkers(NamedTuple):
+    """Say with `stands` whether the workers can end by themselves, and how far they are."""
+
+
+class Yield(NamedTuple):
+    """Ask the workers to save and end by themselves, at this step; `swept` when they are gone."""
+
+    step: int
+
+
 class Leave(NamedTuple):
     """The job has ended for this node, in this way."""
 
     ending: Ending
 
 
-Order = Offer | Begin | Recall | Release | Leave
+Order = Offer | Begin | Recall | Release | LookAtWorkers | Yield | Leave
 
 
 class Node:
@@ -60,7 +84,7 @@ class Node:
         self._patience = patience  # seconds to wait for an answer before the job has begun
         self._lifeline = lifeline  # seconds that it goes on without one
         self.ending: Ending | None = None
-        self._recalled = False
+        self._recalled = self._yields = False
         self._offering = -1
         self._leaving_at: float | None = None
         self._farewell = Ending(STOPPED)
@@ -70,6 +94,7 @@ class Node:
     def offered(self, ports: tuple[int, ...], round_number: int) -> None:
         self.card = replace(self._blank, ports=ports, round=round_number, state=READY)
         self._offering = -1
+        self._yields = False
 
     def failed(self, faults: tuple[Fault, ...]) -> None:
         self._say(FAILED, faults=faults)
@@ -78,11 +103,22 @@ class Node:
         """What is left of this node's workers is there for other nodes'."""
         self._say(SERVING)
 
-    def swept(self, *, well: bool) -> None:
-        """All workers of the round are gone; well: each had ended with success."""
+    def stands(self, *, yields: bool, step: int, pace: float) -> None:
+        if self.card:
+            self.card = replace(self.card, state=YIELDING, yields=yields, step=step, pace=pace)
+
+    def has_nothing_to_yield(self) -> None:
+        """What is left of its workers serves others to the end."""
+        if self.card:
+            self.card = replace(self.card, state=YIELDED)
+
+    def swept(self, *, well: bool, yielded: bool = False) -> None:
+        """All workers of the round are gone; well: each had ended with success; yielded: by themselves, when asked."""
         self.working = False
         self._recalled = False
-        if well:
+        if self._yields and self.card:
+            self.card = replace(self.card, state=YIELDED if yielded or well else GONE)
+        elif well:
             self._say(DONE)
 
     def cannot_go_on(self, reason: str) -> None:
@@ -93,15 +129,17 @@ class Node:
         """The store will have nothing to do with this node."""
         self._end(Ending(JOB_FAILED, USAGE, 0, reason))
 
-    def stop(self, signal: int, now: float) -> None:
-        """Somebody wants this node to go. Others need to know only if it has a seat among them."""
+    def stop(self, signal: int, now: float, *, yields: bool = False, step: int = NOW, pace: float = 0.0) -> None:
+        """Somebody wants this node to go. Others need to know only if it has a seat among them. If its workers can end
+        by themselves, they are let be until the chair has decided.
+        """
         if self._leaving_at is not None or self.ending:
             if self._leaving_at is not None and signal == SIGINT:
                 self._end(self._farewell)  # asked for the second time: what the others decide does not matter any more
             return
         self._leaving_at = now
         if self.card and self.notice and self.notice.seat_of(self.name) >= 0:
-            self.card = replace(self.card, state=LEAVING, signal=signal)
+            self.card = replace(self.card, state=LEAVING, signal=signal, yields=yields, step=step, pace=pace)
             self._farewell = Ending(STOPPED, 128 + signal, signal)
         else:
             self._end(Ending(STOPPED, 128 + signal, signal))
@@ -119,6 +157,11 @@ class Node:
         self._mind_the_notice(now)
         if self.ending:
             return self._go()
+        if self.notice is not None and self.notice.state == YIELD and self.notice.round == self._round:
+            return self._yield_to(self.notice)
+        return self._follow()
+
+    def _follow(self) -> list[Order]:
         notice = self.notice
         if notice is None or self._leaving_at is not None:
             return self._first_offer()
@@ -157,9 +200,9 @@ class Node:
             self._end(Ending(JOB_FAILED, USAGE, 0, f"the job turned this node away: {notice.refused[self.name].why}"))
         elif self._leaving_at is not None:
             # The others need this card until the chair has decided; after that nobody does.
-            if notice.round > self._round or now >= self._leaving_at + LAST_WORD:
+            if notice.round > self._round or (now >= self._leaving_at + LAST_WORD and notice.state != YIELD):
                 self._end(self._farewell)
-            else:
+            elif notice.state != YIELD:
                 self._ask_again(self._leaving_at + LAST_WORD)
         elif self.name in notice.left and self.card and self.card.faults:
             self._end(Ending(JOB_FAILED, exit_code_of(self.card.faults[0].code), 0, "", self.card.faults))
@@ -190,6 +233,18 @@ class Node:
             return []
         self._recalled = True
         return [order]
+
+    def _yield_to(self, notice: Notice) -> list[Order]:
+        if notice.stop_at is None:
+            waits = self.card is not None and self.card.state in (READY, RUNNING, SERVING)
+            return [LookAtWorkers()] if waits else []
+        if self._yields:
+            return []
+        self._yields = True
+        if self.working:
+            return [Yield(notice.stop_at)]
+        self.swept(well=True)
+        return []
 
     def _answer(self, notice: Notice) -> None:
         if self.card and self.card.round == notice.round and self.card.state in (READY, RUNNING, SERVING):

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from flota.rendezvous.cards import MASTERS, Card, Fault
 
-GATHERING, RUNNING, ROLL_CALL, ENDED = "gathering", "running", "roll call", "ended"
-ORDER = (GATHERING, RUNNING, ROLL_CALL, ENDED)
+GATHERING, RUNNING, YIELD, ROLL_CALL, ENDED = "gathering", "running", "yield", "roll call", "ended"
+ORDER = (GATHERING, RUNNING, YIELD, ROLL_CALL, ENDED)
 LARGEST = 16 << 20  # bytes of an unpacked notice: ten thousand nodes with eight workers each
 
 
@@ -62,6 +62,7 @@ class Notice(Struct, frozen=True, omit_defaults=True):
     refused: dict[str, Refused] = {}
     left: tuple[str, ...] = ()  # nodes that take no part any more though their cards may still be there
     ending: Ending | None = None
+    stop_at: int | None = None  # the step at which all workers save and end; None: how far are they?
 
     def seat_of(self, node: str) -> int:
         """A node's number in the round, -1 for none."""

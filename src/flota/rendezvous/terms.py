@@ -86,6 +86,15 @@ def missing_in_words(present: list[Present], terms: Terms) -> str:
     return here
 
 
+def prospects(present: list[Present], terms: Terms, late: list[str], begins: float, gives_up: float) -> str:
+    """Whom the job waits for, and for how long."""
+    here = missing_in_words(present, terms)
+    if len(present) < terms.least:
+        return f"{here}; gives up in {gives_up:.0f} s"
+    waits = f"{were(sorted(late))} not ready yet" if late else f"these begin in {begins:.0f} s unless others come"
+    return f"{here}; {waits}"
+
+
 def names(present: list[Present]) -> str:
     return listed(sorted(one.card.host for one in present))
 

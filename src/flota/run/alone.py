@@ -15,13 +15,16 @@ from flota.job.spec import JobSpec
 from flota.run.start import Started, start_round
 from flota.run.watch import Watch
 from flota.supervise.actions import StartRound
-from flota.supervise.events import Event, RoundNotStarted
-from flota.supervise.machine import Supervisor
+from flota.supervise.events import Event, RoundNotStarted, StopRequested
+from flota.supervise.machine import SIGTERM, Supervisor
+from flota.supervise.phases import Phase
+from flota.supervise.yielding import NO_OPINION, agreed_step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+AT_ONCE = 0.02  # seconds until all workers of one machine have heard
 LOOK_AGAIN = 0.1  # seconds between looks whether a port is free: nothing tells of it
 
 
@@ -33,7 +36,8 @@ class Alone(Watch):
         self._again: StartRound | None = None  # a restart that waits for its ports
         self._try_at = self._give_up_at = 0.0
         roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
-        self.begin_round(started, Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles))
+        supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles, spec.preempt_timeout)
+        self.begin_round(started, supervisor)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
@@ -83,6 +87,11 @@ class Alone(Watch):
         if self._again:
             self._again = None
             self.step(RoundNotStarted(number))
+            return
+        standing = self.standing() if number == SIGTERM and self.supervisor.phase == Phase.RUNNING else None
+        if standing and standing.yields and standing.step != NO_OPINION:
+            self.yield_at = agreed_step([standing.step], standing.pace, AT_ONCE)
+            self.step(StopRequested(number, gently=True))
         else:
             super().stop(number)
 

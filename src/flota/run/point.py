@@ -14,6 +14,7 @@ from flota.job.meeting import Meeting, Place, lease_of
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec
 from flota.store.client import ANSWER_TIME, Client, Member
+from flota.store.farewell import revoke
 from flota.store.names import numeric
 from flota.store.server import MOST_CONNECTIONS, Master
 
@@ -91,6 +92,23 @@ class MeetingPoint:
         self.client.on_time(now)
         if self.master and self.master.deadline is not None and now >= self.master.deadline:
             self.master.on_time(now)
+
+    def farewell(self, lease: int, last_word: tuple[bytes, bytes]) -> Callable[[], object]:
+        """What a shepherd does if its node dies, before it ends the workers: say so. Their peers fail then, and must
+        not be blamed. With the node that serves, there is nobody left to say it to.
+        """
+        if self.master:
+            return bool
+        secrets = self._meeting.secrets
+        return lambda: revoke(
+            self.places,
+            lease,
+            self.client.headers(),
+            self.tls,
+            user=secrets.user,
+            password=secrets.password,
+            last_word=last_word,
+        )
 
     def take_over(self) -> bool:
         """Serve after all, if the address has turned out to be ours, or whoever had it here has gone."""

@@ -9,6 +9,7 @@ import time
 
 from flota.errors import FlotaError, MissingPackage
 from flota.frameworks import equip, paddle, torch
+from flota.host.channel import Channel
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
 from flota.host.round import Round
 from flota.host.shepherd import Spawn
@@ -43,6 +44,7 @@ class Started(NamedTuple):
     rotating: tuple[RotatingLog, ...]
     began: float
     seat: int  # this node's
+    channel: Channel
 
 
 def run(
@@ -54,7 +56,8 @@ def run(
     """Run this node's part of a job to the job's end."""
     lock = open_directory(spec.log.directory, spec.job_id, shared=spec.meeting is not None)
     try:
-        signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL])
+        preempt = [spec.preempt_signal] if spec.preempt_signal else []
+        signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL, *preempt])
         if spec.meeting:
             try:
                 from flota.run.together import run_together
@@ -89,7 +92,8 @@ def start_workers(
     """This node's workers of a round, the `first` or a later one; `farewell`: what its shepherd does if it dies."""
     began = time.monotonic()
     workers = plan_workers(spec, roster, seat)
-    plans = tuple(equip(spec, roster, worker, environ) for worker in workers)
+    channel = Channel(len(workers))
+    plans = tuple(equip(spec, roster, worker, environ, channel.name(number)) for number, worker in enumerate(workers))
     marks = {} if spec.interactive else open_logs(spec, roster, workers, first=first)
     for worker in workers:
         remove(torch.error_file(spec, worker))
@@ -99,7 +103,7 @@ def start_workers(
     round_ = Round(spawns, held, own_session=not spec.interactive, farewell=farewell)
     for log in rotating:
         log.close_writer()
-    return Started(round_, roster, plans, marks, rotating, began, seat)
+    return Started(round_, roster, plans, marks, rotating, began, seat, channel)
 
 
 def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int) -> Roster:

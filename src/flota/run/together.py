@@ -7,7 +7,7 @@ import time
 
 from msgspec.structs import astuple, replace
 
-from flota.errors import FlotaError, PortInUse
+from flota.errors import TRY_AGAIN, FlotaError, PortInUse
 from flota.host.ports import release
 from flota.host.signals import Signals
 from flota.job.meeting import LEASE, Meeting, lease_of
@@ -16,7 +16,7 @@ from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
 from flota.job.roster import Ports, Roster, Seat, completed
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card, sendable
-from flota.rendezvous.node import Begin, Leave, Node, Offer, Order, Recall, Release
+from flota.rendezvous.node import Begin, Leave, LookAtWorkers, Node, Offer, Order, Recall, Release, Yield
 from flota.rendezvous.notices import Ending, Notice, SeatRow
 from flota.rendezvous.terms import terms_of
 from flota.run.ending import sizes_of
@@ -24,18 +24,19 @@ from flota.run.member import Member
 from flota.run.point import MeetingPoint
 from flota.run.start import counts_of, hold_ports, start_workers
 from flota.run.tidings import Tidings
-from flota.run.watch import Watch
-from flota.store.farewell import revoke
+from flota.run.watch import Standing, Watch
 from flota.store.keys import keys_of
 from flota.store.presence import Presence
 from flota.supervise.actions import StartRound
-from flota.supervise.events import Event, RoundRecalled
-from flota.supervise.machine import Phase, Supervisor
+from flota.supervise.events import Event, RoundRecalled, StopRequested
+from flota.supervise.machine import SIGTERM, Supervisor
+from flota.supervise.phases import Phase
+from flota.supervise.yielding import NOW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
 OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
@@ -162,11 +163,16 @@ class Together(Watch):
         elif isinstance(order, Begin):
             self._begin(order.notice, order.seat)
         elif isinstance(order, Recall):
-            if self.in_round and self.supervisor.phase == Phase.RUNNING:
+            if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.YIELDING):
                 self.console.event("round_recalled", round=self.started.roster.round)
                 self.act_on(RoundRecalled())
         elif isinstance(order, Release):
             self.let_servers_end()
+        elif isinstance(order, LookAtWorkers):
+            standing = self.standing()
+            self.member.node.stands(yields=standing.yields, step=standing.step, pace=standing.pace)
+        elif isinstance(order, Yield):
+            self._yield(order.step)
         elif isinstance(order, Leave):
             self.final = order.ending
 
@@ -198,9 +204,13 @@ class Together(Watch):
         held, self.held = self.held, []
         seats = tuple(_seat(row) for row in notice.seats)
         roster = completed(Roster(notice.round, notice.attempt, seats), self.spec.parts)
+        card, name = self.member.node.card, self.member.node.name
+        assert card is not None
+        last_word = self.keys.nodes + name.encode(), encode_card(replace(card, state=DEAD))
+        farewell = self.point.farewell(self.member.presence.lease, last_word)
         try:
             first = notice.round == 0
-            started = start_workers(self.spec, self.environ, roster, seat, held, first=first, farewell=self._farewell())
+            started = start_workers(self.spec, self.environ, roster, seat, held, first=first, farewell=farewell)
         except FlotaError as error:
             release(held)
             self.member.node.swept(well=False)
@@ -211,38 +221,33 @@ class Together(Watch):
         # What follows a failure is the chair's to decide: here a round ends with its first one.
         once = RestartPolicy(0, enabled=False)
         roles = roles_of(self.spec, roster, tuple(plan.worker for plan in started.plans))
-        supervisor = Supervisor(self.spec.workers, once, self.spec.grace, time.monotonic(), roles)
+        supervisor = Supervisor(
+            self.spec.workers, once, self.spec.grace, time.monotonic(), roles, self.spec.preempt_timeout
+        )
         self.begin_round(started, supervisor)
         self._say_what_is_left()
-
-    def _farewell(self) -> Callable[[], object]:
-        """What the shepherd does if this node dies, before it ends the workers: say so. Their peers fail then, and must
-        not be blamed. With the node that serves, there is nobody left to say it to."""
-        point, lease = self.point, self.member.presence.lease
-        if point.master:
-            return bool
-        card = self.member.node.card
-        assert card is not None
-        last_word = self.keys.nodes + self.member.node.name.encode(), encode_card(replace(card, state=DEAD))
-        secrets = self.meeting.secrets
-        return lambda: revoke(
-            point.places,
-            lease,
-            point.client.headers(),
-            point.tls,
-            user=secrets.user,
-            password=secrets.password,
-            last_word=last_word,
-        )
 
     def stop(self, number: int) -> None:
         """Said to the others first: their workers fail when ours end."""
         over = self.final is not None
+        standing = None
         if not over:
-            self.member.node.stop(number, time.monotonic())
+            asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
+            standing = self.standing() if asks else Standing(yields=False, step=NOW)
+            self.member.node.stop(
+                number, time.monotonic(), yields=standing.yields, step=standing.step, pace=standing.pace
+            )
             self._advance()
-        if self.in_round or over:
+        if (self.in_round and not (standing and standing.yields)) or over:
             super().stop(number)
+
+    def _yield(self, step: int) -> None:
+        """Who serves goes on serving until the job has ended."""
+        self.yield_at = step
+        if self.supervisor.only_serves:
+            self.member.node.has_nothing_to_yield()
+        else:
+            self.step(StopRequested(SIGTERM, gently=True))
 
     def step(self, event: Event) -> None:
         super().step(event)
@@ -264,7 +269,7 @@ class Together(Watch):
         return Fault(*failed._replace(log=sendable(failed.log), said=said))
 
     def finish(self, verdict: Verdict) -> None:
-        self.member.node.swept(well=verdict.kind == SUCCEEDED)
+        self.member.node.swept(well=verdict.kind == SUCCEEDED, yielded=verdict.exit_code == TRY_AGAIN)
 
     def start_again(self, action: StartRound) -> None:
         raise AssertionError(f"a round of many nodes does not restart by itself: {action}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import time
 
+from flota.host.channel import WANTS_SIGNAL
 from flota.host.loop import Loop
 from flota.host.signals import Signals, suspend_self
 from flota.job.report import Report, Verdict
@@ -12,14 +13,25 @@ from flota.job.spec import JobSpec
 from flota.run.console import Console
 from flota.run.ending import Ending
 from flota.run.start import PASSED_ON, Started
-from flota.supervise.actions import Action, Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.blame import counts_in_words, signal_name
 from flota.supervise.events import DeadlinePassed, Event, StopRequested, WorkIsDone
-from flota.supervise.machine import Phase, Supervisor
+from flota.supervise.machine import Supervisor
+from flota.supervise.phases import Phase
+from flota.supervise.yielding import NO_OPINION, NOW
+from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+class Standing(NamedTuple):
+    """Whether all of this node's workers that do the job's work can end by themselves, and how far the first is."""
+
+    yields: bool
+    step: int
+    pace: float = 0.0  # steps a second
 
 
 class Watch:
@@ -39,6 +51,7 @@ class Watch:
         self.console = Console(spec, environ, self.loop)
         self.ending = Ending(spec, time.monotonic())
         self.hurried = False
+        self.yield_at = NOW
         self.in_round = False
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
@@ -54,6 +67,7 @@ class Watch:
             self.in_round = False
             self.loop.forget(self.started.round.fd)
             self.console.end_round(self.started)
+            self.started.channel.close()
 
     def turn(self, until: float | None) -> None:
         """One turn of the loop, until somebody's deadline at the latest."""
@@ -92,6 +106,9 @@ class Watch:
             if number in self.stop_signals:
                 self.console.say("INFO", f"{name} received")
                 self.stop(number)
+            elif name == self.spec.preempt_signal:
+                self.console.say("INFO", f"{name} received")
+                self.stop(int(_signal.SIGTERM))
             elif not self.in_round:
                 continue
             elif name in PASSED_ON:
@@ -111,6 +128,26 @@ class Watch:
             self.step(StopRequested(number))
         else:
             self.hurried = True
+
+    # Workers that can end by themselves.
+
+    def standing(self) -> Standing:
+        working = self.supervisor.alive - self.supervisor.serving if self.in_round else ()
+        beats = [self.started.channel.read(worker) for worker in working]
+        if not beats:
+            return Standing(True, NO_OPINION)  # noqa: FBT003
+        steps = [beat.step for beat in beats]
+        pace = max((1 / beat.seconds for beat in beats if beat.seconds), default=0.0)
+        return Standing(all(beat.listens for beat in beats), NOW if NOW in steps else max(steps), pace)
+
+    def _ask_to_yield(self) -> None:
+        wait = self.spec.grace if self.spec.preempt_timeout is None else self.spec.preempt_timeout
+        when = f"after step {self.yield_at}" if self.yield_at != NOW else "now"
+        self.console.say("INFO", f"the workers are asked to save and end {when}, within {wait:g} s")
+        for worker in self.supervisor.alive - self.supervisor.serving:
+            self.started.channel.tell_to_stop(worker, self.yield_at)
+            if self.started.channel.read(worker).listens & WANTS_SIGNAL:
+                self.started.round.send("stop", worker, _signal.SIGTERM)
 
     def _to_all(self, word: str, number: int) -> None:
         for worker in self.supervisor.alive:
@@ -137,6 +174,8 @@ class Watch:
         round_ = self.started.round
         if isinstance(action, StopWorker):
             round_.send("stop", action.worker, action.signal)
+        elif isinstance(action, AskToYield):
+            self._ask_to_yield()
         elif isinstance(action, KillWorker):
             round_.send("kill", action.worker, _signal.SIGKILL)
         elif isinstance(action, SweepRound):

@@ -13,6 +13,10 @@ class StopWorker(NamedTuple):
     signal: int
 
 
+class AskToYield(NamedTuple):
+    """Ask all workers to save what they have and end by themselves, all at the same step."""
+
+
 class KillWorker(NamedTuple):
     """SIGKILL to the worker and its group."""
 
@@ -35,4 +39,4 @@ class Finish(NamedTuple):
     verdict: Verdict
 
 
-Action = StopWorker | KillWorker | SweepRound | StartRound | Finish
+Action = StopWorker | AskToYield | KillWorker | SweepRound | StartRound | Finish

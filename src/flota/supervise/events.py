@@ -54,9 +54,10 @@ class WorkIsDone(NamedTuple):
 
 
 class StopRequested(NamedTuple):
-    """A signal that asks the job to end."""
+    """A signal that asks the job to end. `gently`: all who work can end by themselves if they are asked to."""
 
     signal: int
+    gently: bool = False
 
 
 class DeadlinePassed(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.errors import BUG
+from flota.errors import BUG, TRY_AGAIN
 from flota.job.report import (
     EXITED,
     FAILED,
@@ -17,7 +17,7 @@ from flota.job.report import (
 )
 from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
-from flota.supervise.actions import Action, Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
     Event,
@@ -31,6 +31,7 @@ from flota.supervise.events import (
     WorkerStarted,
     WorkIsDone,
 )
+from flota.supervise.phases import Phase
 from flota.supervise.policy import should_restart
 
 TYPE_CHECKING = False
@@ -43,32 +44,27 @@ CANNOT_RUN = 127  # a shell's code for a program that could not be run
 TERMINAL_SIGNALS = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
 
 
-class Phase:
-    """Where a round stands. Plain text: enum would cost 3 ms of CPU while the workers' interpreters boot."""
-
-    RUNNING = "running"
-    LINGERING = "lingering"  # the work is done; those who served may end by themselves
-    STOPPING = "stopping"  # workers were told to end
-    SWEEPING = "sweeping"  # all workers have ended, strays are being ended
-    ENDED = "ended"
-
-
-PHASES = (Phase.RUNNING, Phase.LINGERING, Phase.STOPPING, Phase.SWEEPING, Phase.ENDED)
-
-
 class Supervisor:
     """One node's workers, from the first round (which the node has begun to start) to the verdict."""
 
     def __init__(
-        self, workers: int, policy: RestartPolicy, grace: float, now: float, roles: tuple[Role, ...] = ()
+        self,
+        workers: int,
+        policy: RestartPolicy,
+        grace: float,
+        now: float,
+        roles: tuple[Role, ...] = (),
+        patience: float | None = None,
     ) -> None:
-        """`roles`: each worker's own, where they differ."""
+        """`roles`: each worker's own, where they differ; `patience`: how long workers have that end by themselves."""
         self.workers = workers
         self.serving = {worker for worker, role in enumerate(roles) if role.serves}
         self.ignored = {worker for worker, role in enumerate(roles) if role.on_failure == IGNORE}
         self.final = {worker for worker, role in enumerate(roles) if role.on_failure == END}
         self.policy = policy
         self.grace = grace
+        self.patience = grace if patience is None else patience
+        self.yielded = False  # asked, and nobody has failed to
         self.round = 0
         self.attempt = 0
         self.stop_signal = 0
@@ -117,6 +113,7 @@ class Supervisor:
         self.failures.append(Failure(worker, code, cause, ran, at, final=worker in self.final))
 
     def _shepherd_lost(self, event: ShepherdLost, _now: float) -> list[Action]:
+        self.yielded = False
         if not self.stop_signal and not self.released:
             self.failures.append(Failure(-1, event.code or BUG, SHEPHERD_LOST, 0.0, event.at))
         self.alive.clear()
@@ -133,12 +130,29 @@ class Supervisor:
         return self._sweep_when_alone()
 
     def _hurry_up(self, _event: Event, now: float) -> list[Action]:
-        """Who served had its time, or somebody does not want to wait: the job has ended well all the same."""
+        """Whoever may end by itself had its time, or somebody does not want to wait."""
+        self.yielded = False
         return self._stop_workers(SIGTERM, now)
 
     def _stop_requested(self, event: StopRequested, now: float) -> list[Action]:
         self.stop_signal = event.signal
+        if event.gently:
+            self.yielded = True
+            self.phase = Phase.YIELDING
+            self.deadline = now + self.patience
+            return [AskToYield()]
         return self._stop_workers(event.signal, now)
+
+    def _worker_yielded(self, event: WorkerExited, now: float) -> list[Action]:
+        """One that fails has not saved anything, so the others need not wait either."""
+        self.alive.discard(event.worker)
+        if event.code != 0:
+            return self._hurry_up(event, now)
+        return self._stop_workers(SIGTERM, now) if self.alive <= self.serving else []
+
+    def _stop_requested_while_yielding(self, event: StopRequested, now: float) -> list[Action]:
+        """A scheduler's second SIGTERM changes nothing; a person's Ctrl-C does."""
+        return self._hurry_up(event, now) if event.signal == SIGINT else []
 
     def _stop_requested_again(self, event: StopRequested, _now: float) -> list[Action]:
         """The first request ends a restart that was under way; a second Ctrl-C does not wait for anybody."""
@@ -202,7 +216,8 @@ class Supervisor:
         if self.released:
             return Verdict(SUCCEEDED, 0, self.attempt)
         if self.stop_signal:
-            return Verdict(STOPPED, 128 + self.stop_signal, self.attempt, failures, self.stop_signal)
+            code = TRY_AGAIN if self.yielded else 128 + self.stop_signal
+            return Verdict(STOPPED, code, self.attempt, failures, self.stop_signal)
         if failures:
             return Verdict(FAILED, exit_code_of(failures[0].code), self.attempt, failures)
         if self.recalled:
@@ -238,6 +253,16 @@ REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
     (Phase.LINGERING, WorkIsDone): Supervisor._nothing,
     (Phase.LINGERING, StopRequested): Supervisor._hurry_up,
     (Phase.LINGERING, DeadlinePassed): Supervisor._hurry_up,
+    (Phase.YIELDING, WorkerStarted): Supervisor._worker_started,
+    (Phase.YIELDING, StartFailed): Supervisor._start_failed,
+    (Phase.YIELDING, WorkerExited): Supervisor._worker_yielded,
+    (Phase.YIELDING, RoundSwept): Supervisor._nothing,
+    (Phase.YIELDING, RoundNotStarted): Supervisor._nothing,
+    (Phase.YIELDING, ShepherdLost): Supervisor._shepherd_lost,
+    (Phase.YIELDING, RoundRecalled): Supervisor._hurry_up,
+    (Phase.YIELDING, WorkIsDone): Supervisor._nothing,
+    (Phase.YIELDING, StopRequested): Supervisor._stop_requested_while_yielding,
+    (Phase.YIELDING, DeadlinePassed): Supervisor._hurry_up,
     (Phase.STOPPING, WorkerStarted): Supervisor._worker_started,
     (Phase.STOPPING, StartFailed): Supervisor._start_failed,
     (Phase.STOPPING, WorkerExited): Supervisor._worker_exited,

@@ -93,12 +93,17 @@ class Nodes:
         self.directory = directory
         self.started: list[Node] = []
 
-    def start(self, number: int, *words: object, env: dict[str, str] | None = None, log_dir: bool = True) -> Node:
-        """Start flota on a host; a word that names one of tests/processes/workers is that script."""
+    def start(
+        self, number: int, *words: object, env: dict[str, str] | None = None, log_dir: bool = True, config: str = ""
+    ) -> Node:
+        """Start flota on a host; a word that names one of tests/processes/workers is that script, and `config` what its
+        flota.toml says."""
         host = self.lab.host(number)
         again = sum(node.host is host for node in self.started)
         directory = self.directory / (f"{host.name}.{again + 1}" if again else host.name)
         directory.mkdir()
+        if config:
+            (directory / "flota.toml").write_text(config)
         logs = ["--log_dir", directory / "log"] if log_dir else []
         self.started.append(Node(host, [*logs, *map(script, words)], directory, env))
         return self.started[-1]

@@ -80,11 +80,12 @@ class Job:
         """Another job of the same name, in the same place."""
         return Job(self.lab, self.stage / "again", self.master, self.name)
 
-    def node(self, host: int, words: str, script: Path = STANDS_IN, env: dict[str, str] | None = None) -> Node:
+    def node(
+        self, host: int, words: str, script: Path = STANDS_IN, env: dict[str, str] | None = None, config: str = ""
+    ) -> Node:
         """Start flota on a host."""
-        return self.nodes.start(
-            host, *shlex.split(words), *self.words, script, env={"STAGE": str(self.stage), **(env or {})}
-        )
+        env = {"STAGE": str(self.stage), **(env or {})}
+        return self.nodes.start(host, *shlex.split(words), *self.words, script, env=env, config=config)
 
     def start(self, hosts: list[int], words: str, script: Path = STANDS_IN) -> list[Node]:
         return [self.node(host, words, script) for host in hosts]

@@ -101,6 +101,26 @@ BAD_INPUT = [
         "a port of its own",
     ),
     (
+        ["--servers=127.0.0.1:6170", "--trainers=127.0.0.1", "--start_port=7000", "train.py"],
+        "--start_port and --servers contradict each other: both say which ports workers get",
+        "not both",
+    ),
+    (
+        ["--servers=127.0.0.1:6767", "--trainers=127.0.0.1", "train.py"],
+        "--gloo_port needs a port that is not listed for a server: `6767`",
+        "--gloo_port 7767",
+    ),
+    (
+        ["--servers=127.0.0.1:6170,10.7.7.7:6170", "--trainers=127.0.0.1:8001", "--gloo_port=8000", "train.py"],
+        "--gloo_port needs a port that is followed by a free one, where the nodes meet: `8000`",
+        "--gloo_port 7767",
+    ),
+    (
+        ["--servers=127.0.0.1:6170,10.7.7.7:6170", "--trainers=127.0.0.1", "--gloo_port=65535", "train.py"],
+        "--gloo_port needs a port that is followed by a free one, where the nodes meet: `65535`",
+        "--gloo_port 7767",
+    ),
+    (
         ["--servers=127.0.0.1:1,127.0.0.1:1", "--trainers=127.0.0.1", "train.py"],
         "`127.0.0.1:1` is listed twice, for two servers",
         "a port of its own",

@@ -145,6 +145,44 @@ def test_nobody_starts_over_for_a_newcomer_what_is_almost_done():
     assert table.judge().ending.kind == SUCCEEDED
 
 
+SERVED = {"roles": ("server", "trainer"), "serving": (0,)}
+
+
+def with_roles(table: Table, **counts) -> Table:
+    """Each node's servers and trainers."""
+    for name, own in counts.items():
+        table.say(name, roles=("server", "trainer"), counts=own)
+    return table
+
+
+def test_servers_are_not_waited_for():
+    table = with_roles(Table(2, **SERVED), host0=(1, 0), host1=(1, 1))
+    assert table.judge().state == RUNNING
+    table.say("host0", state=cards.SERVING)
+    assert table.judge().state == RUNNING
+    table.say("host1", state=cards.SERVING)
+    assert table.judge().ending.kind == SUCCEEDED
+
+
+def test_a_server_that_is_lost_is_missed():
+    table = with_roles(Table(2, **SERVED), host0=(1, 0), host1=(0, 1))
+    table.judge()
+    table.say("host0", state=cards.SERVING)
+    table.judge()
+    del table.cards["host0"]
+    assert table.judge().ending.reason == "host0 was lost"
+
+
+@pytest.mark.parametrize(("own", "state"), [((1, 1), RUNNING), ((2, 0), GATHERING)])
+def test_a_newcomer_starts_over_what_servers_only_serve_not_what_trainers_have_done(own, state):
+    table = with_roles(Table(2, RESTARTS, least=2, most=3, elastic_timeout=0.0, **SERVED), host0=own, host1=(0, 2))
+    assert table.judge().state == RUNNING
+    table.say("host0", state=cards.SERVING)
+    table.join("late")
+    with_roles(table, late=(0, 2))
+    assert table.judge().state == state
+
+
 def test_who_has_finished_is_not_missed():
     table = started(2)
     table.say("host0", state=cards.DONE)
@@ -265,6 +303,14 @@ def test_at_level_0_a_failing_node_leaves_unless_it_serves():
     table.fail("host0", code=4)
     ending = table.after_roll_call().ending
     assert (ending.kind, ending.code) == (FAILED, 4)
+
+
+def test_at_level_0_a_server_that_failed_is_named_as_one():
+    table = with_roles(Table(2, LEAVES, **SERVED), host0=(1, 1), host1=(1, 1))
+    table.judge()
+    fault = Fault(1, 0, "host1", 1, 3, EXITED, "exit code 3", 1.0, "log", role="server")
+    table.say("host1", state=cards.FAILED, faults=(fault,))
+    assert table.after_roll_call().why == "host1 left after server 1 failed"
 
 
 def test_all_done_is_success():

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from flota.cli.address import is_mine, wanted_address
 from flota.cli.roles import BOTH_WAYS, Cast
-from flota.cli.settings import Settings
-from flota.errors import BadValue, NotAmongNodes, SeveralAmongNodes
+from flota.cli.settings import Settings, strength
+from flota.errors import BadValue, Contradiction, NotAmongNodes, SeveralAmongNodes
 from flota.errors.roles import NoAddresses, TwiceListed
 from flota.host.addresses import is_loopback, own_addresses
 from flota.job.roles import HETER, PS_HETER, SERVER, TRAINER, Role
 from flota.job.roster import endpoint, split_endpoint
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 FIRST_PORT = 6170  # Paddle's own for servers; trainers that are listed without ports come behind them
+LAST_PORT = 65535
 NEEDED = (SERVER, TRAINER)
 
 
@@ -26,7 +31,10 @@ def read_listing(settings: Settings, mode: str) -> Cast:
     everything = [(role, one) for role, lists in stages.items() for stage in lists for one in stage]
     _refuse_twins(everything)
     hosts = tuple(dict.fromkeys(split_endpoint(one)[0] for _, one in everything))
-    flag = str(settings.source("servers"))
+    row, flag = settings.source("start_port"), str(settings.source("servers"))
+    if row and strength(row) >= strength(flag):
+        raise Contradiction(row, flag, "both say which ports workers get")
+    _refuse_ports_of_gloo(settings, everything, hosts)
     own = _own_host(settings, hosts, flag)
     roles = [
         _role(role, tuple(stage), number, own, hosts)
@@ -50,7 +58,7 @@ def _stages(settings: Settings, flag: str) -> list[list[str]]:
     stages = [[part.strip() for part in group.split(",") if part.strip()] for group in groups]
     for one in (one for stage in stages for one in stage):
         address, port = split_endpoint(one)
-        fits = port.isdecimal() and 0 < int(port) < 65536 if port or flag != "trainers" else True
+        fits = port.isdecimal() and 0 < int(port) <= LAST_PORT if port or flag != "trainers" else True
         if not address or not fits:
             raise BadValue(str(source), one, "addresses with ports", f"{source} 10.0.0.1:6170,10.0.0.2:6170")
     return stages
@@ -70,6 +78,20 @@ def _refuse_twins(everything: list[tuple[str, str]]) -> None:
         if one in seen:
             raise TwiceListed(one, seen[one], role)
         seen[one] = role
+
+
+def _refuse_ports_of_gloo(settings: Settings, everything: list[tuple[str, str]], hosts: tuple[str, ...]) -> None:
+    """The first server's host has two more ports: gloo's, and behind it the master's, where the nodes meet there."""
+    port: Any = settings["gloo_port"]
+    source = settings.source("gloo_port") or "--gloo_port"
+    listed = {one: role for role, one in everything}
+    wish = f"not listed for a {role}" if (role := listed.get(endpoint(hosts[0], str(port)))) else ""
+    if len(hosts) > 1 and not settings.source("master"):
+        behind = listed.get(endpoint(hosts[0], str(port + 1)))
+        if behind or port == LAST_PORT:
+            wish = "followed by a free one, where the nodes meet"
+    if wish:
+        raise BadValue(source, str(port), f"a port that is {wish}", f"{source} 7767")
 
 
 def _own_host(settings: Settings, hosts: tuple[str, ...], flag: str) -> str:

@@ -87,6 +87,7 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
     )
     if cast:
         spec = spec._replace(mode=cast.mode, roles=cast.roles, gloo=get("with_gloo"), gloo_port=cast.gloo_port)
+        spec = spec._replace(start_port=None if cast.hosts else spec.start_port)  # listed addresses have ports
     return with_meeting(spec, line, settings, environ, cast)
 
 

@@ -105,6 +105,11 @@ def _log_paths(spec: JobSpec, role: int, rank: int) -> tuple[str, str]:
     return f"{both}.out" if split & OUT else both, f"{both}.err" if split & ERR else both
 
 
+def lead_role(spec: JobSpec, roster: Roster) -> int:
+    """The role whose number 0 people watch: the main one, or the first where the job has nobody of that."""
+    return spec.main if roster.size(spec.main) else 0
+
+
 def roles_of(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> tuple[Role, ...]:
     """Each worker's role. Servers that nobody uses serve nobody: a job of servers alone ends when they do."""
     used = any(roster.size(number) for number, role in enumerate(spec.parts) if not role.serves)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from flota.job.report import CAUSES
-from flota.job.roles import TRAINER
+from flota.job.roles import COLLECTIVE, TRAINER
 from flota.supervise.yielding import NOW
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
@@ -62,6 +62,8 @@ class Card(Struct, frozen=True, omit_defaults=True):
     yields: bool = False  # its workers can end by themselves, and have come to this step at this pace
     step: int = NOW
     pace: float = 0.0
+    mode: str = COLLECTIVE
+    agreed: str = ""  # a sum over what else must be the same everywhere
 
     @property
     def workers(self) -> int:
@@ -98,7 +100,7 @@ def decode_card(data: bytes) -> Card | None:
 
 def is_sound(card: Card) -> bool:
     """What cards say goes to every node's terminal, and into workers' variables."""
-    texts = [card.job, card.host, card.address, *card.frameworks, *card.roles]
+    texts = [card.job, card.host, card.address, card.mode, card.agreed, *card.frameworks, *card.roles]
     for fault in card.faults:
         texts += [fault.role, fault.host, fault.ending, fault.log, *(line.replace("\t", " ") for line in fault.said)]
     return (

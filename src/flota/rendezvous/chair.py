@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from flota.errors import TRY_AGAIN
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
+from flota.job.roles import label
+from flota.rendezvous.absences import Absences
 from flota.rendezvous.admission import Admission
-from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, LEAVING, READY, SERVING, Present
+from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, LEAVING, READY, SERVING, Card, Present
 from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, YIELD, Ending, Notice, SeatRow
 from flota.rendezvous.seating import seat
 from flota.rendezvous.terms import Terms, listed, missing_in_words, names, prospects, were
@@ -31,6 +33,7 @@ class Chair:
         """`own`: the name of the node that has the chair; `heard`: what the last chair said."""
         self.terms = terms
         self.admission = Admission(terms)
+        self.absences = Absences(terms.absence)
         # A notice about others may be all that is left of a dead job: their leases end first, then that is known.
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
         self.trusts_from = now + self.admission.ghostly if self.inherits else now
@@ -46,12 +49,10 @@ class Chair:
         self.leavers: dict[str, Present] = {}
         self.leaving_since: float | None = None
         self.gone = set(heard.left if heard else ())  # left or failed for good: their cards count no more
-        self.dead: set[str] = set()
         self.here: set[str] = set()
         self.done: set[str] = set()  # of the round
         self.answered: set[str] = set()  # the roll call
         self.called_at = now
-        self.missing_since: dict[str, float] = {}
 
     def judge(self, cards: list[Present], now: float, *, trusting: bool = True) -> Notice:
         """`trusting`: whether a card that is not there means that its node is not there either."""
@@ -172,22 +173,20 @@ class Chair:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
         elif all(row.node in self.done or row.node in serving for row in seats):
             self._end(Ending(SUCCEEDED))
-        elif newcomers and not self.done:
+        elif newcomers and not self.done and not any(self._has_worked(one.card) for one in of_round):
             # Where some have finished, the others are about to: nobody starts that over for a newcomer.
             came = "joined" if self.terms.elastic else "came for a lost node"
             self._next_round(f"{names(newcomers)} {came}", now)
 
+    def _has_worked(self, card: Card) -> bool:
+        """Whether its own work is done, and it is there for others only."""
+        work = (count for number, count in enumerate(card.counts) if number not in self.terms.serving)
+        return card.state == SERVING and any(work)
+
     def _lost(self, by_node: dict[str, Present], now: float) -> list[SeatRow]:
-        """etcd may end leases that were renewed in time, as when its leader comes back from a pause: unless a shepherd
-        has said that its node is dead, a node is given time to put its card back."""
-        self.dead.update(node for node, one in by_node.items() if one.card.state == DEAD)
-        absent = [row for row in self.notice.seats if row.node not in by_node or row.node in self.dead]
-        missing = [row for row in absent if row.node not in self.done]  # who has finished is not missed
-        self.missing_since = {row.node: self.missing_since.get(row.node, now) for row in missing}
-        believed_at = {node: since + self.terms.absence for node, since in self.missing_since.items()}
-        lost = [row for row in missing if row.node in self.dead or now >= believed_at[row.node]]
-        if missing and not lost:
-            self._ask_again(min(believed_at.values()))
+        lost = self.absences.lost(self.notice.seats, by_node, self.done, now)
+        if self.absences.deadline is not None:
+            self._ask_again(self.absences.deadline)
         return lost
 
     def _look_after_yielding(self, cards: list[Present], now: float, *, trusting: bool) -> None:
@@ -224,7 +223,7 @@ class Chair:
         leaves = policy.enabled and policy.elastic_level == 0 and not faults[0].final
         if leaves and failed and not failed.card.serves:
             self.gone.add(failed.node)
-            self._next_round(f"{failed.card.host} left after rank {faults[0].rank} failed", now)
+            self._next_round(f"{failed.card.host} left after {label(faults[0].role, faults[0].rank)} failed", now)
         elif should_restart(faults[0].cause, self.notice.attempt, policy, final=faults[0].final):
             self._next_round("", now, counted=True)
         else:

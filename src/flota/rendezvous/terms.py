@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
+
 from flota.job.meeting import LEASE, Meeting, absence_of, lease_of
+from flota.job.roles import COLLECTIVE
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.rendezvous.cards import Card, Present, sendable
 from flota.values import NamedTuple
@@ -23,6 +26,9 @@ class Terms(NamedTuple):
     lease: float = LEASE
     absence: float = 0.0  # seconds until a node counts as lost whose card vanished without a word
     roles: tuple[str, ...] = ()
+    serving: tuple[int, ...] = ()  # those of the roles that are there for others
+    mode: str = COLLECTIVE
+    agreed: str = ""
 
     @property
     def elastic(self) -> bool:
@@ -43,6 +49,9 @@ def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
         lease=lease_of(meeting),
         absence=absence_of(meeting),
         roles=tuple(sendable(role.name) for role in spec.roles),
+        serving=tuple(number for number, role in enumerate(spec.roles) if role.serves),
+        mode=spec.mode,
+        agreed=agreed(spec),
     )
 
 
@@ -54,11 +63,27 @@ def disagreement(card: Card, terms: Terms) -> str:
         return f"it expects {count_of(card.least, card.most)} nodes, this job has {count_of(terms.least, terms.most)}"
     if card.frameworks != terms.frameworks:
         return f"it is for {','.join(card.frameworks)}, this job is for {','.join(terms.frameworks)}"
-    if card.roles != terms.roles:
-        return f"it has {_roles_in_words(card.roles)}, this job has {_roles_in_words(terms.roles)}"
     if card.rank >= terms.most:
         return f"rank {card.rank} in a job of {terms.most} nodes"
+    return _disagreement_on_roles(card, terms)
+
+
+def _disagreement_on_roles(card: Card, terms: Terms) -> str:
+    if card.roles != terms.roles:
+        return f"it has {_roles_in_words(card.roles)}, this job has {_roles_in_words(terms.roles)}"
+    if card.mode != terms.mode:
+        return f"its run mode is {card.mode}, this job's {terms.mode}"
+    if card.agreed != terms.agreed:
+        return "its lists of addresses, --gloo_port or --with_gloo are not this job's"
     return ""
+
+
+def agreed(spec: JobSpec) -> str:
+    """A sum over what each node's workers are told from its own flags: the lists themselves may be long."""
+    if not spec.roles:
+        return ""
+    told = [*(",".join(role.endpoints) for role in spec.roles), str(spec.gloo_port), spec.gloo]
+    return f"{zlib.crc32(';'.join(told).encode(errors='surrogateescape')):08x}"
 
 
 def _roles_in_words(roles: tuple[str, ...]) -> str:

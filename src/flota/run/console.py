@@ -6,7 +6,7 @@ import os
 
 from flota.frameworks import SHOWN_OF
 from flota.host.loop import WRITABLE, Loop
-from flota.job.plan import Worker
+from flota.job.plan import Worker, lead_role
 from flota.job.report import STOPPED, SUCCEEDED, Report, report_as_dict
 from flota.job.roles import COLLECTIVE, COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
@@ -149,18 +149,19 @@ class Console:
             self._copy_while_it_comes(log)
         self.follower.keep_only(started.marks)  # in another seat a node has other ranks, and their logs
         if not self.follower.streams:
-            self._follow([plan.worker for plan in started.plans], started.roster.seats[started.seat].node)
+            self._follow(started)
         for stream in self.follower.streams:
             stream.skip(*started.marks[stream.path])
 
-    def _follow(self, workers: list[Worker], node: str) -> None:
+    def _follow(self, started: Started) -> None:
         """A stream with a file of its own is shown when tee'd, the shared file when its rank is."""
-        wish = self.spec.log
+        wish, node = self.spec.log, started.roster.seats[started.seat].node
+        lead = lead_role(self.spec, started.roster)
         shown: list[tuple[Worker, str, int]] = []
-        for worker in workers:
+        for worker in (plan.worker for plan in started.plans):
             for path in worker.logs:
                 kind = OUT if path.endswith(".out") else ERR if path.endswith(".err") else 0
-                shows = wish.shows(worker.rank) if worker.role == self.spec.main else wish.console == "all"
+                shows = wish.shows(worker.rank) if worker.role == lead else wish.console == "all"
                 if wish.teed(worker.rank) & kind if kind else shows:
                     shown.append((worker, path, kind))
         several = len({(worker.name, worker.rank) for worker, _, _ in shown}) > 1

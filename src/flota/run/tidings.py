@@ -6,6 +6,7 @@ import os
 import shlex
 
 from flota.job.meeting import Meeting
+from flota.job.plan import lead_role
 from flota.job.roles import TRAINER, label
 from flota.job.roster import endpoint
 from flota.logs.files import remove, write_whole
@@ -123,10 +124,11 @@ class Tidings:
         count = f"{len(roster.seats)} nodes, {first} to {last}" if len(roster.seats) > 1 else f"1 node, {first}"
         numbers = f"round {roster.round}: {count}; this is node {started.seat}"
         self.console.say("INFO", numbers)
-        if started.seat != 0:
-            spec = self.console.spec
-            lead = label(spec.parts[spec.main].name, 0)
-            where = f"{lead} is on {roster.master(spec.main).node}"
+        spec = self.console.spec
+        role = lead_role(spec, roster)
+        lead = roster.master(role)
+        if lead is not roster.seats[started.seat]:
+            where = f"{label(spec.parts[role].name, 0)} is on {lead.node}"
             self.console.say("INFO", f"{where}; output of {_own_in_words(started)} is in {spec.log.directory}")
 
 
@@ -136,6 +138,14 @@ def _own_in_words(started: Started) -> str:
     for plan in started.plans:
         ranks.setdefault(plan.worker.name, []).append(plan.worker.rank)
     return " and ".join(
-        f"{'rank' if name == TRAINER else name}{'s' * (len(own) > 1)} {own[0]}{f' to {own[-1]}' * (len(own) > 1)}"
+        f"{'rank' if name == TRAINER else name}{'s' * (len(own) > 1)} {_numbers_in_words(own)}"
         for name, own in ranks.items()
     )
+
+
+def _numbers_in_words(numbers: list[int]) -> str:
+    """As a range where they are one; addresses may be listed in any order."""
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 1 and last - first == len(numbers) - 1:
+        return f"{first} to {last}"
+    return ", ".join(map(str, numbers))

@@ -18,7 +18,7 @@ from flota.job.spec import JobSpec, RestartPolicy
 from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card, sendable
 from flota.rendezvous.node import Begin, Leave, LookAtWorkers, Node, Offer, Order, Recall, Release, Yield
 from flota.rendezvous.notices import Ending, Notice, SeatRow
-from flota.rendezvous.terms import terms_of
+from flota.rendezvous.terms import agreed, terms_of
 from flota.run.ending import sizes_of
 from flota.run.member import Member
 from flota.run.point import MeetingPoint
@@ -95,6 +95,8 @@ class Together(Watch):
             serves=serves,
             roles=tuple(sendable(role.name) for role in spec.roles),
             counts=counts_of(spec),
+            mode=spec.mode,
+            agreed=agreed(spec),
         )
         ttl = lease_of(meeting)
         node = Node(

@@ -81,6 +81,10 @@ class Supervisor:
         """Whether all that is left of this node's workers is there for others."""
         return self.phase == Phase.RUNNING and not self.failures and bool(self.alive) and self.alive <= self.serving
 
+    def forgives(self, worker: int) -> bool:
+        """Whether it may end as it likes: the job goes on without it, or its work is done."""
+        return self.released or worker in self.ignored
+
     def _begin(self, now: float) -> None:
         self.phase = Phase.RUNNING
         self.released = False
@@ -94,7 +98,7 @@ class Supervisor:
 
     def _worker_exited(self, event: WorkerExited, now: float) -> list[Action]:
         self.alive.discard(event.worker)
-        if event.code != 0 and not event.told and not self.released and event.worker not in self.ignored:
+        if event.code != 0 and not event.told and not self.forgives(event.worker):
             cause = EXITED if event.code > 0 else SIGNALLED
             self._note_failure(event.worker, event.code, cause, event.at)
         if self.failures and self.phase == Phase.RUNNING:

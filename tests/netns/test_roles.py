@@ -1,0 +1,509 @@
+"""Jobs with roles on several hosts: who is where, what all agree on, and what a death on one host means on all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.nodes import Node
+from tests.launching import WORKERS, wait_until
+from tests.netns.jobs import Job, ask_store, last_words
+
+PLAYS = Path(WORKERS, "plays.py")
+A, B, C = "10.77.0.1", "10.77.0.2", "10.77.0.3"
+WITHIN_LEASE = 9.0
+LISTS = f"--servers {A}:6170,{B}:6170 --trainers {A},{B},{B}"
+
+
+def notes(job: Job, role: str, number: int = 0, kind: str = "came") -> dict[int, dict[str, Any]]:
+    """What the workers of a role have noted, by rank."""
+    found = {int(path.name.rpartition(".")[2]): path for path in job.stage.glob(f"{kind}.{number}.{role}.*")}
+    return {rank: json.loads(found[rank].read_text()) for rank in sorted(found)}
+
+
+def hosts(job: Job, role: str, number: int = 0) -> list[str]:
+    """Where a role's workers are, by rank."""
+    return [note["host"] for note in notes(job, role, number).values()]
+
+
+def wait_for(job: Job, role: str, count: int, number: int = 0, kind: str = "came") -> None:
+    try:
+        what = f"{kind} of {count} {role}s in round {number}"
+        wait_until(lambda: len(notes(job, role, number, kind)) == count, what)
+    except AssertionError as error:
+        error.add_note(str(job))
+        raise
+
+
+def wait_for_answers(job: Job, trainers: int, number: int = 0, role: str = "trainer") -> None:
+    """Until all trainers have reached all servers."""
+    wait_for(job, role, trainers, number, "answered")
+
+
+def fail(job: Job, role: str, rank: int, how: str = "7") -> None:
+    (job.stage / "told").write_text(how)
+    (job.stage / "told").rename(job.stage / f"fail.{role}.{rank}")
+
+
+def told_alike(job: Job, name: str, number: int = 0) -> str:
+    """The value of a variable that all workers of a round have."""
+    values = {json.loads(path.read_text())[name] for path in job.stage.glob(f"came.{number}.*")}
+    assert len(values) == 1
+    return str(values.pop())
+
+
+def start(job: Job, *words: str, play: str = "") -> list[Node]:
+    """On hosts 1, 2 …, in these words."""
+    return [job.node(number, one, PLAYS, {"PLAY": play}) for number, one in enumerate(words, 1)]
+
+
+def last_screen(node: Node) -> str:
+    """From the line that counts the culprits on."""
+    return node.err[node.err.index("ABORT!!!") :]
+
+
+# Who is where.
+
+
+def test_ranks_and_lists_agree_everywhere_and_all_ends_with_the_trainers(job):
+    one, two = start(job, *["--nnodes 2 --server_num 1 --trainer_num 2 --grace 1"] * 2)
+    wait_for_answers(job, 4)
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    assert hosts(job, "server") == ["host1", "host2"]
+    assert hosts(job, "trainer") == ["host1", "host1", "host2", "host2"]
+    assert [note["local_rank"] for note in notes(job, "trainer").values()] == ["0", "1", "0", "1"]
+    assert {note["world_size"] for note in notes(job, "trainer").values()} == {"4"}
+    for role in ("server", "trainer"):
+        listed = told_alike(job, f"FLOTA_ENDPOINTS_{role.upper()}").split(",")
+        assert [note["FLOTA_ENDPOINT"] for note in notes(job, role).values()] == listed
+    answers = [note["answers"] for note in notes(job, "trainer", kind="answered").values()]
+    assert answers == [["server 0", "server 1"]] * 4
+    assert told_alike(job, "PADDLE_GLOO_HTTP_ENDPOINT").startswith(f"{A}:")
+    assert len(notes(job, "server", kind="stopped")) == 2
+    assert all("the work is done; 1" in node.err for node in (one, two))
+    assert all("2 servers, 4 trainers ended well" in last_words(node) for node in (one, two))
+    assert (one.out, two.out) == ("trainer 0 is here\n", "")
+    assert "rank 0 is on host1; output of server 1 and ranks 2 to 3 is in" in two.err
+    report = json.loads((one.directory / "log" / "report.json").read_text())
+    assert (report["roles"], report["verdict"]) == ({"server": 2, "trainer": 4}, "succeeded")
+    listed = (one.directory / "log" / "endpoints.log").read_text().split()
+    assert listed[5:] == ["PADDLE_PSERVERS_IP_PORT_LIST:", *told_alike(job, "FLOTA_ENDPOINTS_SERVER").split(",")]
+
+
+@pytest.mark.parametrize(("port", "endpoint"), [("", f"{B}:"), ("--gloo_port 7007", f"{B}:7007")])
+def test_gloo_is_served_by_the_first_server_wherever_it_is(job, port, endpoint):
+    words = f"--nnodes 2 --trainer_num 1 --grace 0.1 {port}"
+    start(job, f"{words} --rank 0 --server_num 0", f"{words} --rank 1 --server_num 2")
+    wait_for_answers(job, 2)
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    assert told_alike(job, "PADDLE_GLOO_HTTP_ENDPOINT").startswith(endpoint)
+    assert hosts(job, "server") == ["host2", "host2"]
+
+
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_node_may_have_servers_only_and_another_trainers_only(job, server):
+    words = ["--nnodes 2 --grace 0.5 --server_num 0 --trainer_num 2"] * 2
+    words[server] = "--nnodes 2 --grace 0.5 --server_num 1 --trainer_num 0"
+    nodes = start(job, *(f"{one} --rank {rank}" for rank, one in enumerate(words)))
+    wait_for_answers(job, 2)
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    home = f"host{2 - server}"
+    assert (hosts(job, "server"), hosts(job, "trainer")) == ([f"host{server + 1}"], [home] * 2)
+    serves, trains = nodes[server], nodes[1 - server]
+    assert "the work is done; 1" in serves.err and "the work is done" not in trains.err
+    assert f"rank 0 is on {home}; output of server 0 is in" in serves.err
+    assert "rank 0 is on" not in trains.err
+    assert (serves.out, trains.out) == ("", "trainer 0 is here\n")
+
+
+def test_a_job_of_servers_alone_ends_when_they_do(job):
+    nodes = start(job, *["--nnodes 2 --server_num 1 --trainer_num 0 --grace 0.1"] * 2, play="server=work")
+    wait_for(job, "server", 2, kind="answered")
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    assert not notes(job, "server", kind="stopped")
+    assert all("the work is done" not in node.err for node in nodes)
+    assert all("2 servers ended well" in node.err for node in nodes)
+
+
+def test_roles_of_ones_own_are_counted_by_node(job):
+    words = "--nnodes 2 --grace 0.5 --rank"
+    one, two = start(job, f"{words} 0 --roles ps=1,chief=1,worker=1", f"{words} 1 --roles ps=0,chief=0,worker=2")
+    wait_for(job, "worker", 3, kind="answered")
+    wait_for(job, "chief", 1, kind="answered")
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    assert hosts(job, "ps") == hosts(job, "chief") == ["host1"]
+    assert hosts(job, "worker") == ["host1", "host2", "host2"]
+    configs = [json.loads(note["TF_CONFIG"]) for note in notes(job, "worker").values()]
+    assert [config["task"] for config in configs] == [{"type": "worker", "index": index} for index in range(3)]
+    assert all(config["cluster"] == configs[0]["cluster"] for config in configs)
+    assert {role: len(places) for role, places in configs[0]["cluster"].items()} == {"ps": 1, "chief": 1, "worker": 3}
+    assert (one.out, two.out) == ("chief 0 is here\n", "")
+    assert "chief 0 is on host1; output of workers 1 to 2 is in" in two.err
+
+
+# Listed by address.
+
+
+def test_listed_nodes_meet_at_the_first_servers_host_behind_the_gloo_port(town, tmp_path):
+    job = Job(town.lab, tmp_path)
+    start(job, *[f"{LISTS} --grace 0.1"] * 2)
+    wait_for_answers(job, 3)
+
+    assert "header" in ask_store(town.lab, f"{A}:6768", "/v3/kv/range", {"key": "YQ=="})
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    assert told_alike(job, "FLOTA_ENDPOINTS_SERVER") == f"{A}:6170,{B}:6170"
+    assert told_alike(job, "FLOTA_ENDPOINTS_TRAINER") == f"{A}:6172,{B}:6173,{B}:6174"
+    assert told_alike(job, "PADDLE_GLOO_HTTP_ENDPOINT") == f"{A}:6767"
+    assert hosts(job, "trainer") == ["host1", "host2", "host2"]
+
+
+@pytest.mark.parametrize(
+    ("lists", "servers", "trainers"),
+    [
+        ("--servers host1:6170,host2:6170 --trainers host1,host2", "host1:6170,host2:6170", "host1:6172,host2:6173"),
+        (
+            "--servers [fd77::1]:6170,[fd77::2]:6170 --trainers fd77::1,[fd77::2]:6171",
+            "[fd77::1]:6170,[fd77::2]:6170",
+            "[fd77::1]:6172,[fd77::2]:6171",
+        ),
+    ],
+    ids=["names", "ipv6"],
+)
+def test_hosts_may_be_listed_by_name_and_by_ipv6(town, tmp_path, lists, servers, trainers):
+    job = Job(town.lab, tmp_path)
+    start(job, *[f"{lists} --grace 0.1"] * 2)
+    wait_for_answers(job, 2)
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    assert told_alike(job, "FLOTA_ENDPOINTS_SERVER") == servers
+    assert told_alike(job, "FLOTA_ENDPOINTS_TRAINER") == trainers
+
+
+def test_a_listed_port_in_use_is_an_error_of_its_node_alone(town, tmp_path):
+    job = Job(town.lab, tmp_path)
+    with town.lab.host(2).call(socket.create_server, (B, 6170)):
+        one, two = start(job, *[f"{LISTS} --grace 0.1"] * 2)
+        assert two.wait() == 2
+
+    assert f"port 6170 is in use by pid {os.getpid()}, " in two.err
+    one.wait_for(f"1 of 2 nodes: host1; missing: {B}")
+    job.node(2, f"{LISTS} --grace 0.1", PLAYS)
+    wait_for_answers(job, 3)
+    job.finish()
+    assert job.codes() == [0, 2, 0]
+
+
+@pytest.mark.parametrize("master", ["", f"--master {A}:8090", "--master etcd://10.77.0.9:2379"])
+def test_lists_may_be_in_any_order(town, tmp_path, master):
+    job = Job(town.lab, tmp_path)
+    lists = f"--servers {B}:6170,{A}:6170 --trainers {A}:6171,{B}:6171,{A}:6172 --job_id {job.name}"
+    one, two = start(job, *[f"{lists} {master} --grace 0.1"] * 2)
+    wait_for_answers(job, 3)
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    assert hosts(job, "server") == ["host2", "host1"]
+    assert hosts(job, "trainer") == ["host1", "host2", "host1"]
+    assert [note["local_rank"] for note in notes(job, "trainer").values()] == ["0", "0", "1"]
+    assert [note["FLOTA_ENDPOINT"] for note in notes(job, "trainer").values()] == [
+        f"{A}:6171",
+        f"{B}:6171",
+        f"{A}:6172",
+    ]
+    assert {note["answers"][0] for note in notes(job, "trainer", kind="answered").values()} == {"server 0"}
+    assert told_alike(job, "PADDLE_GLOO_HTTP_ENDPOINT") == f"{B}:6767"
+    assert (one.out, two.out) == ("trainer 0 is here\n", "")
+    assert "rank 0 is on host1; output of server 0 and rank 1 is in" in two.err
+
+
+def test_stages_of_heterogeneous_workers_and_coordinators_may_be_listed(town, tmp_path):
+    job = Job(town.lab, tmp_path)
+    heter = f"--heter_workers '{B}:6180,{A}:6180;{B}:6181' --coordinators {B}:6190"
+    one, two = start(job, *[f"--servers {A}:6170 --trainers {A},{B} {heter} --grace 0.1"] * 2)
+    wait_for_answers(job, 2)
+    wait_for(job, "heter", 3, kind="serving")
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+    assert (hosts(job, "heter"), hosts(job, "coordinator")) == (["host2", "host1", "host2"], ["host2"])
+    assert told_alike(job, "FLOTA_ENDPOINTS_HETER") == f"{B}:6180,{A}:6180,{B}:6181"
+    assert "rank 0 is on host1; output of coordinator 0 and heters 0, 2 and rank 1 is in" in two.err
+    assert "the work is done; 2" in one.err and "the work is done; 3" in two.err
+    assert {path.name for path in (two.directory / "log").glob("*log.?")} == {
+        *("coordinatorlog.0", "heterlog.0", "heterlog.2", "workerlog.1"),
+    }
+
+
+def test_a_host_is_listed_by_its_exact_address(town, tmp_path):
+    """Host 10 has 10.77.0.10, which begins as host 1's does."""
+    job = Job(town.lab, tmp_path)
+    stranger = job.node(10, LISTS, PLAYS)
+
+    assert job.codes() == [2]
+    assert f"this machine is not in --servers `{A},{B}`: it has `10.77.0.10" in stranger.err
+
+
+def test_a_restart_has_the_listed_ports_again(town, tmp_path):
+    job = Job(town.lab, tmp_path)
+    nodes = start(job, *[f"{LISTS} --max_restart 1 --grace 1"] * 2)
+    wait_for_answers(job, 3)
+
+    fail(job, "trainer", 1)
+
+    wait_for_answers(job, 3, 1)
+    job.finish()
+    assert job.codes() == [0, 0]
+    for name in ("FLOTA_ENDPOINTS_SERVER", "FLOTA_ENDPOINTS_TRAINER", "PADDLE_GLOO_HTTP_ENDPOINT"):
+        assert told_alike(job, name, 0) == told_alike(job, name, 1)
+    assert all("rank 1 on host2 failed first: exit code 7" in node.err for node in nodes)
+    assert all("restart 1 of 1" in node.err for node in nodes)
+    assert hosts(job, "trainer", 1) == ["host1", "host2", "host2"]
+
+
+# What a death means.
+
+
+@pytest.mark.parametrize(
+    ("role", "rank", "named"), [("server", 1, "server 1 on host2"), ("trainer", 0, "rank 0 on host1")]
+)
+def test_a_death_on_one_host_is_told_alike_on_all(job, role, rank, named):
+    nodes = start(job, *["--nnodes 2 --server_num 1 --trainer_num 2"] * 2)
+    wait_for_answers(job, 4)
+
+    os.kill(notes(job, role)[rank]["pid"], signal.SIGKILL)
+
+    assert job.codes() == [137, 137]
+    for node in nodes:
+        assert f"{named} failed first: SIGKILL" in node.err
+        assert f"the {role} process with rank=[{rank}] was aborted" in node.err
+        assert node.err.count("ABORT!!!") == 1
+    assert last_screen(nodes[0]) == last_screen(nodes[1])
+    stem = "serverlog" if role == "server" else "workerlog"
+    assert f"log on host{rank + 1}: {nodes[rank].directory}/log/{stem}.{rank}" in last_screen(nodes[0])
+    report = json.loads((nodes[0].directory / "log" / "report.json").read_text())
+    assert (report["failures"][0]["role"], report["failures"][0]["rank"]) == (role, rank)
+    stopped = [*notes(job, "server", kind="stopped"), *notes(job, "trainer", kind="stopped")]
+    assert len(stopped) == 5
+
+
+def test_nodes_that_only_serve_and_trainers_that_have_ended_take_part_in_a_restart(job):
+    words = "--nnodes 3 --max_restart 1 --grace 1 --rank"
+    counts = ["--server_num 1 --trainer_num 0", "--server_num 1 --trainer_num 1", "--server_num 0 --trainer_num 1"]
+    start(job, *(f"{words} {rank} {count}" for rank, count in enumerate(counts)))
+    wait_for_answers(job, 2)
+    fail(job, "trainer", 0, "0")  # well
+    job.wait_for_cards(2, "serving")
+
+    fail(job, "trainer", 1)
+
+    wait_for_answers(job, 2, 1)
+    job.finish()
+    assert job.codes() == [0, 0, 0]
+    assert hosts(job, "server", 1) == ["host1", "host2"]
+    assert hosts(job, "trainer", 1) == ["host2", "host3"]
+
+
+def test_a_dead_server_restarts_all_roles_on_all_hosts(job):
+    nodes = start(job, *["--nnodes 2 --server_num 1 --trainer_num 1 --max_restart 1 --grace 1"] * 2)
+    wait_for_answers(job, 2)
+
+    fail(job, "server", 1)
+
+    wait_for_answers(job, 2, 1)
+    job.finish()
+    assert job.codes() == [0, 0]
+    assert all("server 1 on host2 failed first: exit code 7" in node.err for node in nodes)
+    before, after = (set(told_alike(job, "FLOTA_ENDPOINTS_SERVER", number).split(",")) for number in (0, 1))
+    assert not before & after
+    assert hosts(job, "server", 1) == ["host1", "host2"]
+
+
+@pytest.mark.parametrize("how", ["node", "host"])
+def test_a_lost_host_of_servers_alone_ends_the_job(job, how):
+    words = "--nnodes 2 --rank"
+    nodes = start(job, f"{words} 0 --server_num 0 --trainer_num 2", f"{words} 1 --server_num 1 --trainer_num 0")
+    wait_for_answers(job, 2)
+
+    if how == "node":
+        nodes[1].process.kill()
+    else:
+        job.lab.crash(2)
+    began = time.monotonic()
+
+    assert job.codes() == [75, -9]
+    assert time.monotonic() - began < WITHIN_LEASE
+    assert last_words(nodes[0]).endswith("host2 was lost")
+    assert len(notes(job, "trainer", kind="stopped")) == 2
+
+
+def test_a_lost_host_of_servers_alone_is_waited_for(job):
+    words = "--nnodes 2 --max_restart 1 --grace 1 --rank"
+    serves = f"{words} 1 --server_num 1 --trainer_num 0"
+    one, two = start(job, f"{words} 0 --server_num 0 --trainer_num 2", serves)
+    wait_for_answers(job, 2)
+
+    two.process.kill()
+
+    one.wait_for("host2 was lost; the nodes meet again", WITHIN_LEASE)
+    job.node(2, serves, PLAYS)
+    wait_for_answers(job, 2, 1)
+    job.finish()
+    assert job.codes() == [0, -9, 0]
+    assert hosts(job, "server", 1) == ["host2"]
+
+
+def test_a_signal_on_one_host_stops_all_roles_on_all(job):
+    nodes = start(job, *["--nnodes 2 --server_num 1 --trainer_num 1"] * 2)
+    wait_for_answers(job, 2)
+
+    nodes[1].process.send_signal(signal.SIGINT)
+
+    assert job.codes() == [130, 130]
+    assert (len(notes(job, "server", kind="stopped")), len(notes(job, "trainer", kind="stopped"))) == (2, 2)
+
+
+def test_servers_that_end_by_themselves_are_not_waited_for(job):
+    start(job, *["--nnodes 2 --server_num 1 --trainer_num 1"] * 2, play="server=outlive")
+    wait_for_answers(job, 2)
+
+    job.finish()
+
+    assert job.codes() == [0, 0]  # well before the grace of 30 s
+    assert not notes(job, "server", kind="stopped")
+
+
+def test_a_node_that_is_killed_after_the_work_is_missed_by_nobody(job):
+    words = "--nnodes 2 --server_num 1 --trainer_num 1"
+    one, two = start(job, f"{words} --rank 0 --grace 1", f"{words} --rank 1 --grace 60")
+    wait_for_answers(job, 2)
+    job.finish()
+    for node in (one, two):
+        node.wait_for("the work is done")
+
+    two.process.kill()
+
+    assert job.codes() == [0, -9]
+    assert "lost" not in one.err
+
+
+def test_a_signal_hurries_the_servers_of_its_host_alone(job):
+    words = "--nnodes 2 --server_num 1 --trainer_num 1"
+    _, two = start(job, f"{words} --rank 0 --grace 2", f"{words} --rank 1 --grace 60")
+    wait_for_answers(job, 2)
+    job.finish()
+    two.wait_for("the work is done")
+
+    two.process.send_signal(signal.SIGTERM)
+
+    assert job.codes() == [0, 0]
+
+
+def test_of_deaf_servers_and_their_children_nothing_is_left(job):
+    start(job, *["--nnodes 2 --server_num 1 --trainer_num 1 --grace 0.5"] * 2, play="server=deaf")
+    wait_for(job, "server", 2, kind="parent")
+    wait_for(job, "trainer", 2)
+
+    for rank in (0, 1):
+        fail(job, "trainer", rank, "0")  # well, though nobody has answered them
+
+    assert job.codes() == [0, 0]
+
+
+@pytest.mark.parametrize(("rule", "rounds"), [("end", 1), ("restart", 2)])
+def test_a_roles_own_rule_counts_on_all_hosts(job, rule, rounds):
+    config = f"[roles.chief]\non_failure = '{rule}'\n[roles.worker]\n"
+    words = "--nnodes 2 --max_restart 1 --rank"
+    nodes = [
+        job.node(1, f"{words} 0 --roles chief=0,worker=1", PLAYS, config=config),
+        job.node(2, f"{words} 1 --roles chief=1,worker=1", PLAYS, {"PLAY": "chief=7"}, config),
+    ]
+
+    assert job.codes() == [7, 7]
+    assert all("chief 0 on host2 failed first: exit code 7" in node.err for node in nodes)
+    assert len(list(job.stage.glob("came.?.chief.0"))) == rounds
+
+
+def test_a_failure_that_is_ignored_is_told_on_its_host_and_the_job_goes_on(job):
+    config = "[roles.evaluator]\non_failure = 'ignore'\n[roles.worker]\n"
+    words = "--nnodes 2 --rank"
+    nodes = [
+        job.node(1, f"{words} 0 --roles evaluator=0,worker=1", PLAYS, config=config),
+        job.node(2, f"{words} 1 --roles evaluator=1,worker=0", PLAYS, {"PLAY": "evaluator=SIGKILL"}, config),
+    ]
+    nodes[1].wait_for("evaluator 0 ended with SIGKILL (killed from outside")
+    wait_for(job, "worker", 1)
+
+    job.finish()
+
+    assert job.codes() == [0, 0]
+
+
+# Who does not fit.
+
+
+@pytest.mark.parametrize("other", [LISTS.replace(f"{B}:6170", f"{B}:6180"), f"{LISTS} --gloo_port 7007"])
+def test_a_node_with_other_lists_is_turned_away(town, tmp_path, other):
+    job = Job(town.lab, tmp_path)
+    master = f"--master {A}:8090 --grace 0.1"
+    first = job.node(1, f"{LISTS} {master}", PLAYS)
+    wrong = job.node(2, f"{other} {master}", PLAYS)
+
+    assert wrong.wait() == 2
+    why = "its lists of addresses, --gloo_port or --with_gloo are not this job's"
+    assert f"the job turned this node away: {why}" in wrong.err
+    first.wait_for(f"host2 was turned away: {why}")
+    job.node(2, f"{LISTS} {master}", PLAYS)
+    wait_for_answers(job, 3)
+    job.finish()
+    assert job.codes() == [0, 2, 0]
+
+
+def test_a_node_with_other_roles_is_turned_away(job):
+    first = job.node(1, "--nnodes 2 --server_num 1 --trainer_num 1 --grace 0.1", PLAYS)
+    job.wait_for_cards(1)
+    wrong = {
+        2: ("--nnodes 2", "it has trainers alone, this job has the roles server, trainer"),
+        3: (
+            "--nnodes 2 --server_num 1 --trainer_num 1 --coordinator_num 1",
+            "it has the roles server, coordinator, trainer, this job has the roles server, trainer",
+        ),
+        5: ("--nnodes 2 --roles server=1,trainer=1", "its run mode is mixed, this job's ps"),
+    }
+    turned_away = {host: job.node(host, words, PLAYS) for host, (words, _) in wrong.items()}
+
+    for host, node in turned_away.items():
+        assert node.wait() == 2
+        assert f"the job turned this node away: {wrong[host][1]}" in node.err
+        first.wait_for(f"host{host} was turned away: {wrong[host][1]}")
+    job.node(4, "--nnodes 2 --server_num 0 --trainer_num 1 --grace 0.1", PLAYS)
+    wait_for_answers(job, 2)
+    job.finish()
+    assert job.codes() == [0, 2, 2, 2, 0]

@@ -19,8 +19,8 @@ from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogWish
 from flota.supervise.events import Event
-from flota.supervise.machine import REACTIONS
 from flota.supervise.phases import PHASES
+from flota.supervise.reactions import REACTIONS
 
 DOCS = Path(__file__).parent
 
@@ -324,7 +324,7 @@ def architecture_page(old: str) -> str:
 
 
 def reaction(phase: str, event: type) -> str:
-    name = REACTIONS[phase, event].__name__.strip("_")
+    name = REACTIONS[phase, event]
     return "-" if name == "nothing" else name.replace("_", " ")
 
 

@@ -517,6 +517,144 @@ def test_a_dead_runs_notice_is_forgotten_with_its_last_card():
     assert (notice.state, notice.attempt, [row.node for row in notice.seats]) == (RUNNING, 0, ["new0", "new1"])
 
 
+def test_all_serving_or_done_is_success():
+    table = started(3)
+    table.say("host0", state=cards.SERVING)
+    table.say("host1", state=cards.DONE)
+    assert table.judge().state == RUNNING
+    table.say("host2", state=cards.SERVING)
+    assert table.judge().ending.kind == SUCCEEDED
+
+
+def test_a_node_that_serves_again_after_a_restart_is_not_taken_for_one_that_serves_now():
+    table = started(2, RESTARTS)
+    table.say("host0", state=cards.SERVING)
+    table.fail("host1")
+    table.judge()
+    table.say("host0", state=cards.HERE)
+    assert table.judge().state == GATHERING
+    table.all_ready(1)
+    assert table.judge().state == RUNNING
+    table.say("host0", state=cards.SERVING, round=0)
+    table.say("host1", state=cards.DONE)
+    assert table.judge().state == RUNNING, "its word is of the round before"
+
+
+@pytest.mark.parametrize("absence", [0.0, 2.5])
+def test_a_serving_node_that_is_lost_is_missed(absence):
+    table = started(2, absence=absence)
+    table.say("host0", state=cards.SERVING)
+    table.judge()
+    del table.cards["host0"]
+    table.judge()
+    assert table.judge(absence).ending.reason == "host0 was lost"
+
+
+def test_a_serving_node_that_was_lost_is_missed_though_the_others_are_done():
+    table = started(2)
+    table.say("host0", state=cards.SERVING)
+    table.judge()
+    del table.cards["host0"]
+    table.say("host1", state=cards.DONE)
+    assert table.judge().ending.kind == INCOMPLETE
+
+
+def test_a_serving_node_has_not_answered_the_roll_call_until_it_says_so():
+    table = started(2)
+    table.say("host1", state=cards.SERVING)
+    table.fail("host0")
+    assert table.judge().state == ROLL_CALL
+    assert table.judge().state == ROLL_CALL
+    table.say("host1", state=cards.HERE)
+    assert table.judge().ending.kind == FAILED
+
+
+def test_a_serving_node_does_not_keep_newcomers_out():
+    table = started(2, RESTARTS, least=2, most=3)
+    table.say("host0", state=cards.SERVING)
+    table.join("late")
+    assert table.judge().why == "late joined"
+
+
+@pytest.mark.parametrize(("final", "kind"), [(True, FAILED), (False, None)])
+def test_a_failure_that_is_final_ends_a_job_that_could_restart(final, kind):
+    table = started(2, RESTARTS)
+    table.fail("host1")
+    (fault,) = table.cards["host1"].card.faults
+    table.say("host1", faults=(replace(fault, role="server", final=final),))
+    notice = table.after_roll_call()
+    assert (notice.ending.kind if notice.ending else None) == kind
+
+
+def test_at_level_0_nobody_leaves_after_a_failure_that_is_final():
+    table = started(3, LEAVES, least=1, most=3)
+    table.fail("host1")
+    (fault,) = table.cards["host1"].card.faults
+    table.say("host1", faults=(replace(fault, final=True),))
+    assert table.after_roll_call().ending.kind == FAILED
+
+
+@pytest.mark.parametrize(
+    ("roles", "own", "why"),
+    [
+        (("server", "trainer"), (), "it has trainers alone, this job has the roles server, trainer"),
+        ((), ("server", "trainer"), "it has the roles server, trainer, this job has trainers alone"),
+        (("server", "trainer"), ("trainer", "server"), "the roles trainer, server, this job has the roles server, tr"),
+        (("heter", "heter"), ("heter",), "it has the roles heter, this job has the roles heter, heter"),
+    ],
+)
+def test_a_node_with_other_roles_is_turned_away(roles, own, why):
+    table = Table(0, least=2, most=2, roles=roles)
+    for host, names in (("host0", roles), ("other", own)):
+        table.join(host, roles=names, counts=(1, *[0] * (len(names) - 1)) if names else ())
+    notice = table.judge()
+    assert why in notice.refused["other"].why
+    assert list(notice.refused) == ["other"]
+
+
+def test_a_seat_has_the_counts_of_its_card():
+    table = Table(0, least=2, most=2, roles=("server", "trainer"))
+    table.join("host0", roles=("server", "trainer"), counts=(1, 0))
+    table.join("host1", roles=("server", "trainer"), counts=(0, 2), ports=(1, 2, 3, 4, 5))
+    notice = table.judge()
+    assert [row.counts for row in notice.seats] == [(1, 0), (0, 2)]
+    assert decode_notice(encode_notice(notice)) == notice
+
+
+@pytest.mark.parametrize(
+    ("facts", "sound"),
+    [
+        ({"roles": ("server", "trainer"), "counts": (1, 0)}, True),
+        ({"roles": ("server", "trainer"), "counts": (0, 1)}, True),
+        ({}, True),
+        ({"roles": ("server", "trainer"), "counts": (1, 1)}, False),
+        ({"roles": ("server", "trainer"), "counts": (0, 0)}, False),
+        ({"roles": ("server", "trainer"), "counts": (2, -1)}, False),
+        ({"roles": ("server", "trainer"), "counts": (1,)}, False),
+        ({"roles": ("server",), "counts": (1, 0)}, False),
+        ({"roles": ("server",)}, False),
+        ({"counts": (1,)}, False),
+        ({"roles": ("a\x1b[2J",), "counts": (1,)}, False),
+        ({"roles": ("a" * 5000,), "counts": (1,)}, False),
+    ],
+)
+def test_a_card_whose_counts_do_not_add_up_is_no_card(facts, sound):
+    table = Table(1)
+    table.say("host0", **facts)
+    card = table.cards["host0"].card
+    assert decode_card(encode_card(card)) == (card if sound else None)
+
+
+def test_a_fault_says_which_role_failed_and_nothing_unprintable():
+    table = started(1)
+    table.fail("host0")
+    card = table.cards["host0"].card
+    (fault,) = card.faults
+    named = replace(card, faults=(replace(fault, role="server", final=True),))
+    assert decode_card(encode_card(named)) == named
+    assert decode_card(encode_card(replace(card, faults=(replace(fault, role="\x07"),)))) is None
+
+
 def test_cards_and_notices_survive_the_wire_and_nothing_else_does():
     table = started(2, RESTARTS)
     table.fail("host1")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from flota.cli.address import is_mine, wanted_address
 from flota.cli.roles import BOTH_WAYS, Cast
 from flota.cli.settings import Settings, strength
 from flota.errors import BadValue, Contradiction, NotAmongNodes, SeveralAmongNodes
 from flota.errors.roles import NoAddresses, TwiceListed
 from flota.host.addresses import is_loopback, own_addresses
-from flota.job.roles import HETER, PS_HETER, SERVER, TRAINER, Role
+from flota.job.roles import COORDINATOR, HETER, PS_HETER, SERVER, TRAINER, Role
 from flota.job.roster import endpoint, split_endpoint
 
 TYPE_CHECKING = False
@@ -22,12 +24,14 @@ NEEDED = (SERVER, TRAINER)
 
 def read_listing(settings: Settings, mode: str) -> Cast:
     """Who runs what where. A node runs what is listed at its address, exactly."""
-    stages = {role: _stages(settings, flag) for role, (_, flag) in BOTH_WAYS.items()}
-    for role in (*NEEDED, *((HETER,) if mode == PS_HETER else ())):
-        if not any(stages[role]):
+    needed = (*NEEDED, *((HETER,) if mode == PS_HETER else ()))
+    stages = {role: _stages(settings, flag) for role, (_, flag) in BOTH_WAYS.items() if role in (*needed, COORDINATOR)}
+    for role in needed:
+        if not stages[role]:
             number, flag = BOTH_WAYS[role]
             raise NoAddresses(role, f"--{flag}", settings.source(number))
-    stages[TRAINER] = [_with_ports(stages[TRAINER][0], len(stages[SERVER][0]))]
+    taken = {one for lists in stages.values() for stage in lists for one in stage}
+    stages[TRAINER] = [_with_ports(stages[TRAINER][0], len(stages[SERVER][0]), taken)]
     everything = [(role, one) for role, lists in stages.items() for stage in lists for one in stage]
     _refuse_twins(everything)
     hosts = tuple(dict.fromkeys(split_endpoint(one)[0] for _, one in everything))
@@ -35,12 +39,12 @@ def read_listing(settings: Settings, mode: str) -> Cast:
     if row and strength(row) >= strength(flag):
         raise Contradiction(row, flag, "both say which ports workers get")
     _refuse_ports_of_gloo(settings, everything, hosts)
+    _check_count(settings, hosts, flag)
     own = _own_host(settings, hosts, flag)
     roles = [
         _role(role, tuple(stage), number, own, hosts)
         for role, lists in stages.items()
         for number, stage in enumerate(lists, 2 if role == HETER else 0)
-        if stage
     ]
     return Cast(mode, tuple(roles), hosts, flag)
 
@@ -52,10 +56,10 @@ def _role(name: str, endpoints: tuple[str, ...], stage: int, own: str, hosts: tu
 
 
 def _stages(settings: Settings, flag: str) -> list[list[str]]:
-    """`,` within a stage, `;` between the stages of heterogeneous workers."""
+    """`,` within a stage, `;` between the stages of heterogeneous workers; none of them is empty."""
     source, text = settings.source(flag), str(settings[flag])
     groups = text.split(";") if flag == "heter_workers" else [text]
-    stages = [[part.strip() for part in group.split(",") if part.strip()] for group in groups]
+    stages = [stage for group in groups if (stage := [part.strip() for part in group.split(",") if part.strip()])]
     for one in (one for stage in stages for one in stage):
         address, port = split_endpoint(one)
         fits = port.isdecimal() and 0 < int(port) <= LAST_PORT if port or flag != "trainers" else True
@@ -64,12 +68,24 @@ def _stages(settings: Settings, flag: str) -> list[list[str]]:
     return stages
 
 
-def _with_ports(trainers: list[str], servers: int) -> list[str]:
-    """Ports that every node makes up alike, for those without."""
-    return [
-        one if split_endpoint(one)[1] else endpoint(split_endpoint(one)[0], str(FIRST_PORT + servers + number))
-        for number, one in enumerate(trainers)
-    ]
+def _with_ports(trainers: list[str], servers: int, taken: set[str]) -> list[str]:
+    """Ports that every node makes up alike, for those without: none that the lists give to somebody else."""
+    found: list[str] = []
+    used = set(taken)
+    for number, one in enumerate(trainers):
+        address, port = split_endpoint(one)
+        made = (endpoint(address, str(free)) for free in count(FIRST_PORT + servers + number))
+        found.append(one if port else next(free for free in made if free not in used))
+        used.add(found[-1])
+    return found
+
+
+def _check_count(settings: Settings, hosts: tuple[str, ...], flag: str) -> None:
+    """What the meeting checks for several nodes, for one."""
+    nodes: Any = settings["nnodes"]
+    if len(hosts) == 1 and nodes != (1, 1):
+        asked = f"{settings.source('nnodes')} {':'.join(map(str, dict.fromkeys(nodes)))}"
+        raise Contradiction(asked, f"{flag} {hosts[0]}", "all workers are listed on one node")
 
 
 def _refuse_twins(everything: list[tuple[str, str]]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from flota.cli.convert import MOST_WORKERS
 from flota.cli.parse import CommandLine
-from flota.cli.roles import Cast, choose_mode
+from flota.cli.roles import Cast, choose_mode, make_cast, refuse_other_counts
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
 from flota.devices import choose_devices
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-KEYS: dict[str, type | tuple[type, ...]] = {
-    "count": int,
-    "script": str,
-    "args": list,
-    "devices": str,
-    "env": dict,
-    "serves": bool,
-    "on_failure": str,
+KEYS: dict[str, tuple[type, str]] = {
+    "count": (int, "a number"),
+    "script": (str, "a path in quotes"),
+    "args": (list, "a list of words"),
+    "devices": (str, "ids in quotes, all or none"),
+    "env": (dict, "a table of variables"),
+    "serves": (bool, "true or false"),
+    "on_failure": (str, f"one of {', '.join(ON_FAILURE)}"),
 }
 SERVE = (SERVER, COORDINATOR, "ps", "scheduler")  # unless the table says otherwise
-MOST = 10_000
+PLAIN = (str, int, float)
 
 
 def make_mixture(
@@ -38,8 +39,11 @@ def make_mixture(
     found: DeviceSet,
     devices: DeviceSet,
 ) -> Cast:
-    choose_mode(settings)
-    counts: Any = dict(settings["roles"])  # type: ignore[call-overload]
+    if choose_mode(settings) != MIXED:
+        return make_cast(settings, found, devices)  # --run_mode counts more than the file
+    source = settings.source("roles") or f"`roles` in {settings.tables_from}"
+    refuse_other_counts(settings, source, "roles have their own counts")
+    counts = _counts(settings, source)
     names = list(dict.fromkeys((*settings.tables, *counts)))
     tables = {name: _checked(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
     _refuse_collisions(names)
@@ -53,7 +57,7 @@ def make_mixture(
             serves=table.get("serves", name in SERVE),
             on_failure=table.get("on_failure", ON_FAILURE[0]),
             command=command,
-            env=tuple((key, str(value)) for key, value in table.get("env", {}).items()),
+            env=tuple((key, _word(value)) for key, value in table.get("env", {}).items()),
         )
 
     roles = in_order([role(name) for name in names])
@@ -79,7 +83,7 @@ def _command(
     script, args = table.get("script"), table.get("args")
     if script is None and args is None:
         return None
-    words = tuple(str(word) for word in args or ())
+    words = tuple(_word(word) for word in args or ())
     return resolve_command(line._replace(script=script or line.script, args=words), settings, environ, interpreter)
 
 
@@ -92,20 +96,61 @@ def _checked(name: str, table: object, file: str) -> dict[str, object]:
         raise BadValue("roles", name, "a name of letters and digits", "[roles.trainer]")
     for key, value in table.items():
         if key not in KEYS:
-            raise UnknownKey(file, f"{where}.{key}", next((known for known in KEYS if known[:3] == key[:3]), ""))
-        kind = KEYS[key]
+            raise UnknownKey(file, f"{where}.{key}", _nearest_key(key))
+        kind, words = KEYS[key]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise BadConfigFile(file, f"`{where}.{key}` is `{value}`")
+            raise BadConfigFile(file, f"`{where}.{key}` is `{value}`, not {words}")
     if table.get("on_failure", ON_FAILURE[0]) not in ON_FAILURE:
-        raise BadValue(f"{where}.on_failure", str(table["on_failure"]), f"one of {', '.join(ON_FAILURE)}", "")
-    if not 0 <= int(table.get("count", 1)) <= MOST:
-        raise BadValue(f"{where}.count", str(table["count"]), f"a number of 0 to {MOST}", "count = 2")
+        raise BadConfigFile(file, f"`{where}.on_failure` is `{table['on_failure']}`, not {KEYS['on_failure'][1]}")
+    if not 0 <= int(table.get("count", 1)) <= MOST_WORKERS:
+        raise BadValue(f"{where}.count", str(table["count"]), f"a number of 0 to {MOST_WORKERS}", "count = 2")
+    _refuse_odd_words(where, table, file)
     return table
 
 
+def _refuse_odd_words(where: str, table: Any, file: str) -> None:
+    """What no program could be handed."""
+    words = [(f"{where}.args", word) for word in table.get("args", ())]
+    words += [(f"{where}.env.{name}", value) for name, value in table.get("env", {}).items()]
+    for place, word in words:
+        if not isinstance(word, PLAIN) or "\0" in str(word):
+            raise BadConfigFile(file, f"`{place}` has `{word!r}`, not a word or a number")
+    for name in table.get("env", {}):
+        if not name or "=" in name or "\0" in name:
+            raise BadConfigFile(file, f"`{where}.env` has `{name!r}`, which is no name of a variable")
+
+
+def _word(value: object) -> str:
+    """A value of the file as it would stand on a command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _nearest_key(key: str) -> str:
+    from difflib import get_close_matches
+
+    return get_close_matches(key, KEYS, 1, 0.0)[0]
+
+
+def _counts(settings: Settings, source: str) -> dict[str, int]:
+    """Of --roles."""
+    pairs: Any = settings["roles"]
+    counts = dict(pairs)
+    if len(counts) < len(pairs) or max(counts.values(), default=0) > MOST_WORKERS:
+        text = ",".join(f"{name}={count}" for name, count in pairs)
+        raise BadValue(
+            source, text, f"each role once, with a count of 0 to {MOST_WORKERS}", f"{source} trainer=4,data=1"
+        )
+    return counts
+
+
 def _refuse_collisions(names: list[str]) -> None:
-    stems: dict[str, str] = {}
+    seen: dict[str, str] = {}
     for name in names:
-        other = stems.setdefault(log_stem(name), name)
-        if other != name:
-            raise RolesCollide(other, name, log_stem(name))
+        variable = f"FLOTA_ENDPOINTS_{name.replace('-', '_').upper()}"
+        for thing, words in (
+            (log_stem(name), f"write the same {log_stem(name)}.N"),
+            (variable, f"share the variable {variable}"),
+        ):
+            other = seen.setdefault(thing, name)
+            if other != name:
+                raise RolesCollide(other, name, words)

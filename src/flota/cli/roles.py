@@ -6,11 +6,24 @@ the user's own.
 
 from __future__ import annotations
 
+from flota.cli.convert import MOST_WORKERS
 from flota.cli.settings import Settings, strength
 from flota.devices import choose_devices
 from flota.errors import BadValue, Contradiction, NoDevices
-from flota.errors.roles import NoTrainers
-from flota.job.roles import COORDINATOR, HETER, MIXED, PS, PS_HETER, RPC, SERVER, TRAINER, Role, in_order
+from flota.errors.roles import NoneOfRole
+from flota.job.roles import (
+    COLLECTIVE,
+    COORDINATOR,
+    HETER,
+    MIXED,
+    PS,
+    PS_HETER,
+    RPC,
+    SERVER,
+    TRAINER,
+    Role,
+    in_order,
+)
 from flota.job.spec import DeviceSet
 from flota.values import NamedTuple
 
@@ -40,31 +53,35 @@ class Cast(NamedTuple):
 
 
 def choose_mode(settings: Settings) -> str:
-    """As --run_mode says, which must not contradict the other flags; without it as they say."""
-    heter = next(filter(None, map(settings.source, HETER_FLAGS)), None)
-    servers = next(filter(None, map(settings.source, PS_FLAGS)), None)
-    own = settings.source("roles") or (settings.tables and f"`roles` in {settings.tables_from}") or None
-    implied = PS_HETER if heter else PS if servers else MIXED if own else None
-    flag = heter or servers or own
-    asked = str(settings["run_mode"])
-    source = settings.source("run_mode")
+    """As --run_mode says, or as the other flags do. The stronger source wins; equal ones must not contradict."""
+    heter, servers = _strongest(settings, HETER_FLAGS), _strongest(settings, PS_FLAGS)
+    own = settings.source("roles") or (f"`roles` in {settings.tables_from}" if settings.tables else None)
     if own and (heter or servers):
-        raise Contradiction(str(own), str(heter or servers), "both say which roles there are")
-    if not source or (asked == PS_HETER and implied == PS):
-        return implied if not source and implied else asked
-    if implied and implied != asked:
-        raise Contradiction(f"{source} {asked}", str(flag), f"that is for {'jobs with roles' if own else implied}")
-    return asked
+        raise Contradiction(own, str(heter or servers), "both say which roles there are")
+    implied = PS_HETER if heter else PS if servers else MIXED
+    asked, source = str(settings["run_mode"]), settings.source("run_mode")
+    fitting = {heter: (PS_HETER,), servers: (PS_HETER, PS), own: ()}
+    against = max((flag for flag, modes in fitting.items() if flag and asked not in modes), key=strength, default=None)
+    if against is None:
+        return asked
+    if strength(source) == strength(against):
+        raise Contradiction(f"{source} {asked}", against, f"that is for {'jobs with roles' if own else implied}")
+    return asked if strength(source) > strength(against) else implied
+
+
+def _strongest(settings: Settings, dests: tuple[str, ...]) -> str | None:
+    """How the user spelled what counts most of these."""
+    return max(filter(None, map(settings.source, dests)), key=strength, default=None)
 
 
 def make_cast(settings: Settings, found: DeviceSet, devices: DeviceSet) -> Cast:
-    """For parameter servers, with and without heterogeneous workers, and for rpc."""
+    """For parameter servers, with and without heterogeneous workers, and for jobs of equal workers."""
     mode = choose_mode(settings)
-    if mode == RPC:
-        return Cast(RPC)
-    _refuse_what_does_not_fit(settings, mode)
-    listing = [lists for _, lists in BOTH_WAYS.values() if settings.source(lists)]
-    if listing:
+    if mode in (COLLECTIVE, RPC):
+        return Cast(mode)
+    refuse_other_counts(settings, f"--run_mode {mode}", "--trainer_num says how many trainers there are")
+    listed = _is_listed(settings)
+    if listed:
         from flota.cli.listing import read_listing
 
         cast = read_listing(settings, mode)
@@ -74,46 +91,77 @@ def make_cast(settings: Settings, found: DeviceSet, devices: DeviceSet) -> Cast:
     kinds = _device_kinds(settings, cast.roles, devices)
     roles = [_equipped(role, kinds.get(role.stage, ""), devices, none) for role in cast.roles]
     given: Any = settings["gloo_port"]
-    port = int(given) if settings.source("gloo_port") or listing else None
+    port = int(given) if settings.source("gloo_port") or listed else None
     return cast._replace(roles=in_order(roles), gloo_port=port)
 
 
-def _refuse_what_does_not_fit(settings: Settings, mode: str) -> None:
-    for number, lists in BOTH_WAYS.values():
-        one, other = settings.source(number), settings.source(lists)
-        if one and other and strength(one) == strength(other):
-            raise Contradiction(one, other, "both say how many there are")
+def refuse_other_counts(settings: Settings, roles: str, why: str) -> None:
+    """What counts workers that have no role. A variable or a file may be meant for other jobs; a flag is not."""
     workers = settings.source("nproc_per_node")
     if workers and workers.startswith("-"):
-        raise Contradiction(workers, f"--run_mode {mode}", "--trainer_num says how many trainers there are")
+        raise Contradiction(workers, roles, why)
     if settings["interactive"]:
-        raise Contradiction("--interactive", f"--run_mode {mode}", "one worker can have the terminal")
+        raise Contradiction("--interactive", roles, "one worker can have the terminal")
+
+
+def _is_listed(settings: Settings) -> bool:
+    """Whether lists say who there is, and not numbers: the stronger source wins, whatever role it speaks of."""
+    for number, addresses in BOTH_WAYS.values():
+        one, other = settings.source(number), settings.source(addresses)
+        if one and strength(one) == strength(other):
+            raise Contradiction(one, str(other), "both say how many there are")
+    numbers, lists = (_strongest(settings, dests) for dests in zip(*BOTH_WAYS.values(), strict=True))
+    first = settings.source("start_port")
+    if first and strength(first) == strength(lists):
+        raise Contradiction(first, str(lists), "both say which ports workers get")
+    return lists is not None and strength(lists) >= strength(numbers)
 
 
 def _counted(settings: Settings, mode: str) -> list[Role]:
-    """So many of each on this node; one server and one trainer unless told otherwise."""
+    """So many of each on this node; of those that the mode is about one, unless told otherwise."""
     servers, trainers = _count(settings, "server_num", 1), _count(settings, "trainer_num", 1)
-    if trainers == 0 and not (servers and settings.source("server_num")):
-        raise NoTrainers(f"{settings.source('trainer_num')} 0", "--server_num 1 for a node of servers alone")
+    coordinators = _count(settings, "coordinator_num", 0)
+    stages = _stage_sizes(settings) if mode == PS_HETER else []
     if mode == PS_HETER and not settings.source("trainer_num"):
-        flag = next(filter(None, map(settings.source, HETER_FLAGS)), f"--run_mode {mode}")
-        raise NoTrainers(flag, "--trainer_num N beside it")
-    roles = [Role(SERVER, servers), Role(COORDINATOR, _count(settings, "coordinator_num", 0))]
-    roles += [Role(HETER, count, stage=stage) for stage, count in enumerate(_stage_sizes(settings), 2)]
-    return [*(role for role in roles if role.workers or role.name != COORDINATOR), Role(TRAINER, trainers)]
+        flag = _strongest(settings, HETER_FLAGS) or f"--run_mode {mode}"
+        raise NoneOfRole(flag, TRAINER, "add --trainer_num N beside it")
+    _refuse_a_job_without(settings, servers, trainers, sum(stages), coordinators)
+    roles = [Role(SERVER, servers)]
+    if settings.source("coordinator_num"):
+        roles.append(Role(COORDINATOR, coordinators))
+    roles += [Role(HETER, count, stage=stage) for stage, count in enumerate(stages, 2)]
+    return [*roles, Role(TRAINER, trainers)]
+
+
+def _refuse_a_job_without(settings: Settings, servers: int, trainers: int, heter: int, coordinators: int) -> None:
+    """On one machine a job needs trainers, unless it is one of servers alone, and they need servers. Of several nodes
+    each may hold what it likes.
+    """
+    alone = settings["nnodes"] == (1, 1) and "," not in str(settings["ips"])
+    asked = servers if settings.source("server_num") else 0
+    flag = f"{settings.source('trainer_num')} 0"
+    if trainers == 0 and alone and heter:
+        raise NoneOfRole(flag, TRAINER, "heterogeneous workers need some, as in --trainer_num 1")
+    if trainers == 0 and not asked and (alone or not heter + coordinators):
+        raise NoneOfRole(flag, TRAINER, "add --server_num 1 for a node of servers alone")
+    if servers == 0 and alone:
+        flag = f"{settings.source('server_num')} 0"
+        raise NoneOfRole(flag, SERVER, "for workers without servers write --nproc_per_node N")
 
 
 def _count(settings: Settings, dest: str, otherwise: int) -> int:
     value: Any = settings[dest]
+    if value is not None and value > MOST_WORKERS:
+        raise BadValue(str(settings.source(dest)), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
     return otherwise if value is None else int(value)
 
 
 def _stage_sizes(settings: Settings) -> list[int]:
-    source, word = settings.source("heter_worker_num"), str(settings["heter_worker_num"] or "")
+    source, word = settings.source("heter_worker_num"), str(settings["heter_worker_num"])
     if not source:
-        return []
+        return [1]
     parts = [part.strip() for part in word.split(";")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(part.isdecimal() and int(part) <= MOST_WORKERS for part in parts):
         raise BadValue(source, word, "a number, or one for each stage", f"{source} 2 or {source} '1;2'")
     return [int(part) for part in parts]
 
@@ -122,7 +170,7 @@ def _device_kinds(settings: Settings, roles: tuple[Role, ...], devices: DeviceSe
     """What each stage of heterogeneous workers computes on: as told, else what this machine shows."""
     stages = [role.stage for role in roles if role.name == HETER]
     source, word = settings.source("heter_devices"), str(settings["heter_devices"])
-    if not source:
+    if not source or not stages:
         return dict.fromkeys(stages, devices.kind)
     kinds = [part.strip() for part in word.split(";")]
     if len(kinds) == 1:

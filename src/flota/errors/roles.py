@@ -5,9 +5,9 @@ from __future__ import annotations
 from flota.errors import FlotaError
 
 
-class NoTrainers(FlotaError):
-    def __init__(self, flag: str, remedy: str) -> None:
-        super().__init__(f"{flag}: the job would have no trainers", f"add {remedy}")
+class NoneOfRole(FlotaError):
+    def __init__(self, flag: str, role: str, remedy: str) -> None:
+        super().__init__(f"{flag}: the job would have no {role}s", remedy)
 
 
 class NoAddresses(FlotaError):
@@ -25,8 +25,8 @@ class TwiceListed(FlotaError):
 
 
 class RolesCollide(FlotaError):
-    def __init__(self, one: str, other: str, log: str) -> None:
-        super().__init__(f"the roles `{one}` and `{other}` would write the same {log}.N", "rename one of them")
+    def __init__(self, one: str, other: str, what: str) -> None:
+        super().__init__(f"the roles `{one}` and `{other}` would {what}", "rename one of them")
 
 
 class MissingIpuArguments(FlotaError):

@@ -18,7 +18,10 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     task = TASKS.get(worker.name)
     if task is None:
         return {}
-    config = f'{{"cluster": {{{_cluster(spec, roster, task)}}}, "task": {{"type": "{task}", "index": {worker.rank}}}}}'
+    # Roles of two names may have one task: servers, and what is called ps.
+    before = [number for number, role in enumerate(spec.parts[: worker.role]) if TASKS.get(role.name) == task]
+    index = sum(roster.size(number) for number in before) + worker.number
+    config = f'{{"cluster": {{{_cluster(spec, roster, task)}}}, "task": {{"type": "{task}", "index": {index}}}}}'
     if len(config) <= LONGEST_VARIABLE:
         return {"TF_CONFIG": config}
     if spec.frameworks == ("tensorflow",):

@@ -11,8 +11,8 @@ from flota.values import NamedTuple
 class Worker(NamedTuple):
     """One worker's place: its role and its numbers in it, its devices, its command and its logs.
 
-    `rank` counts all workers of the role's name; `number` those of its `role` alone, which differs where a name has
-    several stages.
+    `rank` counts all workers of the role's name, `local_rank` and `local_size` those on this node; `number` is of its
+    `role` alone, which differs where a name has several stages.
     """
 
     role: int
@@ -43,13 +43,15 @@ class WorkerPlan(NamedTuple):
 def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worker, ...]:
     """In the order in which they start."""
     workers: list[Worker] = []
+    here = roster.seats[seat_number]
     for role_number, role in enumerate(spec.parts):
         first = roster.first_rank(seat_number, role_number)
-        count = roster.seats[seat_number].workers_of(role_number)
-        numbers = role.own or range(first, first + count)
-        same = [other for other in range(role_number) if spec.parts[other].name == role.name]  # earlier stages
-        offset = sum(roster.size(other) for other in same)
-        for local_rank, number in enumerate(numbers):
+        numbers = role.own or range(first, first + here.workers_of(role_number))
+        stages = [other for other, one in enumerate(spec.parts) if one.name == role.name]
+        before = [other for other in stages if other < role_number]
+        offset = sum(roster.size(other) for other in before)
+        local_size = sum(here.workers_of(other) for other in stages)
+        for local_rank, number in enumerate(numbers, sum(here.workers_of(other) for other in before)):
             rank = offset + number
             stdout, stderr = _log_paths(spec, role_number, rank)
             workers.append(
@@ -59,9 +61,9 @@ def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worke
                     rank,
                     number,
                     local_rank,
-                    count,
+                    local_size,
                     seat_number,
-                    devices_of(spec.devices_for(role).chosen, local_rank, count, private=role.private),
+                    devices_of(spec.devices_for(role).chosen, local_rank, local_size, private=role.private),
                     command_line(spec, role, rank, local_rank),
                     stdout,
                     stderr,

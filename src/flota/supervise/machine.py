@@ -33,11 +33,13 @@ from flota.supervise.events import (
 )
 from flota.supervise.phases import Phase
 from flota.supervise.policy import should_restart
+from flota.supervise.reactions import REACTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+
+    Reaction = Callable[[Event, float], list[Action]]
 
 SIGHUP, SIGINT, SIGQUIT, SIGTERM = 1, 2, 3, 15
 CANNOT_RUN = 127  # a shell's code for a program that could not be run
@@ -74,7 +76,8 @@ class Supervisor:
         self._begin(now)
 
     def step(self, event: Event, now: float) -> list[Action]:
-        return REACTIONS[self.phase, type(event)](self, event, now)
+        reaction: Reaction = getattr(self, f"_{REACTIONS[self.phase, type(event)]}")
+        return reaction(event, now)
 
     @property
     def only_serves(self) -> bool:
@@ -107,7 +110,8 @@ class Supervisor:
 
     def _start_failed(self, event: StartFailed, now: float) -> list[Action]:
         self.alive.discard(event.worker)
-        self._note_failure(event.worker, CANNOT_RUN, NOT_STARTED, event.at)
+        if not self.released:
+            self._note_failure(event.worker, CANNOT_RUN, NOT_STARTED, event.at)
         if self.phase == Phase.RUNNING:
             return self._stop_workers(SIGTERM, now)
         return self._sweep_when_alone()
@@ -230,71 +234,3 @@ class Supervisor:
 
     def _nothing(self, _event: Event, _now: float) -> list[Action]:
         return []
-
-
-if TYPE_CHECKING:
-    Reaction = Callable[["Supervisor", Any, float], list[Action]]
-
-# Every cell is decided. What cannot happen in a phase, or means nothing there any more, is decided to be nothing.
-REACTIONS: dict[tuple[str, type[Event]], Reaction] = {
-    (Phase.RUNNING, WorkerStarted): Supervisor._worker_started,
-    (Phase.RUNNING, StartFailed): Supervisor._start_failed,
-    (Phase.RUNNING, WorkerExited): Supervisor._worker_exited,
-    (Phase.RUNNING, RoundSwept): Supervisor._nothing,
-    (Phase.RUNNING, RoundNotStarted): Supervisor._round_not_started,
-    (Phase.RUNNING, ShepherdLost): Supervisor._shepherd_lost,
-    (Phase.RUNNING, RoundRecalled): Supervisor._round_recalled,
-    (Phase.RUNNING, WorkIsDone): Supervisor._work_is_done,
-    (Phase.RUNNING, StopRequested): Supervisor._stop_requested,
-    (Phase.RUNNING, DeadlinePassed): Supervisor._nothing,
-    (Phase.LINGERING, WorkerStarted): Supervisor._nothing,
-    (Phase.LINGERING, StartFailed): Supervisor._nothing,
-    (Phase.LINGERING, WorkerExited): Supervisor._worker_exited,
-    (Phase.LINGERING, RoundSwept): Supervisor._nothing,
-    (Phase.LINGERING, RoundNotStarted): Supervisor._nothing,
-    (Phase.LINGERING, ShepherdLost): Supervisor._shepherd_lost,
-    (Phase.LINGERING, RoundRecalled): Supervisor._hurry_up,
-    (Phase.LINGERING, WorkIsDone): Supervisor._nothing,
-    (Phase.LINGERING, StopRequested): Supervisor._hurry_up,
-    (Phase.LINGERING, DeadlinePassed): Supervisor._hurry_up,
-    (Phase.YIELDING, WorkerStarted): Supervisor._worker_started,
-    (Phase.YIELDING, StartFailed): Supervisor._start_failed,
-    (Phase.YIELDING, WorkerExited): Supervisor._worker_yielded,
-    (Phase.YIELDING, RoundSwept): Supervisor._nothing,
-    (Phase.YIELDING, RoundNotStarted): Supervisor._nothing,
-    (Phase.YIELDING, ShepherdLost): Supervisor._shepherd_lost,
-    (Phase.YIELDING, RoundRecalled): Supervisor._hurry_up,
-    (Phase.YIELDING, WorkIsDone): Supervisor._nothing,
-    (Phase.YIELDING, StopRequested): Supervisor._stop_requested_while_yielding,
-    (Phase.YIELDING, DeadlinePassed): Supervisor._hurry_up,
-    (Phase.STOPPING, WorkerStarted): Supervisor._worker_started,
-    (Phase.STOPPING, StartFailed): Supervisor._start_failed,
-    (Phase.STOPPING, WorkerExited): Supervisor._worker_exited,
-    (Phase.STOPPING, RoundSwept): Supervisor._nothing,
-    (Phase.STOPPING, RoundNotStarted): Supervisor._nothing,
-    (Phase.STOPPING, ShepherdLost): Supervisor._shepherd_lost,
-    (Phase.STOPPING, RoundRecalled): Supervisor._nothing,
-    (Phase.STOPPING, WorkIsDone): Supervisor._nothing,
-    (Phase.STOPPING, StopRequested): Supervisor._stop_requested_again,
-    (Phase.STOPPING, DeadlinePassed): Supervisor._deadline_passed,
-    (Phase.SWEEPING, WorkerStarted): Supervisor._nothing,
-    (Phase.SWEEPING, StartFailed): Supervisor._nothing,
-    (Phase.SWEEPING, WorkerExited): Supervisor._nothing,
-    (Phase.SWEEPING, RoundSwept): Supervisor._round_swept,
-    (Phase.SWEEPING, RoundNotStarted): Supervisor._nothing,
-    (Phase.SWEEPING, ShepherdLost): Supervisor._nothing,
-    (Phase.SWEEPING, RoundRecalled): Supervisor._nothing,
-    (Phase.SWEEPING, WorkIsDone): Supervisor._nothing,
-    (Phase.SWEEPING, StopRequested): Supervisor._stop_requested_while_sweeping,
-    (Phase.SWEEPING, DeadlinePassed): Supervisor._nothing,
-    (Phase.ENDED, WorkerStarted): Supervisor._nothing,
-    (Phase.ENDED, StartFailed): Supervisor._nothing,
-    (Phase.ENDED, WorkerExited): Supervisor._nothing,
-    (Phase.ENDED, RoundSwept): Supervisor._nothing,
-    (Phase.ENDED, RoundNotStarted): Supervisor._nothing,
-    (Phase.ENDED, ShepherdLost): Supervisor._nothing,
-    (Phase.ENDED, RoundRecalled): Supervisor._nothing,
-    (Phase.ENDED, WorkIsDone): Supervisor._nothing,
-    (Phase.ENDED, StopRequested): Supervisor._nothing,
-    (Phase.ENDED, DeadlinePassed): Supervisor._nothing,
-}

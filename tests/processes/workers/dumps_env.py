@@ -1,10 +1,11 @@
-"""Writes its own environment and arguments to dump.<rank>.json."""
+"""Writes its own environment and arguments to dump.<rank>.json; of another role than trainer, to dump.<role>.<rank>.json."""
 
 import json
 import os
 import sys
 
-with open(f"dump.{os.environ['FLOTA_RANK']}.json", "w") as file:
+role, rank = os.environ["FLOTA_ROLE"], os.environ["FLOTA_RANK"]
+with open(f"dump.{rank}.json" if role == "trainer" else f"dump.{role}.{rank}.json", "w") as file:
     json.dump(
         {
             "env": dict(os.environ),
@@ -14,6 +15,7 @@ with open(f"dump.{os.environ['FLOTA_RANK']}.json", "w") as file:
             "pid": os.getpid(),
             "cwd": os.getcwd(),
             "stdin": os.path.realpath("/proc/self/fd/0"),
+            "stdout": os.path.realpath("/proc/self/fd/1"),
         },
         file,
     )

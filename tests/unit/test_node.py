@@ -1,0 +1,75 @@
+"""One node's part: what it says when it only serves, and what it is told when the job has ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from flota.job.report import FAILED, STOPPED, SUCCEEDED
+from flota.rendezvous import cards
+from flota.rendezvous.cards import Card, Fault
+from flota.rendezvous.node import Begin, Leave, Node, Offer, Recall, Release
+from flota.rendezvous.notices import ENDED, ROLL_CALL, RUNNING, Ending, Notice, SeatRow
+
+SEATS = (SeatRow("own", "host0", "10.0.0.1", (1, 2, 3, 4)), SeatRow("other", "host1", "10.0.0.2", (1, 2, 3, 4)))
+FAULT = Fault(0, 0, "host1", 1, 3, "exited", "exit code 3", 1.0, "log")
+
+
+def advance(node, *notices):
+    for notice in notices:
+        node.hear(notice)
+    return node.advance(0.0, None, "nowhere")
+
+
+@pytest.fixture
+def working():
+    """A node whose workers run."""
+    node = Node("own", Card("job", "host0", "10.0.0.1", (), 2, 2, ("torch",)), patience=60, lifeline=3)
+    assert advance(node) == [Offer(0)]
+    node.offered((1, 2, 3, 4), 0)
+    running = Notice(RUNNING, seats=SEATS)
+    assert advance(node, running) == [Begin(running, 0)]
+    return node
+
+
+def test_a_node_whose_servers_alone_are_left_says_so(working):
+    working.only_serves()
+
+    assert working.card.state == cards.SERVING
+    assert advance(working) == [], "it goes on serving"
+
+
+def test_a_serving_node_answers_the_roll_call_and_is_recalled(working):
+    working.only_serves()
+
+    orders = advance(working, Notice(ROLL_CALL, seats=SEATS, faults=(FAULT,)))
+
+    assert working.card.state == cards.HERE
+    assert orders == [Recall()]
+
+
+def test_a_node_that_finds_itself_serving_while_the_roll_is_called_answers_again(working):
+    advance(working, Notice(ROLL_CALL, seats=SEATS, faults=(FAULT,)))
+    working.only_serves()
+
+    advance(working)
+
+    assert working.card.state == cards.HERE
+
+
+@pytest.mark.parametrize(("kind", "order"), [(SUCCEEDED, Release()), (FAILED, Recall()), (STOPPED, Recall())])
+def test_servers_are_released_by_success_and_recalled_by_any_other_end(working, kind, order):
+    working.only_serves()
+    ended = Notice(ENDED, seats=SEATS, ending=Ending(kind))
+
+    assert advance(working, ended) == [order]
+    assert advance(working) == [], "once"
+
+    working.swept(well=True)
+    assert advance(working) == [Leave(Ending(kind))]
+
+
+def test_who_leaves_does_not_say_that_it_serves(working):
+    working.stop(15, 0.0)
+    working.only_serves()
+
+    assert working.card.state == cards.LEAVING

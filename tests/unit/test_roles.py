@@ -1,0 +1,402 @@
+"""From flags and variables to roles: the mode, the counts, the lists of addresses and the devices."""
+
+from __future__ import annotations
+
+import re
+from shlex import split
+
+import pytest
+
+from flota.cli.parse import parse
+from flota.cli.roles import choose_mode, make_cast
+from flota.cli.settings import gather
+from flota.devices import choose_devices, find_devices
+from flota.errors import BadValue, Contradiction, NoDevices, NotAmongNodes, SeveralAmongNodes
+from flota.errors.roles import NoAddresses, NoneOfRole, TwiceListed
+from flota.job.roles import COLLECTIVE, MIXED, PS, PS_HETER, RPC, Role, in_order, label, log_stem
+
+TWO_HOSTS = "--servers 127.0.0.1:1,127.0.0.2:1 --trainers 127.0.0.1"
+NOTHING = {"CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def ask(words: str, **environ: str):
+        return gather(parse([*split(words), "train.py"]).given, environ, str(tmp_path))
+
+    return ask
+
+
+@pytest.fixture
+def cast(settings):
+    """The roles that a command line, and an environment, ask for on this machine."""
+
+    def make(words: str, **environ: str):
+        given = settings(words, **environ)
+        found = find_devices({**NOTHING, **environ})
+        return make_cast(given, found, choose_devices(found, given["devices"]))
+
+    return make
+
+
+def counts(cast) -> str:
+    return " ".join(f"{role.name}={role.workers}" for role in cast.roles)
+
+
+# The mode.
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "mode"),
+    [
+        ("", {}, COLLECTIVE),
+        ("--nproc_per_node 2", {}, COLLECTIVE),
+        ("--run_mode collective", {}, COLLECTIVE),
+        ("--run_mode ps", {}, PS),
+        ("--run_mode ps-heter", {}, PS_HETER),
+        ("--run_mode rpc", {}, RPC),
+        ("--server_num 1", {}, PS),
+        ("--trainer_num 1", {}, PS),
+        ("--worker_num 1", {}, PS),
+        ("--servers a:1", {}, PS),
+        ("--workers a:1", {}, PS),
+        ("--coordinator_num 1", {}, PS),
+        ("--coordinators a:1", {}, PS),
+        ("--heter_worker_num 1", {}, PS_HETER),
+        ("--heter_workers a:1", {}, PS_HETER),
+        ("--heter_devices gpu", {}, PS_HETER),
+        ("--server_num 1 --heter_worker_num 1", {}, PS_HETER),
+        ("--run_mode ps --server_num 1", {}, PS),
+        ("--run_mode ps-heter --trainer_num 1", {}, PS_HETER),
+        ("--roles a=1", {}, MIXED),
+        ("", {"PADDLE_RUN_MODE": "ps"}, PS),
+        ("", {"PADDLE_SERVER_NUM": "1"}, PS),
+        # A flag counts more than a variable.
+        ("--run_mode collective", {"PADDLE_SERVER_NUM": "1"}, COLLECTIVE),
+        ("--run_mode ps", {"FLOTA_HETER_DEVICES": "cpu"}, PS),
+        ("--run_mode ps --server_num 1", {"FLOTA_HETER_DEVICES": "cpu"}, PS),
+        ("--heter_worker_num 1", {"PADDLE_RUN_MODE": "ps"}, PS_HETER),
+        ("--server_num 1", {"PADDLE_RUN_MODE": "collective"}, PS),
+        ("--trainer_num 1", {"PADDLE_SERVER_NUM": "1", "PADDLE_RUN_MODE": "collective"}, PS),
+        ("--roles a=1", {"PADDLE_RUN_MODE": "ps"}, MIXED),
+        ("", {"FLOTA_RUN_MODE": "rpc", "PADDLE_SERVER_NUM": "1"}, RPC),
+    ],
+)
+def test_the_mode_is_as_asked_for_or_follows_from_the_flags(settings, words, environ, mode):
+    assert choose_mode(settings(words, **environ)) == mode
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "message"),
+    [
+        ("--run_mode collective --server_num 1", {}, "--run_mode collective and --server_num .* that is for ps"),
+        ("--run_mode rpc --trainers a", {}, "--run_mode rpc and --trainers .* that is for ps"),
+        ("--run_mode ps --heter_worker_num 1", {}, "--run_mode ps and --heter_worker_num .* for ps-heter"),
+        ("--run_mode ps --roles a=1", {}, "--run_mode ps and --roles .* for jobs with roles"),
+        ("--server_num 1 --roles a=1", {}, "--roles and --server_num .* both say which roles there are"),
+        ("--heter_devices cpu --roles a=1", {}, "--roles and --heter_devices .* both say which roles there are"),
+        ("", {"PADDLE_RUN_MODE": "collective", "PADDLE_SERVER_NUM": "1"}, "PADDLE_RUN_MODE collective and PADDLE_SERV"),
+    ],
+)
+def test_a_mode_that_contradicts_the_flags_is_refused(settings, words, environ, message):
+    with pytest.raises(Contradiction, match=message):
+        choose_mode(settings(words, **environ))
+
+
+def test_an_unknown_mode_is_answered_with_the_modes(settings):
+    with pytest.raises(BadValue, match="one of collective, ps, ps-heter, rpc: `pss`"):
+        settings("--run_mode pss")
+
+
+def test_workers_of_rpc_and_of_collective_jobs_have_no_roles(cast):
+    assert cast("--run_mode rpc --nproc_per_node 2").roles == ()
+    assert cast("--run_mode collective", PADDLE_SERVER_NUM="1").roles == ()
+
+
+# Counts.
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--run_mode ps", "server=1 trainer=1"),
+        ("--server_num 2 --trainer_num 4", "server=2 trainer=4"),
+        ("--server_num 2", "server=2 trainer=1"),
+        ("--worker_num 3", "server=1 trainer=3"),
+        ("--server_num 2 --trainer_num 0", "server=2 trainer=0"),
+        ("--coordinator_num 1", "server=1 coordinator=1 trainer=1"),
+        ("--coordinator_num 0", "server=1 coordinator=0 trainer=1"),
+        ("--trainer_num 2 --heter_worker_num 2", "server=1 heter=2 trainer=2"),
+        ("--trainer_num 2 --heter_worker_num '1; 2'", "server=1 heter=1 heter=2 trainer=2"),
+        ("--trainer_num 2 --heter_worker_num 0", "server=1 heter=0 trainer=2"),
+        ("--run_mode ps-heter --trainer_num 2", "server=1 heter=1 trainer=2"),
+        ("--trainer_num 2 --heter_devices cpu", "server=1 heter=1 trainer=2"),
+        ("--nnodes 2 --server_num 0 --trainer_num 2", "server=0 trainer=2"),
+        ("--nnodes 2 --server_num 0 --trainer_num 0 --heter_worker_num 2", "server=0 heter=2 trainer=0"),
+        ("--ips a,b --server_num 0 --trainer_num 2", "server=0 trainer=2"),
+    ],
+)
+def test_counts_and_their_defaults(cast, words, expected):
+    assert counts(cast(words)) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ("--trainer_num 0", NoneOfRole, "--trainer_num 0: the job would have no trainers"),
+        ("--worker_num 0", NoneOfRole, "--worker_num 0:"),
+        ("--trainer_num 0 --server_num 0", NoneOfRole, "--trainer_num 0:"),
+        ("--nnodes 2 --trainer_num 0", NoneOfRole, "--trainer_num 0:"),
+        ("--trainer_num 0 --coordinator_num 1", NoneOfRole, "--trainer_num 0:"),
+        ("--trainer_num 0 --server_num 1 --heter_worker_num 1", NoneOfRole, "--trainer_num 0:"),
+        ("--heter_worker_num 2", NoneOfRole, "--heter_worker_num: the job would have no trainers"),
+        ("--run_mode ps-heter", NoneOfRole, "--run_mode ps-heter: the job would have no trainers"),
+        ("--server_num 0 --trainer_num 2", NoneOfRole, "--server_num 0: the job would have no servers"),
+        ("--server_num 10001", BadValue, "--server_num needs a number of 0 to 10000: `10001`"),
+        ("--trainer_num 1 --heter_worker_num 10001", BadValue, "--heter_worker_num needs"),
+        ("--trainer_num 1 --heter_worker_num '1;'", BadValue, "one for each stage: `1;`"),
+        ("--trainer_num 1 --heter_worker_num ''", BadValue, "one for each stage: ``"),
+        ("--server_num 1 --nproc_per_node 2", Contradiction, "--nproc_per_node and --run_mode ps"),
+        ("--server_num 1 --interactive", Contradiction, "--interactive and --run_mode ps"),
+        ("--server_num 1 --servers 127.0.0.1:1 --trainers 127.0.0.1", Contradiction, "--server_num and --servers"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --worker_num 1", Contradiction, "--worker_num and --trainers"),
+        ("--coordinators 127.0.0.1:1 --coordinator_num 1", Contradiction, "--coordinator_num and --coordinators"),
+        ("--heter_workers 127.0.0.1:1 --heter_worker_num 1", Contradiction, "--heter_worker_num and --heter_workers"),
+    ],
+)
+def test_counts_that_make_no_job_are_refused(cast, words, error, message):
+    with pytest.raises(error, match=message):
+        cast(words)
+
+
+@pytest.mark.parametrize("environ", [{"PADDLE_NPROC_PER_NODE": "2"}, {"PET_NPROC_PER_NODE": "auto"}])
+def test_a_variable_that_counts_workers_is_not_meant_for_roles(cast, environ):
+    assert counts(cast("--server_num 1", **environ)) == "server=1 trainer=1"
+
+
+def test_heterogeneous_workers_in_variables_are_not_meant_for_a_plain_ps_job(cast):
+    environ = {"FLOTA_HETER_DEVICES": "cpu;gpu", "FLOTA_HETER_WORKER_NUM": "1;1"}
+
+    assert counts(cast("--run_mode ps", **environ)) == "server=1 trainer=1"
+    lists = "--servers 127.0.0.1:1 --trainers 127.0.0.1:2"
+    assert counts(cast(f"--run_mode ps {lists}", FLOTA_HETER_WORKERS="127.0.0.1:3")) == "server=1 trainer=1"
+
+
+def test_numbers_on_the_command_line_count_more_than_lists_in_variables(cast):
+    lists = {"PADDLE_SERVERS_ENDPOINTS": "127.0.0.1:1", "PADDLE_TRAINERS_ENDPOINTS": "127.0.0.1:2"}
+
+    assert cast("--server_num 2 --trainer_num 3", **lists).hosts == ()
+    assert counts(cast("--server_num 2", **lists)) == "server=2 trainer=1"
+    assert cast("", **lists).hosts == ("127.0.0.1",)
+    listed = "--servers 127.0.0.1:1 --trainers 127.0.0.1:2,127.0.0.1:3"
+    assert counts(cast(listed, PADDLE_SERVER_NUM="4", PADDLE_TRAINER_NUM="4")) == "server=1 trainer=2"
+    assert counts(cast(listed, PADDLE_START_PORT="7000")) == "server=1 trainer=2"
+    assert cast(f"{listed} --gloo_port 65535").gloo_port == 65535, "one node meets nobody"
+
+
+@pytest.mark.parametrize(
+    ("words", "port"),
+    [
+        ("--server_num 1", None),
+        ("--server_num 1 --gloo_port 7000", 7000),
+        ("--server_num 1 --http_port 7000", 7000),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1", 6767),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --gloo_port 7000", 7000),
+    ],
+)
+def test_gloos_port_is_6767_for_lists_and_otherwise_any_free_one(cast, words, port):
+    assert cast(words).gloo_port == port
+
+
+# Lists.
+
+
+def test_a_list_is_of_the_whole_job_and_this_node_has_what_is_at_its_address(cast):
+    made = cast("--host 127.0.0.3 --servers 127.0.0.2:1,127.0.0.3:1 --trainers 127.0.0.3:2,127.0.0.2:2,127.0.0.3:3")
+
+    servers, trainers = made.roles
+    assert made.hosts == ("127.0.0.2", "127.0.0.3")
+    assert made.flag == "--servers"
+    assert (servers.endpoints, servers.own, servers.lead) == (("127.0.0.2:1", "127.0.0.3:1"), (1,), 0)
+    assert trainers.endpoints == ("127.0.0.3:2", "127.0.0.2:2", "127.0.0.3:3")
+    assert (trainers.own, trainers.lead) == ((0, 2), 1), "ranks are as listed, though the hosts take turns"
+
+
+def test_an_address_is_matched_as_a_whole(cast):
+    made = cast("--host 127.0.0.1 --servers 127.0.0.1:1,127.0.0.10:1 --trainers 127.0.0.10:2,127.0.0.11:2")
+
+    assert counts(made) == "server=1 trainer=0"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", "server=1 trainer=0"),
+        ("127.0.0.2", "server=0 trainer=1"),
+        ("127.0.0.3", "server=0 trainer=0"),
+    ],
+)
+def test_a_node_may_have_servers_alone_or_trainers_alone(cast, host, expected):
+    made = cast(f"--host {host} --servers 127.0.0.1:1 --trainers 127.0.0.2:2 --coordinators 127.0.0.3:3")
+
+    assert counts(made).replace("coordinator=0 ", "").replace("coordinator=1 ", "") == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "ports"),
+    [
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1,127.0.0.1", "6171 6172"),
+        ("--servers 127.0.0.1:1,127.0.0.1:2 --trainers '127.0.0.1, 127.0.0.1:7,127.0.0.1,'", "6172 7 6174"),
+        # What somebody has is not given to another.
+        ("--servers 127.0.0.1:6171 --trainers 127.0.0.1,127.0.0.1", "6172 6173"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1,127.0.0.1:6171", "6172 6171"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --heter_workers 127.0.0.1:6171", "6172"),
+        ("--servers 127.0.0.1:6171 --trainers 127.0.0.1,127.0.0.1:6173,127.0.0.1", "6172 6173 6174"),
+    ],
+)
+def test_trainers_without_ports_get_the_same_ones_on_every_node(cast, words, ports):
+    trainers = cast(words).roles[-1]
+
+    assert trainers.endpoints == tuple(f"127.0.0.1:{port}" for port in ports.split())
+
+
+def test_addresses_of_version_6(cast):
+    made = cast("--servers [::1]:6170 --trainers ::1,[::1],[::1]:9")
+
+    assert made.hosts == ("::1",)
+    assert made.roles[0].endpoints == ("[::1]:6170",)
+    assert made.roles[1].endpoints == ("[::1]:6171", "[::1]:6172", "[::1]:9")
+    with pytest.raises(NotAmongNodes, match="--servers `fd00::1`"):
+        cast("--servers [fd00::1]:6170 --trainers [fd00::1]")
+
+
+def test_stages_of_heterogeneous_workers(cast):
+    lists = "--servers 127.0.0.1:1 --trainers 127.0.0.1:2"
+
+    made = cast(f"--host 127.0.0.1 {lists} --heter_workers '127.0.0.1:3,127.0.0.2:3;127.0.0.1:4;;'")
+
+    heter = [role for role in made.roles if role.name == "heter"]
+    assert [(role.stage, role.endpoints) for role in heter] == [
+        (2, ("127.0.0.1:3", "127.0.0.2:3")),
+        (3, ("127.0.0.1:4",)),
+    ]
+    assert [role.name for role in made.roles] == ["server", "heter", "heter", "trainer"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ("--trainers 127.0.0.1", NoAddresses, "no address for a server on any node"),
+        ("--servers 127.0.0.1:1", NoAddresses, "no address for a trainer on any node"),
+        ("--servers 127.0.0.1:1 --trainers ,", NoAddresses, "no address for a trainer on any node"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --heter_workers ';'", NoAddresses, "for a heter on any node"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --heter_worker_num 1", NoAddresses, "--heter_worker_num counts"),
+        ("--servers 127.0.0.1 --trainers 127.0.0.1", BadValue, "--servers needs addresses with ports: `127.0.0.1`"),
+        ("--servers 127.0.0.1:0 --trainers 127.0.0.1", BadValue, "`127.0.0.1:0`"),
+        ("--servers 127.0.0.1:65536 --trainers 127.0.0.1", BadValue, "`127.0.0.1:65536`"),
+        ("--servers :1 --trainers 127.0.0.1", BadValue, "`:1`"),
+        ("--servers 127.0.0.1:1 --workers 127.0.0.1:x", BadValue, "--workers needs addresses with ports"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --coordinators 127.0.0.1", BadValue, "--coordinators needs"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --heter_workers 127.0.0.1", BadValue, "--heter_workers needs"),
+        ("--servers 127.0.0.1:1,127.0.0.1:1 --trainers 127.0.0.1", TwiceListed, "for two servers"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1:1", TwiceListed, "for a server and a trainer"),
+        ("--servers 127.0.0.1:1,127.0.0.2:1 --trainers 127.0.0.1", SeveralAmongNodes, "--host 127.0.0.1"),
+        ("--host 127.0.0.3 --servers 127.0.0.1:1,127.0.0.2:1 --trainers 127.0.0.1", NotAmongNodes, "has `127.0.0.3`"),
+        ("--nnodes 2 --servers 127.0.0.1:1 --trainers 127.0.0.1", Contradiction, "listed on one node"),
+        ("--start_port 7000 --servers 127.0.0.1:1 --trainers 127.0.0.1", Contradiction, "which ports workers get"),
+        (
+            f"--host 127.0.0.1 {TWO_HOSTS} --gloo_port 65535",
+            BadValue,
+            "--gloo_port needs a port that is followed by a free one",
+        ),
+    ],
+)
+def test_lists_that_make_no_job_are_refused(cast, words, error, message):
+    with pytest.raises(error) as raised:
+        cast(words)
+    assert re.search(message, f"{raised.value.message} {raised.value.hint}")
+
+
+# Devices.
+
+
+def seen(role: Role) -> tuple[str, str, bool]:
+    return role.devices.kind, ",".join(role.devices.chosen), role.private
+
+
+def test_trainers_have_a_device_each_and_who_serves_has_none(cast):
+    made = cast("--server_num 1 --coordinator_num 1 --trainer_num 2", CUDA_VISIBLE_DEVICES="4,5")
+
+    assert {role.name: seen(role) for role in made.roles} == {
+        "server": ("cpu", "", False),
+        "coordinator": ("cpu", "", False),
+        "trainer": ("gpu", "4,5", True),
+    }
+    assert made.roles[0].devices.narrowed, "they are hidden from it"
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "kinds"),
+    [
+        ("--heter_worker_num 1", {"CUDA_VISIBLE_DEVICES": "0"}, ["gpu"]),
+        ("--heter_worker_num 1", {"XPU_VISIBLE_DEVICES": "0"}, ["xpu"]),
+        ("--heter_worker_num 1", {}, ["cpu"]),
+        ("--heter_worker_num 1 --devices cpu", {"CUDA_VISIBLE_DEVICES": "0"}, ["cpu"]),
+        ("--heter_worker_num 1 --heter_devices cpu", {"CUDA_VISIBLE_DEVICES": "0"}, ["cpu"]),
+        ("--heter_worker_num '1;1' --heter_devices gpu", {"CUDA_VISIBLE_DEVICES": "0"}, ["gpu", "gpu"]),
+        ("--heter_worker_num '1;1' --heter_devices 'gpu; cpu'", {"CUDA_VISIBLE_DEVICES": "0"}, ["gpu", "cpu"]),
+        ("--heter_worker_num '0;1' --heter_devices 'xpu;cpu'", {}, ["xpu", "cpu"]),  # the first is on other nodes
+    ],
+)
+def test_what_heterogeneous_workers_compute_on(cast, words, environ, kinds):
+    made = cast(f"--trainer_num 1 {words}", **environ)
+
+    heter = [role for role in made.roles if role.name == "heter"]
+    assert [role.device_kind for role in heter] == kinds
+    assert [role.private for role in heter] == [kind != "cpu" for kind in kinds]
+    assert [bool(role.devices.chosen) for role in heter if role.workers] == [
+        role.device_kind != "cpu" for role in heter if role.workers
+    ]
+    assert {role.device_kind for role in made.roles if role.name != "heter"} == {""}
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("--heter_worker_num 1 --heter_devices xpu", NoDevices),
+        ("--heter_worker_num '1;1' --heter_devices 'cpu;xpu'", NoDevices),
+        ("--heter_worker_num 1 --heter_devices 'gpu;cpu'", BadValue),
+        ("--heter_worker_num '1;1' --heter_devices 'gpu;'", BadValue),
+        ("--heter_worker_num 1 --heter_devices ''", BadValue),
+    ],
+)
+def test_devices_that_are_not_there_or_do_not_fit_the_stages_are_refused(cast, words, error):
+    with pytest.raises(error, match="--heter_devices"):
+        cast(f"--trainer_num 1 {words}", CUDA_VISIBLE_DEVICES="0")
+
+
+# The table itself.
+
+
+def test_who_serves_starts_first_and_otherwise_the_order_stays(cast):
+    made = cast("--trainer_num 1 --heter_worker_num 1 --coordinator_num 1 --server_num 1")
+
+    assert [(role.name, role.serves) for role in made.roles] == [
+        ("server", True),
+        ("coordinator", True),
+        ("heter", True),
+        ("trainer", False),
+    ]
+    odd = [Role("b", 1), Role("z", 1, serves=True), Role("a", 1), Role("y", 1, serves=True)]
+    assert [role.name for role in in_order(odd)] == ["z", "y", "b", "a"]
+
+
+def test_trainers_are_called_by_their_rank_and_log_as_workers():
+    assert [log_stem(name) for name in ("trainer", "server", "heter", "coordinator", "data")] == [
+        "workerlog",
+        "serverlog",
+        "heterlog",
+        "coordinatorlog",
+        "datalog",
+    ]
+    assert (label("trainer", 3), label("server", 3)) == ("rank 3", "server 3")

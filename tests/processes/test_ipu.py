@@ -16,7 +16,8 @@ INSTANCE = """
 import json, os, pathlib, sys
 facts = {"env": dict(os.environ), "argv": sys.argv, "orig_argv": sys.orig_argv}
 pathlib.Path(f"instance.{os.environ['PADDLE_TRAINER_ID']}.json").write_text(json.dumps(facts))
-print("instance", os.environ["PADDLE_TRAINER_ID"], "of", os.environ["PADDLE_TRAINERS_NUM"])
+line = f"instance {os.environ['PADDLE_TRAINER_ID']} of {os.environ['PADDLE_TRAINERS_NUM']}\\n"
+os.write(1, line.encode())  # in one go: instances share the log
 """
 FAILS = """
 import os, sys
@@ -161,7 +162,7 @@ def test_the_plan_as_json_is_what_poprun_is_given(flota, poprun):
 
     assert planned["command"] == given_to_poprun(flota)["argv"]
     for name, value in planned["env"].items():
-        if "<free>" not in value:
+        if "<" not in value:
             assert given_to_poprun(flota)["env"][name] == value, name
 
 

@@ -24,7 +24,7 @@ def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> i
     free = (f"<free{number}>" for number in count())
     roster = many_nodes_roster(spec, free) if spec.meeting else one_node_roster(spec, ports_of(spec, free), 0, 0)
     seat = max(spec.meeting.rank, 0) if spec.meeting else 0
-    plans = [equip(spec, roster, worker, environ) for worker in plan_workers(spec, roster, seat)]
+    plans = [equip(spec, roster, worker, environ, "<channel>") for worker in plan_workers(spec, roster, seat)]
     if as_json:
         import json
 

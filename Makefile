@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 .PHONY: demo test check soak bench docs system peers clean
 
 demo: $(BIN)/flota
-	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/train.py
+	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/plain_python/train.py
 
 check: $(VENV)/dev
 	$(BIN)/ruff check .

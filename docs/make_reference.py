@@ -60,7 +60,7 @@ MEANINGS = {
     "TORCHELASTIC_RESTART_COUNT": "counted restarts so far",
     "TORCHELASTIC_MAX_RESTARTS": "how many there may be; 0 when restarting is off",
     "TORCHELASTIC_USE_AGENT_STORE": "`False`: rank 0 serves the store, not the launcher",
-    "TORCHELASTIC_ERROR_FILE": "where a script that uses torch's `@record` leaves its traceback",
+    "TORCHELASTIC_ERROR_FILE": "where a script that uses `flota.record` or torch's `@record` leaves its traceback",
     "TORCHELASTIC_SIGNALS_TO_HANDLE": "`--signals-to-handle`",
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "kept when it is set already",
     "PADDLE_MASTER": "where rank 0 serves Paddle's store",

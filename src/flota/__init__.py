@@ -3,22 +3,44 @@
 What a training script may import is looked up when it is used: importing flota costs a worker nothing.
 """
 
-from __future__ import annotations
-
 __version__ = "0.1.0"
 
+# What a script may use, and where it is. Each is imported when it is first asked for: neither the command nor
+# `import flota` pays for what it does not use. No module in this folder may have one of these names.
 PUBLIC = {
+    "DataParallel": "flota.worker.parallel",
+    "Env": "flota.worker.environment",
+    "FlotaError": "flota.errors",
+    "env": "flota.worker.environment",
     "heartbeat": "flota.worker.heartbeat",
+    "init_parallel_env": "flota.worker.parallel",
     "on_stop": "flota.worker.heartbeat",
+    "record": "flota.worker.recording",
     "should_stop": "flota.worker.heartbeat",
+    "shutdown": "flota.worker.parallel",
 }
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.errors import FlotaError as FlotaError
+    from flota.worker.environment import Env as Env
+    from flota.worker.environment import env as env
+    from flota.worker.heartbeat import heartbeat as heartbeat
+    from flota.worker.heartbeat import on_stop as on_stop
+    from flota.worker.heartbeat import should_stop as should_stop
+    from flota.worker.parallel import DataParallel as DataParallel
+    from flota.worker.parallel import init_parallel_env as init_parallel_env
+    from flota.worker.parallel import shutdown as shutdown
+    from flota.worker.recording import record as record
 
 
 def __getattr__(name: str) -> object:
     if name not in PUBLIC:
         raise AttributeError(f"module 'flota' has no attribute '{name}'")
-    from importlib import import_module
-
-    value = getattr(import_module(PUBLIC[name]), name)
+    value: object = getattr(__import__(PUBLIC[name], None, None, (name,)), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *PUBLIC})

@@ -37,7 +37,7 @@ else:
         def __new__(cls, *values, **named):
             fields = cls._fields
             if named or len(values) < len(fields):
-                given = {**cls._defaults, **dict(zip(fields, values, strict=False)), **named}
+                given = {**cls._defaults, **dict(zip(fields, values)), **named}
                 values = [given.pop(field) for field in fields]
                 if given:
                     raise TypeError(f"{cls.__name__} has no field {', '.join(given)}")
@@ -54,8 +54,8 @@ else:
         __hash__ = tuple.__hash__
 
         def __repr__(self):
-            pairs = (f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True))
+            pairs = (f"{field}={value!r}" for field, value in zip(self._fields, self))
             return f"{type(self).__name__}({', '.join(pairs)})"
 
         def _replace(self, **named):
-            return type(self)(**{**dict(zip(self._fields, self, strict=True)), **named})
+            return type(self)(**{**dict(zip(self._fields, self)), **named})

@@ -46,6 +46,6 @@ def meeting_place(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, s
 
 
 def error_file(spec: JobSpec, worker: Worker) -> str:
-    """Where a script that uses torch's @record writes its traceback."""
+    """Where a script that uses flota.record or torch's @record writes its traceback."""
     own = str(worker.rank) if worker.name == TRAINER else f"{worker.name}.{worker.rank}"
     return f"{spec.log.directory}/error.{own}.json"

@@ -81,7 +81,7 @@ class Ending:
         )
 
     def _said(self, failure: Failure, started: Started) -> list[str]:
-        """torch's @record knows best; then the last traceback in the log; then its last lines."""
+        """What was recorded knows best; then the last traceback in the log; then its last lines."""
         if failure.cause == NOT_STARTED:
             return [f"{self.errors[failure.worker]}: {started.plans[failure.worker].worker.argv[0]}"]
         worker = started.plans[failure.worker].worker
@@ -108,7 +108,7 @@ def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
 
 
 def recorded_traceback(path: str) -> list[str]:
-    """What a script that uses torch's @record has written, if anything."""
+    """What a script that uses flota.record or torch's @record has written, if anything."""
     import json
 
     try:

@@ -126,7 +126,7 @@ def hold_ports(spec: JobSpec) -> tuple[list[socket], Ports]:
         held += (
             hold_from(*spec.port_range, needed, spec.address) if spec.port_range else hold_free(needed, spec.address)
         )
-        if spec.gloo_port and serves_gloo(spec):
+        if spec.gloo_port and spec.gloo != "0" and serves_gloo(spec):
             held += hold_exactly([spec.gloo_port], spec.address)
     except FlotaError:
         release(held)

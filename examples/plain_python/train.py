@@ -1,6 +1,6 @@
 """Data-parallel training in plain Python, no framework: each worker has its own data, gradients are averaged each step.
 
-    flota --nproc_per_node 2 examples/train.py
+    flota --nproc_per_node 2 train.py
 
 Rank 0 serves the average on FLOTA_MASTER, the address that flota keeps free for the job. With one worker it trains
 alone. The model learns y = 3x - 2.
@@ -70,7 +70,8 @@ def main() -> None:
         slope -= RATE * by_slope
         offset -= RATE * by_offset
         if RANK == 0 and step % 40 == 0:
-            print(f"step {step:3d}  workers {WORLD}  loss {loss:.6f}  y = {slope:.3f} x + {offset:.3f}")
+            print(f"step {step:3d}  workers {WORLD}  loss {loss:.6f}")
+    print(f"rank {RANK} of {WORLD}: y = {slope:.2f} x + {offset:.2f}")
 
 
 if __name__ == "__main__":

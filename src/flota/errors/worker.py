@@ -1,0 +1,66 @@
+"""Errors that a training script can meet, raised in its own process."""
+
+from __future__ import annotations
+
+from flota.errors import FlotaError
+
+
+class WorkerError(FlotaError):
+    """There is no last screen for these but the script's own traceback, so the hint is part of the words."""
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class BadVariable(WorkerError):
+    def __init__(self, name: str, given: str) -> None:
+        super().__init__(f"the variable {name} is not a number: `{given}`", f"run `unset {name}`, or start with flota")
+
+
+class NoFramework(WorkerError):
+    def __init__(self, call: str, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"flota.{call}: the script has imported none of {', '.join(known)}",
+            f'import one before it, or name it: flota.init_parallel_env("{known[0]}")',
+        )
+
+
+class SeveralFrameworks(WorkerError):
+    def __init__(self, call: str, found: tuple[str, ...]) -> None:
+        super().__init__(
+            f"flota.{call}: {' and '.join(found)} have been imported, perhaps by one of the script's libraries",
+            f'name the one to use: flota.init_parallel_env("{found[0]}")',
+        )
+
+
+class UnknownFramework(WorkerError):
+    def __init__(self, given: object, known: tuple[str, ...]) -> None:
+        super().__init__(f"unknown framework `{given}`", f"name one of {', '.join(known)}, or none")
+
+
+class VariableMissing(WorkerError):
+    def __init__(self, framework: str, variable: str, world_size: int) -> None:
+        super().__init__(
+            f"{framework} cannot find the other workers of {world_size}: {variable} is not set",
+            f"start the script with `flota`, without --framework or with --framework {framework}",
+        )
+
+
+class NotInitialised(WorkerError):
+    def __init__(self) -> None:
+        super().__init__(
+            "flota.DataParallel: the workers are not connected yet", "call flota.init_parallel_env() before it"
+        )
+
+
+class NoWrapper(WorkerError):
+    def __init__(self, framework: str, instead: str) -> None:
+        super().__init__(f"flota.DataParallel: {framework} wraps no models", instead)
+
+
+class NothingToRecord(WorkerError):
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"flota.record takes a function: `{given!r}`",
+            "write @flota.record before the script's main function, or flota.record() at the top of the script",
+        )

@@ -1,0 +1,127 @@
+"""Who this worker is, from the variables of whoever started it: flota, torchrun or Paddle's launcher, else nobody."""
+
+from __future__ import annotations
+
+import os
+
+from flota.errors.worker import BadVariable
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PADDLE_ROLES = {"PSERVER": "server", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}
+
+
+class Env(NamedTuple):
+    """One worker's place in its job. By itself, a process is the only worker of a job of its own."""
+
+    rank: int = 0  # its number among the workers of its role
+    local_rank: int = 0  # the same, on this machine
+    world_size: int = 1
+    local_world_size: int = 1
+    node_rank: int = 0
+    nodes: int = 1
+    device: str = ""  # its devices as *_VISIBLE_DEVICES lists them, `cpu` for none; empty: nobody has said
+    role: str = "trainer"
+    attempt: int = 0  # counted restarts so far
+    job_id: str = "default"
+    master: str = ""  # an address of rank 0's machine and a port of the job; empty: nobody to meet
+
+
+def env() -> Env:
+    """Read anew at each call: it costs microseconds, and a test may have changed the variables."""
+    return read_env(os.environ)
+
+
+def read_env(environ: Mapping[str, str]) -> Env:
+    if "FLOTA_RANK" in environ:
+        return _from_flota(environ)
+    if "RANK" in environ and "WORLD_SIZE" in environ:
+        return _from_torchrun(environ)
+    if "PADDLE_TRAINER_ID" in environ:
+        return _from_paddle(environ)
+    return Env(device=_device(environ, 0, 1))
+
+
+def _from_flota(environ: Mapping[str, str]) -> Env:
+    return Env(
+        rank=_number(environ, "FLOTA_RANK", 0),
+        local_rank=_number(environ, "FLOTA_LOCAL_RANK", 0),
+        world_size=_number(environ, "FLOTA_WORLD_SIZE", 1),
+        local_world_size=_number(environ, "FLOTA_LOCAL_WORLD_SIZE", 1),
+        node_rank=_number(environ, "FLOTA_NODE_RANK", 0),
+        nodes=_number(environ, "FLOTA_NODES", 1),
+        device=environ.get("FLOTA_DEVICE", ""),
+        role=environ.get("FLOTA_ROLE", "trainer"),
+        attempt=_number(environ, "FLOTA_ATTEMPT", 0),
+        job_id=environ.get("FLOTA_JOB_ID", "default"),
+        master=environ.get("FLOTA_MASTER", ""),
+    )
+
+
+def _from_torchrun(environ: Mapping[str, str]) -> Env:
+    """Started by hand, a worker has the first two of these and MASTER_ADDR alone: then it has its machine to itself."""
+    world = _number(environ, "WORLD_SIZE", 1)
+    local_rank, local_world = _number(environ, "LOCAL_RANK", 0), _number(environ, "LOCAL_WORLD_SIZE", 1)
+    rank = _number(environ, "RANK", 0)
+    role = environ.get("ROLE_NAME", "default")
+    return Env(
+        rank=rank,
+        local_rank=local_rank,
+        world_size=world,
+        local_world_size=local_world,
+        node_rank=_number(environ, "GROUP_RANK", rank // local_world),
+        nodes=_number(environ, "GROUP_WORLD_SIZE", -(-world // local_world)),
+        device=_device(environ, local_rank, local_world),
+        role="trainer" if role == "default" else role,
+        attempt=_number(environ, "TORCHELASTIC_RESTART_COUNT", 0),
+        job_id=environ.get("TORCHELASTIC_RUN_ID", "default"),
+        master=_endpoint(environ.get("MASTER_ADDR", ""), environ.get("MASTER_PORT", "")),
+    )
+
+
+def _from_paddle(environ: Mapping[str, str]) -> Env:
+    """Paddle's spawn says nothing of machines: there is one."""
+    rank, world = _number(environ, "PADDLE_TRAINER_ID", 0), _number(environ, "PADDLE_TRAINERS_NUM", 1)
+    local_rank = _number(environ, "PADDLE_LOCAL_RANK", _number(environ, "PADDLE_RANK_IN_NODE", rank))
+    local_world = _number(environ, "PADDLE_LOCAL_SIZE", world)
+    chosen = environ.get("FLAGS_selected_gpus", "")
+    return Env(
+        rank=rank,
+        local_rank=local_rank,
+        world_size=world,
+        local_world_size=local_world,
+        node_rank=(rank - local_rank) // local_world,
+        nodes=_number(environ, "PADDLE_NNODES", 1),
+        device=_device(environ, int(chosen) if chosen.isdecimal() else local_rank, local_world),
+        role=PADDLE_ROLES.get(environ.get("TRAINING_ROLE", ""), "trainer"),
+        master=environ.get("PADDLE_MASTER") or environ.get("PADDLE_TRAINER_ENDPOINTS", "").partition(",")[0],
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    given = environ.get(name, "").strip()
+    if not given:
+        return default
+    if not given.isdecimal():
+        raise BadVariable(name, given)
+    return int(given)
+
+
+def _device(environ: Mapping[str, str], position: int, workers: int) -> str:
+    """Other launchers name no devices, but a list of visible ones has one a worker; a single worker has them all."""
+    listed = environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return "cpu" if environ.get("PADDLE_DISTRI_BACKEND") == "gloo" else ""
+    devices = [device.strip() for device in listed.split(",") if device.strip() not in ("", "-1")]
+    if not devices:
+        return "cpu"
+    return ",".join(devices) if workers == 1 else devices[position % len(devices)]
+
+
+def _endpoint(address: str, port: str) -> str:
+    if not address:
+        return ""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

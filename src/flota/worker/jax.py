@@ -1,0 +1,37 @@
+"""JAX: jax.distributed.initialize with arguments, which by itself it would find under --framework jax alone."""
+
+from __future__ import annotations
+
+import os
+
+import jax
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.worker.environment import Env
+
+INSTEAD = "shard the batch over jax.devices() with jax.sharding, as examples/jax does"
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def is_running() -> bool:
+    return bool(jax.distributed.is_initialized())
+
+
+def init(env: Env) -> None:
+    if env.world_size > 1:
+        jax.distributed.initialize(
+            os.environ["JAX_COORDINATOR_ADDRESS"], env.world_size, env.rank, local_device_ids=own_devices(env)
+        )
+
+
+def shutdown() -> None:
+    jax.distributed.shutdown()
+
+
+def own_devices(env: Env) -> list[int] | None:
+    """Where several workers share a machine's devices, each has one; left alone, each would take all it sees."""
+    if env.local_world_size == 1 or env.device in ("", "cpu") or "JAX_LOCAL_DEVICE_IDS" in os.environ:
+        return None
+    alone = any(os.environ.get(name) == env.device for name in VISIBLE)
+    return [0 if alone else env.local_rank]

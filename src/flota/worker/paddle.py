@@ -1,0 +1,34 @@
+"""Paddle: its own init_parallel_env and DataParallel. Paddle has no group of one: a single process stays without."""
+
+from __future__ import annotations
+
+import warnings
+
+import paddle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from flota.worker.environment import Env
+
+
+def is_running() -> bool:
+    return bool(paddle.distributed.is_initialized())
+
+
+def init(env: Env) -> None:
+    if env.world_size > 1:
+        paddle.distributed.init_parallel_env()
+
+
+def wrap(model: Any, options: dict[str, object]) -> Any:
+    if is_running():
+        return paddle.DataParallel(model, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it asks whether a launcher was forgotten
+        return paddle.DataParallel(model, **options)
+
+
+def shutdown() -> None:
+    paddle.distributed.destroy_process_group()

@@ -1,0 +1,101 @@
+"""Leaves a failed script's traceback where its launcher looks for it, in torch's format.
+
+`@flota.record` before a main function, or `flota.record()` at the top of a script for all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from flota.errors.worker import NothingToRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+    from typing import Any, TypeVar, overload
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
+
+_previous: list[Any] = []  # the hook that was there before ours
+
+if TYPE_CHECKING:
+
+    @overload
+    def record(function: Function) -> Function: ...
+    @overload
+    def record(function: None = None) -> Callable[[Function], Function]: ...
+
+
+def record(function: Any = None) -> Any:
+    """The function, recording what it raises; without a function, record what ends the script."""
+    if function is None:
+        _record_script()
+        return record  # so that `@flota.record()` is right, too
+    if not callable(function):
+        raise NothingToRecord(function)
+    return _recorded(function)
+
+
+def _recorded(function: Function) -> Function:
+    from functools import wraps
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except Exception as error:
+            # The first frame is this one's, and tells nobody anything.
+            write_error(error, error.__traceback__ and error.__traceback__.tb_next)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def _record_script() -> None:
+    if not _previous:
+        _previous.append(sys.excepthook)
+        sys.excepthook = _hook
+
+
+def _hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    # Ctrl-C is no failure of the script, and SystemExit does not come here.
+    if isinstance(error, Exception):
+        write_error(error, traceback)
+    _previous[0](kind, error, traceback)
+
+
+def write_error(error: Exception, traceback: TracebackType | None) -> None:
+    """Whole or not at all; a disk that is full must not hide the error itself."""
+    path = error_file(os.environ)
+    if not path:
+        return
+    import json
+    from time import time
+    from traceback import format_exception
+
+    told = {
+        "message": f"{type(error).__name__}: {error}",
+        "extraInfo": {
+            "py_callstack": "".join(format_exception(type(error), error, traceback)),
+            "timestamp": str(int(time())),
+        },
+    }
+    part = f"{path}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(part, "w") as file:
+            json.dump({"message": told}, file)
+        os.replace(part, path)
+    except OSError as failure:
+        sys.stderr.write(f"flota.record: cannot write {path}: {failure.strerror}\n")
+
+
+def error_file(environ: Mapping[str, str]) -> str:
+    """Where the launcher looks, if it does; with --framework other than torch, flota looks without saying so."""
+    if "TORCHELASTIC_ERROR_FILE" in environ or "FLOTA_LOG_DIR" not in environ:
+        return environ.get("TORCHELASTIC_ERROR_FILE", "")
+    role, rank = environ.get("FLOTA_ROLE", "trainer"), environ.get("FLOTA_RANK", "0")
+    own = rank if role == "trainer" else f"{role}.{rank}"
+    return f"{environ['FLOTA_LOG_DIR']}/error.{own}.json"

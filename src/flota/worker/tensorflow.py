@@ -1,0 +1,24 @@
+"""TensorFlow: a MultiWorkerMirroredStrategy from TF_CONFIG, made the current one: see tf.distribute.get_strategy()."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.worker.environment import Env
+
+INSTEAD = "make the model after flota.init_parallel_env(), and train as examples/tensorflow does"
+
+
+def is_running() -> bool:
+    return bool(tf.distribute.has_strategy())
+
+
+def init(env: Env) -> None:
+    if env.world_size > 1:
+        tf.distribute.experimental_set_strategy(tf.distribute.MultiWorkerMirroredStrategy())
+
+
+def shutdown() -> None:
+    tf.distribute.experimental_set_strategy(None)

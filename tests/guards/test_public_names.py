@@ -1,0 +1,117 @@
+"""What `import flota` gives a script, and what it costs it. Scripts have interpreters of their own, from Python 3.8 on."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flota
+from tests.launching import environment
+
+from .test_start_path import SLOW
+
+SOURCE = Path(flota.__file__).parent
+IN_WORKERS = [SOURCE / "__init__.py", SOURCE / "values.py", *SOURCE.glob("errors/*.py"), *SOURCE.glob("worker/*.py")]
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+TRY = """
+import flota
+assert flota.env() == flota.Env(device=flota.env().device)
+@flota.record
+def main(): return flota.env()._replace(rank=3)
+assert main().rank == 3 and "rank=3" in repr(main())
+flota.record()
+flota.shutdown()
+try:
+    flota.init_parallel_env()
+except flota.FlotaError as error:
+    assert "hint: import one" in str(error)
+else:
+    raise SystemExit("no error")
+"""
+
+
+def run(python, code):
+    return subprocess.run(
+        [python, "-c", f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r})\n{code}"],
+        env=environment({"PYTHONWARNINGS": "error"}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def other_pythons():
+    """Every other one on this machine that a worker may have."""
+    named = [shutil.which(f"python3.{minor}") for minor in range(8, 16)]
+    found = [*filter(None, named), *map(str, sorted(PYENV.glob("3.*/bin/python")))]
+    versions = {}
+    for python in found:
+        told = subprocess.run(
+            [python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=False
+        ).stdout.split()
+        if told and int(told[1]) >= 8 and tuple(map(int, told)) != sys.version_info[:2]:
+            versions.setdefault(".".join(told), python)
+    return versions
+
+
+@pytest.mark.parametrize("name", flota.PUBLIC)
+def test_every_public_name_is_there(name):
+    assert getattr(flota, name).__name__ == name
+    assert name in dir(flota)
+
+
+def test_public_names_are_told_to_type_checkers_too():
+    [block] = [node for node in ast.parse((SOURCE / "__init__.py").read_text()).body if isinstance(node, ast.If)]
+
+    told = {alias.asname: node.module for node in block.body for alias in node.names}
+
+    assert told == flota.PUBLIC
+
+
+def test_no_module_has_a_public_name():
+    modules = {path.stem for path in SOURCE.iterdir()}
+
+    assert not modules & set(flota.PUBLIC)
+
+
+def test_another_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'flota' has no attribute 'no_such_thing'"):
+        _ = flota.no_such_thing
+
+
+def test_importing_flota_imports_nothing_else():
+    ended = run(sys.executable, "import os; before = set(sys.modules)\nimport flota; print(*set(sys.modules) - before)")
+
+    assert ended.stdout.split() == ["flota"], ended.stderr
+
+
+def test_asking_who_one_is_imports_nothing_slow():
+    ended = run(
+        sys.executable,
+        "import os; before = set(sys.modules)\nimport flota; flota.env()\nprint(*set(sys.modules) - before)",
+    )
+
+    loaded = set(ended.stdout.split())
+    assert loaded, ended.stderr
+    assert not loaded & SLOW
+    assert len(loaded) <= 10
+
+
+@pytest.mark.parametrize("path", IN_WORKERS, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_what_runs_in_workers_is_written_for_python_3_8(path):
+    ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize(
+    "version", other_pythons() or [pytest.param("none", marks=pytest.mark.skip("no other Python"))]
+)
+def test_workers_of_other_pythons_can_use_it(version):
+    ended = run(other_pythons()[version], TRY)
+
+    assert ended.returncode == 0, ended.stderr

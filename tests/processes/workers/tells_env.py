@@ -1,0 +1,5 @@
+"""Prints who it is, as flota.env() says."""
+
+import flota
+
+print(flota.env())

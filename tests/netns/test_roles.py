@@ -256,7 +256,8 @@ def test_stages_of_heterogeneous_workers_and_coordinators_may_be_listed(town, tm
     assert (hosts(job, "heter"), hosts(job, "coordinator")) == (["host2", "host1", "host2"], ["host2"])
     assert told_alike(job, "FLOTA_ENDPOINTS_HETER") == f"{B}:6180,{A}:6180,{B}:6181"
     assert "rank 0 is on host1; output of coordinator 0 and heters 0, 2 and rank 1 is in" in two.err
-    assert "the work is done; 2" in one.err and "the work is done; 3" in two.err
+    assert "the work is done; 1 heter, 1 server left" in one.err
+    assert "the work is done; 1 coordinator, 2 heters left" in two.err
     assert {path.name for path in (two.directory / "log").glob("*log.?")} == {
         *("coordinatorlog.0", "heterlog.0", "heterlog.2", "workerlog.1"),
     }

@@ -451,6 +451,20 @@ def test_the_node_that_serves_cannot_leave_alone():
     assert table.judge().ending.kind == STOPPED
 
 
+def test_an_elastic_job_does_not_go_on_without_a_role():
+    roles = {"roles": ("server", "trainer"), "ports": (1, 2, 3, 4)}
+    table = Table(0, RESTARTS, least=1, most=2, elastic_timeout=5.0, roles=("server", "trainer"))
+    table.join("host0", counts=(1, 0), **roles)
+    table.join("host1", counts=(0, 1), **roles)
+    assert table.judge().state == RUNNING
+    del table.cards["host1"]
+    table.judge()
+    table.all_ready(1)
+    assert table.judge(60.0).state == GATHERING, "servers alone would serve for ever"
+    table.join("again", counts=(0, 1), round=1, **roles)
+    assert table.judge().state == RUNNING
+
+
 def test_the_meeting_ends_with_names():
     table = Table(2, most=3, least=3, join_timeout=30.0)
     table.judge()

@@ -16,7 +16,7 @@ from flota.rendezvous.absences import Absences
 from flota.rendezvous.admission import Admission
 from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, LEAVING, READY, SERVING, Card, Present
 from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, YIELD, Ending, Notice, SeatRow
-from flota.rendezvous.seating import seat
+from flota.rendezvous.seating import lacks_a_role, seat
 from flota.rendezvous.terms import Terms, listed, missing_in_words, names, prospects, were
 from flota.rendezvous.yielding import ANSWER_TIME, next_word
 from flota.supervise.policy import should_restart
@@ -272,7 +272,7 @@ class Chair:
 
     def _may_start(self, present: list[Present], now: float) -> bool:
         """At MAX at once; from MIN on when nobody has come or gone for the elastic timeout."""
-        if not all(self._is_ready(one) for one in present):
+        if not all(self._is_ready(one) for one in present) or lacks_a_role(present, self.notice.seats):
             return False
         if len(present) == self.terms.most:
             return True

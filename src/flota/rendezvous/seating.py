@@ -7,7 +7,7 @@ from flota.rendezvous.notices import SeatRow, take_seat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 Sortable = tuple[object, ...]
 
@@ -27,6 +27,16 @@ def seat(present: list[Present], before: tuple[SeatRow, ...], *, by_address: boo
     waiting.sort(key=lambda one: (*_seat_before(one, old), *_order(by_address)(one)))
     taken = iter(waiting)
     return tuple(take_seat(one.node, one.card) for one in (chair or next(taken) for chair in chairs))
+
+
+def lacks_a_role(present: list[Present], before: tuple[SeatRow, ...]) -> bool:
+    """Whether a role of the round before would have nobody left: servers without trainers would serve for ever."""
+    had, has = _by_role(row.counts for row in before), _by_role(one.card.counts for one in present)
+    return any(count and not left for count, left in zip(had, has, strict=False))
+
+
+def _by_role(counts: Iterable[tuple[int, ...]]) -> list[int]:
+    return [sum(of_role) for of_role in zip(*counts, strict=False)]
 
 
 def _seat_before(one: Present, old: dict[str, int]) -> tuple[bool, int]:

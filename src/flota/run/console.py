@@ -239,7 +239,7 @@ def _facts(started: Started, number: int) -> dict[str, object]:
 
 def _all_in_words(report: Report) -> str:
     if set(report.sizes) == {TRAINER}:
-        return f"{report.workers} workers"
+        return f"{report.workers} worker{'s' * (report.workers != 1)}"
     return counts_in_words(report.sizes)
 
 

@@ -11,18 +11,24 @@ PUBLIC = {
     "DataParallel": "flota.worker.parallel",
     "Env": "flota.worker.environment",
     "FlotaError": "flota.errors",
+    "WorkerFailed": "flota.errors.spawning",
     "env": "flota.worker.environment",
     "heartbeat": "flota.worker.heartbeat",
     "init_parallel_env": "flota.worker.parallel",
+    "launch": "flota.spawning.programs",
     "on_stop": "flota.worker.heartbeat",
     "record": "flota.worker.recording",
     "should_stop": "flota.worker.heartbeat",
     "shutdown": "flota.worker.parallel",
+    "spawn": "flota.spawning.functions",
 }
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.errors import FlotaError as FlotaError
+    from flota.errors.spawning import WorkerFailed as WorkerFailed
+    from flota.spawning.functions import spawn as spawn
+    from flota.spawning.programs import launch as launch
     from flota.worker.environment import Env as Env
     from flota.worker.environment import env as env
     from flota.worker.heartbeat import heartbeat as heartbeat

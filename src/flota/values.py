@@ -53,6 +53,9 @@ else:
 
         __hash__ = tuple.__hash__
 
+        def __getnewargs__(self):
+            return tuple(self)
+
         def __repr__(self):
             pairs = (f"{field}={value!r}" for field, value in zip(self._fields, self))
             return f"{type(self).__name__}({', '.join(pairs)})"

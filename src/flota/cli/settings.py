@@ -128,16 +128,16 @@ def _read_config(name: str, table: dict[str, object]) -> dict[str, Given]:
         flag = BY_NAME.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)
         if flag is None or flag.dest in NEVER_IN_ENVIRONMENT:
             raise UnknownKey(name, key, _nearest_key(key))
-        for word in _words(value, one_each=flag.kind == "env"):
+        for word in words_of(value, one_each=flag.kind == "env"):
             keep(given, flag, f"`{key}` in {name}", word)
     return given
 
 
-def _words(value: object, *, one_each: bool) -> list[str]:
+def words_of(value: object, *, one_each: bool) -> list[str]:
     """A config value as it would stand on the command line."""
     if isinstance(value, bool):
         return ["true" if value else "false"]
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [str(part) for part in value] if one_each else [",".join(str(part) for part in value)]
     if isinstance(value, dict):
         return [f"{name}={word}" for name, word in value.items()]

@@ -18,9 +18,13 @@ EMFILE = 24
 
 def hold_free(count: int, address: str) -> list[socket]:
     """Any free ports, chosen by the kernel."""
+    held: list[socket] = []
     try:
-        return [_bind(address, 0) for _ in range(count)]
+        for _ in range(count):
+            held.append(_bind(address, 0))  # noqa: PERF401  those before a failing one must be known
+        return held
     except OSError as error:
+        release(held)
         if error.errno == EMFILE:
             raise TooManyOpenFiles(count) from None
         raise TooFewPorts(count, 0, 1, 65535) from None
@@ -37,6 +41,7 @@ def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
             held.append(_bind(address, port, over_lingering=port in lingering))
         except OSError as error:
             if error.errno == EMFILE:
+                release(held)
                 raise TooManyOpenFiles(count) from None
     if len(held) < count:
         free = len(held)

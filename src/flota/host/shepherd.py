@@ -28,16 +28,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EINVAL = 22
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 CHILD_EXITED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 class Spawn(NamedTuple):
-    """One worker to start: what to run, and where its two streams go (None keeps the node's own)."""
+    """One worker to start: what to run, and where its two streams go (None keeps the node's own).
+
+    `keeps`: descriptors that it gets under their own numbers. `call`: what a fork of the shepherd does in the place of
+    `argv`; it ends with the code that this gives.
+    """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     stdout: str | int | None
     stderr: str | int | None
+    keeps: tuple[int, ...] = ()
+    call: Callable[[], int] | None = None
 
 
 def fork_shepherd(
@@ -59,7 +66,7 @@ def fork_shepherd(
             os.close(command_end)
             os.close(report_end)
             if farewell:
-                close_others({commands, reports, *(fd for spawn in spawns for fd in spawn[2:] if isinstance(fd, int))})
+                close_others({commands, reports, *(fd for spawn in spawns for fd in spawn[2:4] if isinstance(fd, int))})
             restore_open_files()
             Shepherd(spawns, commands, reports, own_session=own_session, farewell=farewell).tend()
             code = 0
@@ -131,15 +138,7 @@ class Shepherd:
 
     def _start(self, number: int, spawn: Spawn) -> None:
         try:
-            pid = os.posix_spawn(
-                spawn.argv[0],
-                spawn.argv,
-                spawn.env,
-                file_actions=_file_actions(spawn),
-                setsid=self.own_session,
-                # Python ignores these two for itself; ignored signals would stay ignored in the worker.
-                setsigdef=(SIGPIPE, SIGXFSZ),
-            )
+            pid = self._fork(spawn) if spawn.call else self._execute(spawn)
         except (OSError, ValueError) as error:
             code = error.errno if isinstance(error, OSError) else EINVAL
             self._tell(f"failed {number} {code} {time.monotonic()}")
@@ -147,6 +146,37 @@ class Shepherd:
         self.number_of[pid] = number
         self.pid_of[number] = pid
         self._tell(f"started {number} {pid} {time.monotonic()}")
+
+    def _execute(self, spawn: Spawn) -> int:
+        return os.posix_spawn(
+            spawn.argv[0],
+            spawn.argv,
+            spawn.env,
+            file_actions=_file_actions(spawn),
+            setsid=self.own_session,
+            # Python ignores these two for itself; ignored signals would stay ignored in the worker.
+            setsigdef=(SIGPIPE, SIGXFSZ),
+        )
+
+    def _fork(self, spawn: Spawn) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        code = BUG
+        try:
+            if self.own_session:
+                os.setsid()
+            os.close(self.commands)
+            os.close(self.reports)
+            _redirect(spawn)
+            assert spawn.call
+            code = spawn.call()
+        except BaseException:  # whatever is wrong, the shepherd's own code never runs here
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(code)
 
     def _catch_signals(self) -> int:
         """A descriptor that becomes readable when a child has exited. Other signals are the node's to act on."""
@@ -225,8 +255,24 @@ def _file_actions(spawn: Spawn) -> list[tuple[int, int, str, int, int] | tuple[i
         elif isinstance(target, int):
             actions.append((os.POSIX_SPAWN_DUP2, target, fd))
         else:
-            actions.append((os.POSIX_SPAWN_OPEN, fd, target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666))
+            actions.append((os.POSIX_SPAWN_OPEN, fd, target, APPEND, 0o666))
+    # Onto itself: that the program behind exec keeps it.
+    actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in spawn.keeps]
     return actions
+
+
+def _redirect(spawn: Spawn) -> None:
+    """What `_file_actions` says, to this very process."""
+    for action, fd, *rest in _file_actions(spawn._replace(keeps=())):
+        source, target = fd, rest[0]
+        if action == os.POSIX_SPAWN_OPEN:
+            path, flags, mode = rest
+            source, target = os.open(path, flags, mode), fd  # type: ignore[arg-type]
+        assert isinstance(target, int)
+        os.dup2(source, target)
+        os.set_inheritable(target, True)  # noqa: FBT003  onto itself, dup2 changes nothing
+        if action == os.POSIX_SPAWN_OPEN and source != target:
+            os.close(source)
 
 
 def _kill_group(pid: int, signal_number: int) -> None:

@@ -1,0 +1,47 @@
+"""Flags as a program gives them: keyword arguments, by the same rows and with the same words as the command's."""
+
+from __future__ import annotations
+
+from flota.cli.flags import ALIAS_OF, BY_NAME
+from flota.cli.parse import CommandLine, Given, keep, note_of
+from flota.cli.settings import NEVER_IN_ENVIRONMENT, words_of
+from flota.errors.spawning import BadOption, RefusedOption, UnknownOption
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+REFUSED = (*NEVER_IN_ENVIRONMENT, "interactive")
+
+
+def command_line(script: str, args: Sequence[object], keywords: Mapping[str, object]) -> CommandLine:
+    """What the same words would be on a command line. None is as if it had not been given."""
+    given: dict[str, Given] = {}
+    notes: list[str] = []
+    common: list[str] = []
+    for name, value in keywords.items():
+        dashed = name.replace("_", "-")
+        flag = BY_NAME.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)
+        if flag is None:
+            raise UnknownOption("launch", name, nearest(name))
+        if flag.dest in REFUSED:
+            raise RefusedOption(name, "it is for people at a terminal", f"run `flota --{dashed}` there")
+        if value is None:
+            continue
+        spelled = f"--{name}"
+        for word in words_of(value, one_each=flag.kind == "env"):
+            keep(given, flag, spelled, word)
+            common += [f"{spelled}={word}"]
+        notes += note_of(flag, spelled)
+    if isinstance(args, (str, bytes)):
+        raise BadOption("args", args, "a list of words", f"args=[{args!r}]")
+    words = tuple(str(arg) for arg in args)
+    return CommandLine(given, script, words, tuple(notes), (*common, script, *words))
+
+
+def nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    names = [known.replace("-", "_") for known in (*BY_NAME, *ALIAS_OF)]
+    near = get_close_matches(name, names, 1, 0.6)
+    return near[0] if near else ""

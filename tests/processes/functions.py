@@ -1,0 +1,83 @@
+"""Functions that tests run as workers. Each does one thing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import flota
+
+
+def rank() -> int:
+    return int(os.environ["FLOTA_RANK"])
+
+
+def gives_rank(*args: object) -> tuple[int, tuple[object, ...]]:
+    return rank(), args
+
+
+def gives_environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def gives_much(size: int) -> bytes:
+    return b"x" * size
+
+
+def gives_lock() -> object:
+    return threading.Lock()
+
+
+def says(out: str, err: str) -> None:
+    print(out, rank())
+    print(err, rank(), file=sys.stderr)
+
+
+def fails_in(failing: int) -> None:
+    if rank() == failing:
+        deep_inside(failing)
+    time.sleep(100)
+
+
+def deep_inside(failing: int) -> None:
+    raise ValueError(f"no data for {failing}")
+
+
+def exits(code: object) -> None:
+    sys.exit(code)
+
+
+def kills_itself(number: int) -> None:
+    if rank() == 1:
+        os.kill(os.getpid(), number)
+    time.sleep(100)
+
+
+def ignores_stops(directory: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(directory, f"ready.{rank()}").touch()
+    time.sleep(100)
+
+
+def sleeps(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def starts_others() -> list[tuple[int, tuple[object, ...]]]:
+    return flota.spawn(gives_rank, ("inner",), nprocs=2).results()
+
+
+def lists_descriptors() -> list[str]:
+    listing = subprocess.run(
+        [sys.executable, "-c", "import os; print(*os.listdir('/proc/self/fd'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return listing.stdout.split()

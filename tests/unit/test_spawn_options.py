@@ -1,0 +1,104 @@
+"""The options of flota.spawn to a job, and the errors that its callers can meet."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from flota.errors import FlotaError, RepeatedDevice, UnknownDevice
+from flota.errors.spawning import BadOption, DevicesDoNotFit, RefusedOption, UnknownOption, WorkerFailed
+from flota.spawning.wish import understand
+
+FOUR = {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
+
+
+def wish(nprocs=-1, environ=FOUR, **options):
+    return understand("train", nprocs, options, environ)
+
+
+@pytest.mark.parametrize(
+    ("nprocs", "options", "workers", "chosen"),
+    [
+        (-1, {}, 4, ("4", "5", "6", "7")),
+        (2, {}, 2, ("4", "5")),
+        (1, {}, 1, ("4",)),
+        (6, {}, 6, ("4", "5", "6", "7")),
+        (2, {"gpus": "4,5"}, 2, ("4", "5")),
+        (-1, {"gpus": [7, 4]}, 2, ("7", "4")),
+        (-1, {"xpus": "6"}, 1, ("6",)),
+        (3, {"devices": "cpu"}, 3, ()),
+    ],
+)
+def test_workers_and_their_devices(nprocs, options, workers, chosen):
+    made = wish(nprocs, **options)
+
+    assert made.spec.workers == workers
+    assert made.spec.devices.chosen == chosen
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"gpu": "1"}, UnknownOption, "flota.spawn has no option `gpu`"),
+        ({"selected_devices": "1"}, UnknownOption, "`selected_devices`"),
+        ({"nprocs": 0}, BadOption, "nprocs needs a number of 1 to 10000, or -1 for all devices: `0`"),
+        ({"nprocs": True}, BadOption, "`True`"),
+        ({"nprocs": "2"}, BadOption, "`'2'`"),
+        ({"nprocs": 3, "gpus": "4,5"}, DevicesDoNotFit, "nprocs=3, but gpus names 2: `4,5`"),
+        ({"nprocs": 1, "gpus": "4,5"}, DevicesDoNotFit, "nprocs=1, but gpus names 2: `4,5`"),
+        ({"gpus": "0,1"}, UnknownDevice, "unknown gpu device `0`: this machine shows `4,5,6,7`"),
+        ({"gpus": "4,4"}, RepeatedDevice, "gpus names `4` twice"),
+        ({"gpus": "4", "devices": "5"}, RefusedOption, "`devices` is refused: gpus is given, too"),
+        ({"start_method": "thread"}, BadOption, "start_method needs one of spawn, fork, forkserver: `'thread'`"),
+        ({"ips": "10.0.0.1,10.0.0.2"}, RefusedOption, "`ips` is refused: functions are started on one machine"),
+        ({"backend": "mpi"}, FlotaError, "backend needs one of auto, gloo"),
+        ({"framework": "caffe"}, FlotaError, "framework needs names among torch"),
+        ({"timeout": -1}, FlotaError, "timeout needs a duration: `-1`"),
+    ],
+)
+def test_what_does_not_fit_is_one_clear_error(options, error, words):
+    with pytest.raises(error) as caught:
+        wish(**options)
+
+    assert words in caught.value.message == str(caught.value)
+    assert caught.value.hint
+    assert "--" not in caught.value.message
+
+
+def test_devices_where_there_are_none_are_an_error():
+    hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "XPU_VISIBLE_DEVICES"), "")
+
+    with pytest.raises(UnknownDevice, match="unknown device `4`: this machine shows no device") as caught:
+        wish(2, environ=hidden, gpus="4,5")
+
+    assert caught.value.hint == "leave gpus out, or write devices='cpu'"
+
+
+def test_options_are_taken_in_pythons_words():
+    made = wish(2, framework=["torch", "jax"], backend="nccl", timeout="2m", log_dir="out", with_rank=1)
+
+    assert made.spec.frameworks == ("torch", "jax")
+    assert (made.spec.backend, made.timeout, made.with_rank, made.logged) == ("nccl", 120.0, True, True)
+    assert made.spec.log.directory.endswith("/out")
+
+
+def test_an_error_comes_whole_out_of_another_process():
+    failed = WorkerFailed("rank 1 failed", 1, -9, "Traceback …", "")
+
+    again = pickle.loads(pickle.dumps(failed))
+
+    assert type(again) is WorkerFailed
+    assert (str(again), again.rank, again.exit_code, again.signal, again.traceback) == (
+        "rank 1 failed",
+        1,
+        137,
+        9,
+        "Traceback …",
+    )
+
+
+def test_values_come_whole_out_of_another_process():
+    made = wish(2).spec
+
+    assert pickle.loads(pickle.dumps(made)) == made

@@ -151,8 +151,8 @@ def test_trainers_share_devices_in_turn_with_one_warning(flota):
 
     assert result.returncode == 0
     assert [note(flota, f"trainer.{rank}", number=1)["device"] for rank in range(3)] == ["4", "6", "4"]
-    assert note(flota, "trainer.1")["CUDA_VISIBLE_DEVICES"] == "6"
-    assert note(flota, "server.0")["CUDA_VISIBLE_DEVICES"] == ""
+    assert note(flota, "trainer.1", number=1)["CUDA_VISIBLE_DEVICES"] == "6"
+    assert note(flota, "server.0", number=1)["CUDA_VISIBLE_DEVICES"] == ""
     assert result.stderr.count("3 workers share 2 devices") == 1
 
 
@@ -189,7 +189,7 @@ def test_a_port_in_use_is_named_with_its_owner_and_nothing_starts(flota, free_po
     ports = {"--servers": server, "--trainers": trainer, "--gloo_port": gloo, flag: taken_port}
     lists = ["--servers", f"127.0.0.1:{ports['--servers']}", "--trainers", f"127.0.0.1:{ports['--trainers']}"]
 
-    result = flota.run(*lists, "--gloo_port", ports["--gloo_port"], PLAYS)
+    result = flota.run(*lists, "--with_gloo", 1, "--gloo_port", ports["--gloo_port"], PLAYS)
 
     assert result.returncode == 2
     said = f"flota: error: port {taken_port} is in use by pid {os.getpid()}, "
@@ -207,11 +207,14 @@ def test_a_listed_port_in_use_is_noticed_whatever_a_variable_says_of_ports(flota
 
 
 def test_a_gloo_port_in_use_is_named_where_servers_are_counted(flota, taken_port):
-    result = flota.run("--server_num", 1, "--trainer_num", 1, "--gloo_port", taken_port, PLAYS)
+    words = ("--server_num", 1, "--trainer_num", 1, "--gloo_port", taken_port, "--with_gloo")
+    result = flota.run(*words, 1, PLAYS)
 
     assert result.returncode == 2
     assert f"port {taken_port} is in use by pid {os.getpid()}, " in result.stderr
     assert not list(flota.directory.glob("came.*"))
+    without = flota.run(*words, 0, "--grace", "0.1", PLAYS, env=play("trainer=end"))
+    assert without.returncode == 0, "nobody uses the port where gloo is off"
 
 
 # Ending well.

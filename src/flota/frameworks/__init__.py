@@ -82,7 +82,7 @@ def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, s
     given = {
         "FLOTA_RANK": str(worker.rank),
         "FLOTA_LOCAL_RANK": str(worker.local_rank),
-        "FLOTA_WORLD_SIZE": str(roster.size(worker.role)),
+        "FLOTA_WORLD_SIZE": str(worker.size),
         "FLOTA_LOCAL_WORLD_SIZE": str(worker.local_size),
         "FLOTA_NODE_RANK": str(worker.seat),
         "FLOTA_NODES": str(len(roster.seats)),

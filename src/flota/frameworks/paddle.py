@@ -22,7 +22,7 @@ CUSTOM_DEVICES = ("npu", "mlu", "gcu", "iluvatar_gpu", "intel_hpu", "musa")
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     endpoints = roster.endpoints(worker.role)
-    rank, local_rank, world = str(worker.rank), str(worker.local_rank), str(roster.size(worker.role))
+    rank, local_rank, world = str(worker.rank), str(worker.local_rank), str(worker.size)
     master = roster.master(worker.role)
     given = {
         "PADDLE_MASTER": endpoint(master.address, master.ports.paddle) if worker.role == spec.main else endpoints[0],

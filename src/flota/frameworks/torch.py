@@ -11,7 +11,7 @@ SHOWN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
-    world = str(roster.size(worker.role))
+    world = str(worker.size)
     address, port = meeting_place(spec, roster, worker)
     restarts = spec.restarts.limit if spec.restarts.enabled and spec.restarts.elastic_level != 0 else 0
     return {
@@ -42,7 +42,7 @@ def meeting_place(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, s
     master = roster.master(worker.role)
     if worker.role == spec.main:
         return master.address, master.ports.torch
-    return split_endpoint(roster.endpoints(worker.role)[0])
+    return split_endpoint(roster.endpoints(spec.first_of(worker.name))[0])
 
 
 def error_file(spec: JobSpec, worker: Worker) -> str:

@@ -19,6 +19,7 @@ class Worker(NamedTuple):
     name: str
     rank: int
     number: int
+    size: int  # of all that the rank counts
     local_rank: int
     local_size: int
     seat: int
@@ -60,6 +61,7 @@ def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worke
                     role.name,
                     rank,
                     number,
+                    sum(roster.size(other) for other in stages),
                     local_rank,
                     local_size,
                     seat_number,

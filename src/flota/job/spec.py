@@ -125,5 +125,9 @@ class JobSpec(NamedTuple):
         """The role that the job is about: the first that does not serve another."""
         return next((number for number, role in enumerate(self.parts) if not role.serves), 0)
 
+    def first_of(self, name: str) -> int:
+        """The role of this name; of several stages the first."""
+        return next(number for number, role in enumerate(self.parts) if role.name == name)
+
     def devices_for(self, role: Role) -> DeviceSet:
         return role.devices or self.devices

@@ -70,7 +70,7 @@ def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...], *, fir
     for worker in workers:
         mark = os.fsencode(
             f"===== flota: job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
-            f"{label(worker.name, worker.rank)} of {roster.size(worker.role)}, {clock} =====\n"
+            f"{label(worker.name, worker.rank)} of {worker.size}, {clock} =====\n"
         )
         for path in worker.logs:
             try:

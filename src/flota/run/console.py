@@ -83,11 +83,12 @@ class Console:
         self.journal.block("INFO", blocks.table((name, env[name]) for name in names))
         if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env and self.spec.mode == COLLECTIVE:
             self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
-        for role in self.spec.parts:
-            devices = len(self.spec.devices_for(role).chosen)
-            if 0 < devices < role.workers:
-                who = "workers" if role.name == TRAINER else f"{role.name} workers"
-                self.say("WARNING", f"{role.workers} {who} share {devices} devices")
+        for name in dict.fromkeys(role.name for role in self.spec.parts):
+            stages = [role for role in self.spec.parts if role.name == name]
+            workers, devices = sum(role.workers for role in stages), len(self.spec.devices_for(stages[-1]).chosen)
+            if 0 < devices < workers:
+                who = "workers" if name == TRAINER else f"{name} workers"
+                self.say("WARNING", f"{workers} {who} share {devices} device{'s' * (devices > 1)}")
 
     def _save(self, name: str, text: str) -> None:
         try:

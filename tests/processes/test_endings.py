@@ -369,7 +369,7 @@ def test_a_restart_that_cannot_take_place_ends_with_the_culprits_code(flota):
     (flota.directory / "waits.py").write_text(
         "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nraise SystemExit(9)"
     )
-    running = flota.start("--start_port", 27180, "--max_restart", 2, "--grace", 0.5, "waits.py")
+    running = flota.start("--start_port", 27180, "--max_restart", 2, "--join-timeout", 0.5, "waits.py")
     wait_until(lambda: children(running.pid) and children(running.shepherd()), "the worker")
     with socket.create_server(("127.0.0.1", 27180), reuse_port=True):
         (flota.directory / "go").touch()

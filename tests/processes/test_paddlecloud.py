@@ -120,6 +120,8 @@ def test_a_role_ends_as_its_script_does(flota):
     result = flota.run("--no-python", "sh", "-c", "exit 7", env=pod(1, **servers), command=FLEETRUN)
 
     assert result.returncode == 7
+    assert "server 0 failed first: exit code 7" in result.stderr
+    assert (flota.directory / "log" / "serverlog.0").exists()
 
 
 def test_a_flag_wins_over_the_platform_and_it_is_said(flota):

@@ -530,3 +530,37 @@ def test_another_roles_failure_is_restarted_beside_it(flota):
     assert result.returncode == 0
     assert "worker 0 failed first: exit code 7" in result.stderr
     assert report(flota)["rounds"] == 3
+
+
+def test_a_script_that_no_role_would_run_is_refused(flota):
+    (flota.directory / "flota.toml").write_text(f'[roles.trainer]\nscript = "{PLAYS}"\n')
+
+    result = flota.run("debug.py")
+
+    assert result.returncode == 2
+    assert "`debug.py` would not be run: every role in flota.toml has a script of its own" in result.stderr
+    assert not list(flota.directory.glob("came.*"))
+
+
+def test_a_worker_that_cannot_start_may_be_ignored_too(flota):
+    broken = flota.directory / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    roles = f'[roles.trainer]\nscript = "{WORKERS / PLAYS}"\n[roles.evaluator]\nscript = "{broken}"\non_failure = "ignore"\n'
+    (flota.directory / "flota.toml").write_text(roles)
+
+    result = flota.run(env=play("trainer=end"))
+
+    assert result.returncode == 0, result.stderr
+    assert "1 trainer ended well" in result.stderr
+
+
+def test_an_ignored_failure_is_in_the_report(flota):
+    roles = '[roles.trainer]\n[roles.evaluator]\non_failure = "ignore"\n'
+    (flota.directory / "flota.toml").write_text(roles)
+
+    result = flota.run(PLAYS, env=play("evaluator=3 trainer=end"))
+
+    assert result.returncode == 0, result.stderr
+    assert "1 trainer ended well after" in result.stderr and "; ignored: evaluator 0" in result.stderr
+    assert json.loads((flota.directory / "log" / "report.json").read_text())["ignored"] == ["evaluator 0"]

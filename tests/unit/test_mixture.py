@@ -158,7 +158,7 @@ def test_a_wrong_key_is_answered_with_the_nearest(spec):
         ("", "--roles a=1 --nproc_per_node 2 train.py", Contradiction, "--nproc_per_node and --roles"),
         ("", "--roles a=1,b=1 --interactive train.py", Contradiction, "--interactive and --roles"),
         ("[roles.a]", "--server_num 1 train.py", Contradiction, "`roles` in flota.toml and --server_num"),
-        ("[roles.a]\nscript = 'nope.py'", "train.py", MissingScript, "nope.py"),
+        ("[roles.a]\nscript = 'nope.py'", "", MissingScript, "nope.py"),
         ("[roles.a]\nscript = 'serve.py'\n[roles.b]", "", NoScript, "no script given"),
         ("[roles.a]\nscript = 'serve.py'\n[roles.b]\nargs = ['x']", "", NoScript, "no script given"),
     ],

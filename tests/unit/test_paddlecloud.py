@@ -68,7 +68,12 @@ def test_one_address_or_one_trainer_is_a_job_like_any_other(changes):
 @pytest.mark.parametrize(
     ("lists", "source", "nodes", "master"),
     [
-        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.2:1,10.0.0.3:1"}, "PADDLE_TRAINER_ENDPOINTS", 3, "10.0.0.1"),
+        (
+            {"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:7001,10.0.0.2:1,10.0.0.3:1"},
+            "PADDLE_TRAINER_ENDPOINTS",
+            3,
+            "10.0.0.1",
+        ),
         (
             {"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1", "DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.2:7001,10.0.0.3:7001"},
             "DISTRIBUTED_TRAINER_ENDPOINTS",
@@ -77,7 +82,7 @@ def test_one_address_or_one_trainer_is_a_job_like_any_other(changes):
         ),
         ({"PADDLE_TRAINERS": "job-worker-0, job-worker-1,"}, "PADDLE_TRAINERS", 2, "job-worker-0"),
         ({"PADDLE_TRAINERS": "fd00::1,fd00::2"}, "PADDLE_TRAINERS", 2, "[fd00::1]"),
-        ({"PADDLE_TRAINER_ENDPOINTS": "[fd00::1]:1,[fd00::2]:1"}, "PADDLE_TRAINER_ENDPOINTS", 2, "[fd00::1]"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "[fd00::1]:7001,[fd00::2]:1"}, "PADDLE_TRAINER_ENDPOINTS", 2, "[fd00::1]"),
     ],
 )
 def test_the_best_list_names_the_nodes(lists, source, nodes, master):
@@ -96,7 +101,7 @@ def test_the_best_list_names_the_nodes(lists, source, nodes, master):
         ({"PADDLE_PORT": "65535"}, 65534, range(65535, 65536)),
         # Of an endpoint a node, its port is the first of many.
         ({"PADDLE_PORT": "", "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}, 80, range(91, 93)),
-        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}, 7000, range(7001, 7003)),
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}, 80, range(91, 93)),
         ({"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}, 80, range(91, 93)),
         ({"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1,10.0.0.2"}, 6768, range(0)),
         # Of as many endpoints as a node has ports, each is one.
@@ -110,9 +115,16 @@ def test_the_master_is_beside_the_first_nodes_ports(changes, master, ports):
     assert (hints.master, hints.ports) == (f"10.0.0.1:{master}", ports)
 
 
-@pytest.mark.parametrize("lists", [{}, {"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}])
-def test_all_nodes_come_to_the_same_master(lists):
-    first = {**SECOND, **lists, "POD_IP": "10.0.0.1", "PADDLE_TRAINER_ID": "0"}
+@pytest.mark.parametrize(
+    ("lists", "port"),
+    [
+        ({}, SECOND["PADDLE_PORT"]),
+        ({"DISTRIBUTED_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91"}, "81"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:81,10.0.0.2:91", "PADDLE_PORT": "91"}, "81"),
+    ],
+)
+def test_all_nodes_come_to_the_same_master(lists, port):
+    first = {**SECOND, **lists, "POD_IP": "10.0.0.1", "PADDLE_TRAINER_ID": "0", "PADDLE_PORT": port}
 
     assert detect(first).master == detect({**SECOND, **lists}).master
 
@@ -247,7 +259,7 @@ def test_what_does_not_say_who_takes_part_is_beside_the_platform(asked):
 def test_a_role_is_run_once_and_given_no_frameworks_variables(asked):
     line, settings = asked("", **SERVER)
 
-    assert (settings["nproc_per_node"], settings["framework"], settings["host"]) == (1, (), None)
+    assert (settings["nproc_per_node"], settings["framework"], settings["host"]) == (None, (), None)
     assert make_meeting(settings, SERVER) is None
     assert line.notes == ("on PaddleCloud: runs the script once, as PSERVER",)
 
@@ -267,13 +279,17 @@ def test_a_role_keeps_its_paddle_variables_whatever_is_asked_for(asked, words, f
         ("TRAINER", "trainer"),
         ("HETER_TRAINER", "heter"),
         ("COORDINATOR", "coordinator"),
-        ("SCRIBE", "scribe"),
     ],
 )
 def test_flotas_word_for_a_role(asked, role, name):
     _, settings = asked("--env A=B", **{**SERVER, "TRAINING_ROLE": role})
 
-    assert dict(settings["env"]) == {"FLOTA_ROLE": name, "A": "B"}
+    assert settings.tables == {name: {}}
+
+
+def test_a_role_that_paddle_does_not_know(asked):
+    with pytest.raises(BadPlatformValue, match=r"TRAINING_ROLE is not one of PSERVER.*: `SCRIBE`"):
+        asked("", **{**SERVER, "TRAINING_ROLE": "SCRIBE"})
 
 
 def test_run_mode_ps_is_the_platforms_own_role(asked):

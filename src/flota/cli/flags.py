@@ -107,7 +107,7 @@ FLAGS = (
     Flag("ips", "text", "127.0.0.1", "nodes", "addresses of all nodes [127.0.0.1]", "ADDRS", variables="PADDLE_IPS", origin="000 001 002"),
     Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle", note=ALONE),
     Flag("elastic-timeout", "duration", 30.0, "nodes", "wait this long for more than MIN nodes [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="000", note=ALONE),
-    Flag("join-timeout", "duration", 600.0, "nodes", "wait this long for the other nodes [600s]", "TIME", note=ALONE),
+    Flag("join-timeout", "duration", 600.0, "nodes", "wait this long for the other nodes, or at a restart for a chosen port [600s]", "TIME"),
     Flag("network-interface", "text", None, "nodes", "use this network interface and its address, as in eth0", "NAME", note=ALONE),
     Flag("tls-cert", "text", None, "nodes", "certificate for meeting over TLS", "FILE", note=ALONE),
     Flag("tls-key", "text", None, "nodes", "its key", "FILE", note=ALONE),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flota.cli.flags import BY_NAME, FLAGS
 from flota.cli.parse import CommandLine, Given, keep
 from flota.cli.settings import Settings
-from flota.errors import Contradiction
+from flota.errors import BadPlatformValue, Contradiction
 from flota.platforms import Hints, paddlecloud
 
 TYPE_CHECKING = False
@@ -54,15 +54,16 @@ def as_node(settings: Settings, hints: Hints) -> Settings:
 def as_role(settings: Settings, hints: Hints) -> Settings:
     """A job of one worker, which has its place from the platform's own variables: flota adds none but its own."""
     get: Any = settings.__getitem__
+    if hints.role not in ROLES:
+        raise BadPlatformValue("PaddleCloud", "TRAINING_ROLE", hints.role, f"one of {', '.join(ROLES)}")
     if get("nproc_per_node") not in (None, 1):
         asked = f"{settings.source('nproc_per_node')} {get('nproc_per_node')}"
         raise Contradiction(asked, f"TRAINING_ROLE={hints.role}", "PaddleCloud's role is for one worker")
     given = {dest: found for dest, found in settings.given.items() if dest != "run_mode" and found.source != "POD_IP"}
     frameworks = get("framework") if settings.source("framework") else ()
     given["framework"] = Given(tuple(name for name in frameworks if name != "paddle"), "TRAINING_ROLE")
-    given["nproc_per_node"] = Given(1, "TRAINING_ROLE")
-    given["env"] = Given((("FLOTA_ROLE", ROLES.get(hints.role, hints.role.lower())), *get("env")), "TRAINING_ROLE")
-    return Settings(given)
+    given.pop("nproc_per_node", None)
+    return Settings(given, {ROLES[hints.role]: {}}, "TRAINING_ROLE")
 
 
 def _with_note(line: CommandLine, note: str) -> CommandLine:

@@ -9,7 +9,7 @@ from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
 from flota.devices import choose_devices
 from flota.errors import BadConfigFile, BadValue, UnknownKey
-from flota.errors.roles import RolesCollide
+from flota.errors.roles import RolesCollide, UnusedScript
 from flota.job.roles import COORDINATOR, MIXED, ON_FAILURE, SERVER, Role, in_order, log_stem
 from flota.job.spec import Command, DeviceSet
 
@@ -47,6 +47,8 @@ def make_mixture(
     names = list(dict.fromkeys((*settings.tables, *counts)))
     tables = {name: _checked(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
     _refuse_collisions(names)
+    if line.script and all("script" in table for table in tables.values()):
+        raise UnusedScript(line.script, settings.tables_from)
 
     def role(name: str) -> Role:
         table: Any = tables[name]

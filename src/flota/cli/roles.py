@@ -24,7 +24,7 @@ from flota.job.roles import (
     Role,
     in_order,
 )
-from flota.job.spec import DeviceSet
+from flota.job.spec import Command, DeviceSet
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -50,6 +50,12 @@ class Cast(NamedTuple):
     hosts: tuple[str, ...] = ()
     flag: str = ""
     gloo_port: int | None = None
+
+    @property
+    def own_command(self) -> Command | None:
+        """The first role's, where every role has one: then the command line needs no script."""
+        commands = [role.command for role in self.roles]
+        return commands[0] if commands and all(commands) else None
 
 
 def choose_mode(settings: Settings) -> str:

@@ -58,9 +58,8 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         workers = sum(role.workers for role in cast.roles)
     else:
         workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
-    own = [role.command for role in cast.roles] if cast else []
-    # Where every role has a script of its own, the command line needs none.
-    command = own[0] if own and own[0] and all(own) else resolve_command(line, settings, environ, interpreter)
+    own = cast.own_command if cast else None
+    command = own or resolve_command(line, settings, environ, interpreter)
     spec = JobSpec(
         command=command,
         workers=workers,
@@ -72,6 +71,7 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         start_port=choose_start_port(settings, workers),
         restarts=restart_policy(settings),
         grace=get("grace"),
+        join_timeout=get("join_timeout"),
         preempt_signal=get("preempt_signal") or "",
         preempt_timeout=get("preempt_timeout"),
         stop_signals=tuple(get("signals_to_handle").split(",")),

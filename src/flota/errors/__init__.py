@@ -153,7 +153,8 @@ class NodeRankOutOfRange(FlotaError):
 
 class NoWorkersHere(FlotaError):
     def __init__(self) -> None:
-        super().__init__("this node would start no worker of any role", "give a role a count, as in --trainer_num 1")
+        hint = "give a role a count, as in --trainer_num 1 or --roles trainer=1"
+        super().__init__("this node would start no worker of any role", hint)
 
 
 class BadPlatformValue(FlotaError):

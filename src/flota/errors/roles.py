@@ -18,6 +18,14 @@ class NoAddresses(FlotaError):
         )
 
 
+class UnusedScript(FlotaError):
+    def __init__(self, script: str, file: str) -> None:
+        super().__init__(
+            f"`{script}` would not be run: every role in {file} has a script of its own",
+            "leave it out, as in `flota`, or run it from a directory without that file",
+        )
+
+
 class TwiceListed(FlotaError):
     def __init__(self, endpoint: str, one: str, other: str) -> None:
         who = f"two {one}s" if one == other else f"a {one} and a {other}"

@@ -68,6 +68,7 @@ class Report(NamedTuple):
     log_dir: str
     failed: tuple[FailedWorker, ...] = ()
     stopped: tuple[tuple[str, int], ...] = ()  # role and rank
+    ignored: tuple[tuple[str, int], ...] = ()  # failed, and their role does not matter
 
     @property
     def workers(self) -> int:
@@ -92,6 +93,7 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "seconds": round(report.seconds, 3),
         "log_dir": report.log_dir,
         "failures": [_failure_as_dict(failed) for failed in report.failed],
+        **({"ignored": [label(role, rank) for role, rank in report.ignored]} if report.ignored else {}),
         "stopped_by_flota": [rank if role == TRAINER else label(role, rank) for role, rank in report.stopped],
     }
 

@@ -96,6 +96,7 @@ class JobSpec(NamedTuple):
     start_port: int | None = None
     restarts: RestartPolicy = RestartPolicy()
     grace: float = 30.0
+    join_timeout: float = 600.0  # how long a restart waits for ports that the user has chosen
     preempt_signal: str = ""  # asks for the same as SIGTERM
     preempt_timeout: float | None = None  # None: the grace
     stop_signals: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")

@@ -83,7 +83,8 @@ def _split(word: str) -> tuple[str, str]:
 
 def _ports(environ: Mapping[str, str], source: str, listed: list[str]) -> list[int]:
     """The ports that a pod has for workers. Where one is named, it is the first of TRAINER_PORTS_NUM."""
-    if environ.get("PADDLE_PORT") and source != LISTS[0]:
+    # A pod's own need not be the others', so what is listed for all of them comes first.
+    if environ.get("PADDLE_PORT") and not listed and source != LISTS[0]:
         source, listed = "PADDLE_PORT", [environ["PADDLE_PORT"]]
     ports = [_number(source, word, 1, LAST_PORT) for word in listed]
     if len(ports) != 1:

@@ -104,10 +104,11 @@ def missing_in_words(present: list[Present], terms: Terms) -> str:
     here = f"{len(present)} of {count_of(terms.least, terms.most)} nodes: {names(present)}"
     if terms.hosts:
         absent = [host for host in terms.hosts if host not in {one.card.address for one in present}]
-        return f"{here}; missing: {listed(absent)}"
+        return f"{here}; missing: {listed(absent)}" if absent else here
     ranks = [one.card.rank for one in present]
     if len(ranks) > 0 and min(ranks) >= 0:
-        return f"{here}; missing: rank {listed([str(rank) for rank in range(terms.most) if rank not in ranks])}"
+        absent = [str(rank) for rank in range(terms.most) if rank not in ranks]
+        return f"{here}; missing: rank {listed(absent)}" if absent else here
     return here
 
 

@@ -57,7 +57,7 @@ class Alone(Watch):
 
     def start_again(self, action: StartRound) -> None:
         self.console.tell_restart(action, self.started)
-        self._give_up_at = time.monotonic() + self.spec.grace
+        self._give_up_at = time.monotonic() + self.spec.join_timeout
         self._start(action)
 
     def _start(self, action: StartRound) -> None:

@@ -128,7 +128,8 @@ class Console:
             self.err.write(b"\n")
         took = duration_in_words(report.seconds)
         if report.verdict.kind == SUCCEEDED:
-            self.say("INFO", f"{_all_in_words(report)} ended well after {took}")
+            but = f"; ignored: {', '.join(label(*one) for one in report.ignored)}" if report.ignored else ""
+            self.say("INFO", f"{_all_in_words(report)} ended well after {took}{but}")
             return
         if report.failed:
             several = self.spec.meeting is not None
@@ -239,9 +240,10 @@ def _facts(started: Started, number: int) -> dict[str, object]:
 
 
 def _all_in_words(report: Report) -> str:
-    if set(report.sizes) == {TRAINER}:
+    if set(report.sizes) == {TRAINER} and not report.ignored:
         return f"{report.workers} worker{'s' * (report.workers != 1)}"
-    return counts_in_words(report.sizes)
+    names = [name for name, _ in report.ignored]
+    return counts_in_words({name: size - names.count(name) for name, size in report.sizes.items()}) or "nobody"
 
 
 def _listed(spec: JobSpec, roster: Roster) -> list[str]:

@@ -27,12 +27,14 @@ class Ending:
         self.pids: dict[int, int] = {}
         self.errors: dict[int, str] = {}
         self.stopped: set[int] = set()
+        self.ignored: list[tuple[str, int]] = []
 
     def begin_round(self) -> None:
         self.rounds += 1
         self.pids = {}
         self.errors = {}
         self.stopped = set()
+        self.ignored = []
 
     def note(self, event: Event) -> None:
         if isinstance(event, WorkerStarted):
@@ -42,16 +44,18 @@ class Ending:
         elif isinstance(event, WorkerExited) and event.told:
             self.stopped.add(event.worker)
 
-    def report(self, started: Started, verdict: Verdict) -> Report:
+    def report(self, started: Started | None, verdict: Verdict) -> Report:
+        """None: no round has begun."""
         return Report(
             job_id=self.spec.job_id,
             verdict=verdict,
-            sizes=sizes_of(self.spec, started.roster),
+            sizes=sizes_of(self.spec, started.roster) if started else {},
             rounds=self.rounds,
             seconds=time.monotonic() - self.began,
             log_dir=self.spec.log.directory,
-            failed=tuple(self.failed(failure, started) for failure in verdict.failures),
-            stopped=self.stopped_workers(started),
+            failed=tuple(self.failed(failure, started) for failure in verdict.failures) if started else (),
+            stopped=self.stopped_workers(started) if started else (),
+            ignored=tuple(self.ignored),
         )
 
     def stopped_workers(self, started: Started) -> tuple[tuple[str, int], ...]:

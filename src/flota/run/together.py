@@ -19,7 +19,6 @@ from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card, send
 from flota.rendezvous.node import Begin, Leave, LookAtWorkers, Node, Offer, Order, Recall, Release, Yield
 from flota.rendezvous.notices import Ending, Notice, SeatRow
 from flota.rendezvous.terms import agreed, terms_of
-from flota.run.ending import sizes_of
 from flota.run.member import Member
 from flota.run.point import MeetingPoint
 from flota.run.start import counts_of, hold_ports, start_workers
@@ -76,8 +75,8 @@ class Together(Watch):
         self.point = MeetingPoint(spec, meeting, self.loop, self.tidings.wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.look_again_at = time.monotonic() + LOOK_AGAIN
-        self.offered_round = 0
-        self.offer_at: float | None = None  # once more, where ports were not free
+        self.offered_round = 0  # once more, where ports were not free
+        self.offer_at: float | None = None
         self.offers_until: float | None = None
 
     def _make_member(self, name: str, began: float) -> Member:
@@ -187,7 +186,7 @@ class Together(Watch):
             self.held = []
             if self._has_not_begun():
                 raise  # a mistake of this node's user, not of the job
-            if isinstance(error, PortInUse) and self._may_wait_for_ports(round_number):
+            if isinstance(error, PortInUse) and self._may_wait_for_ports(round_number, error.message):
                 return
             self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
             return
@@ -195,10 +194,12 @@ class Together(Watch):
         numbers = (*ports.workers, ports.torch, ports.paddle, ports.jax)
         self.member.node.offered(tuple(int(number) for number in numbers), round_number)
 
-    def _may_wait_for_ports(self, round_number: int) -> bool:
+    def _may_wait_for_ports(self, round_number: int, words: str) -> bool:
         """A port that the user has chosen may still be somebody's for a moment."""
         now = time.monotonic()
-        self.offers_until = self.offers_until or now + self.spec.grace
+        if self.offers_until is None:
+            self.console.say("INFO", f"{words}; the restart waits for it")
+            self.offers_until = now + self.spec.join_timeout
         self.offer_at, self.offered_round = now + LOOK_AGAIN_AT_PORTS, round_number
         return now < self.offers_until
 
@@ -281,18 +282,12 @@ class Together(Watch):
         return self.started.seat == 0 if self.ending.rounds else self._has_not_begun()
 
     def _report(self, ending: Ending) -> Report:
+        """What the chair has decided, with what this node knows of its last round."""
         notice = self.member.node.notice
         attempt = notice.attempt if notice else 0
-        return Report(
-            job_id=self.spec.job_id,
-            verdict=Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason),
-            sizes=sizes_of(self.spec, self.started.roster) if self.ending.rounds else {},
-            rounds=self.ending.rounds,
-            seconds=time.monotonic() - self.ending.began,
-            log_dir=self.spec.log.directory,
-            failed=tuple(FailedWorker(*astuple(fault)) for fault in ending.faults),
-            stopped=self.ending.stopped_workers(self.started) if self.ending.rounds else (),
-        )
+        verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)
+        failed = tuple(FailedWorker(*astuple(fault)) for fault in ending.faults)
+        return self.ending.report(self.started if self.ending.rounds else None, verdict)._replace(failed=failed)
 
 
 def _seat(row: SeatRow) -> Seat:

@@ -16,7 +16,7 @@ from flota.run.ending import Ending
 from flota.run.start import PASSED_ON, Started
 from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.blame import counts_in_words, ending_in_words, signal_name
-from flota.supervise.events import DeadlinePassed, Event, StopRequested, WorkerExited, WorkIsDone
+from flota.supervise.events import DeadlinePassed, Event, StartFailed, StopRequested, WorkerExited, WorkIsDone
 from flota.supervise.machine import Supervisor
 from flota.supervise.phases import Phase
 from flota.supervise.yielding import NO_OPINION, NOW
@@ -157,17 +157,23 @@ class Watch:
     def step(self, event: Event) -> None:
         self.ending.note(event)
         self.console.record(event, self.started)
-        if isinstance(event, WorkerExited) and self.supervisor.forgives(event.worker):
+        if isinstance(event, WorkerExited | StartFailed) and self.supervisor.forgives(event.worker):
             self._tell_of_forgiven(event)
         self.act_on(event)
 
-    def _tell_of_forgiven(self, event: WorkerExited) -> None:
+    def _tell_of_forgiven(self, event: WorkerExited | StartFailed) -> None:
         """A bad end that is no failure of the job's would otherwise be seen by nobody."""
-        if event.code != 0 and not event.told:
-            worker = self.started.plans[event.worker].worker
-            when = "after the work was done" if self.supervisor.released else "and the job goes on without it"
-            end = f"{label(worker.name, worker.rank)} ended with {ending_in_words(event.code)}, {when}"
-            self.console.say("WARNING", f"{end}; log: {worker.stderr}")
+        worker = self.started.plans[event.worker].worker
+        if isinstance(event, StartFailed):
+            end = "could not be started"
+        elif event.code == 0 or event.told:
+            return
+        else:
+            end = f"ended with {ending_in_words(event.code)}"
+        if not self.supervisor.released:
+            self.ending.ignored.append((worker.name, worker.rank))
+        when = "after the work was done" if self.supervisor.released else "and the job goes on without it"
+        self.console.say("WARNING", f"{label(worker.name, worker.rank)} {end}, {when}; log: {worker.stderr}")
 
     def let_servers_end(self) -> None:
         """The work is done: who only served is given time to end by itself."""

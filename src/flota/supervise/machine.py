@@ -110,9 +110,9 @@ class Supervisor:
 
     def _start_failed(self, event: StartFailed, now: float) -> list[Action]:
         self.alive.discard(event.worker)
-        if not self.released:
+        if not self.forgives(event.worker):
             self._note_failure(event.worker, CANNOT_RUN, NOT_STARTED, event.at)
-        if self.phase == Phase.RUNNING:
+        if self.failures and self.phase == Phase.RUNNING:
             return self._stop_workers(SIGTERM, now)
         return self._sweep_when_alone()
 

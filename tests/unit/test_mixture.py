@@ -82,6 +82,11 @@ def test_every_default_of_a_table(spec):
     assert (role.workers, role.serves, role.on_failure, role.command, role.env) == (1, False, RESTART, None, ())
 
 
+def test_a_role_may_have_nobody_here_or_very_many(spec):
+    assert counts(spec("[roles.a]\ncount = 0\n[roles.b]\ncount = 10000")) == "a=0 b=10000"
+    assert counts(spec("", "--roles a=0,b=10000 train.py")) == "a=0 b=10000"
+
+
 def test_who_serves_by_its_name(spec):
     names = ("evaluator", "server", "scheduler", "worker", "ps", "coordinator", "chief")
     made = spec("".join(f"[roles.{name}]\n" for name in names))
@@ -115,6 +120,7 @@ def test_a_table_says_whether_a_server_serves(spec):
         ('env = { A = "a\\u0000b" }', "`roles.a.env.A` has ", BadConfigFile),
         ('env = { "A=B" = "c" }', "which is no name of a variable", BadConfigFile),
         ('env = { "" = "c" }', "which is no name of a variable", BadConfigFile),
+        ('env = { "A\\u0000" = "c" }', "which is no name of a variable", BadConfigFile),
         ("serves = 1", "`roles.a.serves` is `1`, not true or false", BadConfigFile),
         ("serves = 'yes'", "`roles.a.serves` is `yes`, not true or false", BadConfigFile),
         ("on_failure = 1", "`roles.a.on_failure` is `1`, not one of restart, end, ignore", BadConfigFile),

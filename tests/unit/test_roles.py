@@ -134,6 +134,11 @@ def test_workers_of_rpc_and_of_collective_jobs_have_no_roles(cast):
         ("--nnodes 2 --server_num 0 --trainer_num 2", "server=0 trainer=2"),
         ("--nnodes 2 --server_num 0 --trainer_num 0 --heter_worker_num 2", "server=0 heter=2 trainer=0"),
         ("--ips a,b --server_num 0 --trainer_num 2", "server=0 trainer=2"),
+        (
+            "--nnodes 2 --server_num 0 --trainer_num 0 --heter_worker_num 1 --coordinator_num 1",
+            "server=0 coordinator=1 heter=1 trainer=0",
+        ),
+        ("--server_num 10000 --trainer_num 1 --heter_worker_num 10000", "server=10000 heter=10000 trainer=1"),
     ],
 )
 def test_counts_and_their_defaults(cast, words, expected):
@@ -222,6 +227,11 @@ def test_a_list_is_of_the_whole_job_and_this_node_has_what_is_at_its_address(cas
     assert (trainers.own, trainers.lead) == ((0, 2), 1), "ranks are as listed, though the hosts take turns"
 
 
+def test_the_number_of_listed_nodes_may_be_given_too(cast):
+    assert counts(cast(f"--host 127.0.0.2 --nnodes 2 {TWO_HOSTS}:65535")) == "server=1 trainer=0"
+    assert counts(cast("--nnodes 1 --servers 127.0.0.1:1 --trainers 127.0.0.1")) == "server=1 trainer=1"
+
+
 def test_an_address_is_matched_as_a_whole(cast):
     made = cast("--host 127.0.0.1 --servers 127.0.0.1:1,127.0.0.10:1 --trainers 127.0.0.10:2,127.0.0.11:2")
 
@@ -302,7 +312,8 @@ def test_stages_of_heterogeneous_workers(cast):
         ("--servers 127.0.0.1:1 --trainers 127.0.0.1:1", TwiceListed, "for a server and a trainer"),
         ("--servers 127.0.0.1:1,127.0.0.2:1 --trainers 127.0.0.1", SeveralAmongNodes, "--host 127.0.0.1"),
         ("--host 127.0.0.3 --servers 127.0.0.1:1,127.0.0.2:1 --trainers 127.0.0.1", NotAmongNodes, "has `127.0.0.3`"),
-        ("--nnodes 2 --servers 127.0.0.1:1 --trainers 127.0.0.1", Contradiction, "listed on one node"),
+        ("--nnodes 2 --servers 127.0.0.1:1 --trainers 127.0.0.1", Contradiction, "--nnodes 2 and --servers 127.0.0.1 "),
+        ("--nnodes 1:2 --servers 127.0.0.1:1 --trainers 127.0.0.1", Contradiction, "--nnodes 1:2 and .* on one node"),
         ("--start_port 7000 --servers 127.0.0.1:1 --trainers 127.0.0.1", Contradiction, "which ports workers get"),
         (
             f"--host 127.0.0.1 {TWO_HOSTS} --gloo_port 65535",

@@ -181,6 +181,16 @@ def test_a_roles_own_command_environment_and_world():
         assert one["FLOTA_ENDPOINTS_DATA_SERVER"] == "10.0.0.1:1002"
 
 
+def test_streams_of_the_main_role_alone_have_files_of_their_own():
+    spec = job(SERVERS, TRAINERS)._replace(log=LogWish("/log", redirects=3))
+    roster = completed(Roster(0, 0, (seat(1, 1, 1),)), spec.parts)
+
+    assert [worker.logs for worker in plan_workers(spec, roster, 0)] == [
+        ("/log/serverlog.0",),
+        ("/log/workerlog.0.out", "/log/workerlog.0.err"),
+    ]
+
+
 def test_the_main_role_meets_at_ports_of_its_own_and_the_others_at_their_first_workers():
     spec = job(SERVERS, TRAINERS, Role("evaluator", 1))
     roster = completed(Roster(0, 0, (seat(1, 1, 0, 1), seat(2, 0, 2, 1))), spec.parts)
@@ -202,6 +212,26 @@ def test_gloo_meets_at_the_first_servers_node():
     assert env_of(spec, roster)["trainer 0"]["PADDLE_GLOO_HTTP_ENDPOINT"] == "10.0.0.2:2902"
     fixed = spec._replace(gloo_port=6767)
     assert env_of(fixed, roster)["trainer 0"]["PADDLE_GLOO_HTTP_ENDPOINT"] == "10.0.0.2:6767"
+
+
+def test_a_name_that_was_listed_is_what_workers_are_told():
+    """A server looks itself up in the list by this name."""
+    servers = Role(SERVER, 1, serves=True, endpoints=("node1:6170", "node2:6170"), own=(0,))
+    spec = job(servers, TRAINERS, mode=PS, gloo_port=6767)
+    roster = completed(Roster(0, 0, (seat(1, 1, 2), seat(2, 1, 0))), spec.parts)
+
+    own = env_of(spec, roster)["server 0"]
+
+    assert f"{own['POD_IP']}:{own['PADDLE_PORT']}" == "node1:6170"
+    assert own["PADDLE_GLOO_HTTP_ENDPOINT"] == "node1:6767"
+    assert own["POD_NAME"] == "host1"
+
+
+def test_without_servers_gloo_meets_at_the_first_node():
+    spec = job(Role(SERVER, 0, serves=True), TRAINERS, mode=PS)
+    roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 0, 2))), spec.parts)
+
+    assert env_of(spec, roster, 1)["trainer 2"]["PADDLE_GLOO_HTTP_ENDPOINT"] == "10.0.0.1:1902"
 
 
 def test_a_server_has_no_trainers_id_and_a_coordinator_has():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
-from .conftest import Peer
+from .conftest import Peer, run
 from .environments import ROOT
 
 pytestmark = pytest.mark.real
@@ -15,11 +18,18 @@ pytestmark = pytest.mark.real
 EXAMPLES = {
     "plain_python": "jax",  # any environment will do
     "torch_ddp": "torch",
+    "torch_checkpoint": "torch",
     "paddle_low_level": "paddle",
     "paddle_model_fit": "paddle",
     "paddle_fleet": "paddle",
     "jax": "jax",
     "tensorflow": "tensorflow",
+}
+SPAWNING = {
+    "spawn_torch": "torch",
+    "spawn_paddle": "paddle",
+    "spawn_jax": "jax",
+    "spawn_tensorflow": "tensorflow",
 }
 ALONE = ["plain_python", "torch_ddp", "paddle_low_level", "paddle_model_fit", "jax", "tensorflow"]
 LEARNED = "y = 3.00 x + -2.00"
@@ -28,7 +38,7 @@ LEARNED = "y = 3.00 x + -2.00"
 def peer_for(example, directory):
     """The example's framework, in a copy of its folder: logs are not for the repository."""
     shutil.copytree(ROOT / "examples" / example, directory / example)
-    return Peer(EXAMPLES[example], directory / example)
+    return Peer({**EXAMPLES, **SPAWNING}[example], directory / example)
 
 
 def command_of(example):
@@ -40,9 +50,9 @@ def command_of(example):
 
 
 def test_every_example_is_tried():
-    elsewhere = {"tensorflow_ps"}  # it has roles: test_tensorflow_ps.py
+    elsewhere = {"tensorflow_ps", "notebook"}  # with roles: test_tensorflow_ps.py; without a framework: below
 
-    assert {path.name for path in (ROOT / "examples").iterdir()} - elsewhere == set(EXAMPLES)
+    assert {path.name for path in (ROOT / "examples").iterdir()} - elsewhere == {*EXAMPLES, *SPAWNING}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -64,3 +74,44 @@ def test_an_example_trains_alone(tmp_path, example):
 
     assert ended.code == 0, ended.err
     assert f"rank 0 of 1: {LEARNED}" in ended.out
+
+
+@pytest.mark.parametrize("example", SPAWNING)
+def test_an_example_of_spawn_trains_in_two_workers(tmp_path, example):
+    program, *words = command_of(example)
+    assert program == "python"
+
+    ended = peer_for(example, tmp_path).run(program, *words)
+
+    assert ended.code == 0, ended.err
+    assert ended.left == []
+    assert [line for line in ended.out.splitlines() if LEARNED in line] == [
+        f"rank {rank} of 2: {LEARNED}" for rank in (0, 1)
+    ]
+
+
+def test_the_checkpoint_is_where_the_next_run_begins(tmp_path):
+    peer = peer_for("torch_checkpoint", tmp_path)
+    flags = command_of("torch_checkpoint")[1:]
+    script = peer.directory / "train.py"
+    whole = script.read_text()
+    script.write_text(whole.replace("range(first, 201)", "range(first, 100)"))
+    peer.flota(*flags)
+    script.write_text(whole)
+
+    ended = peer.flota(*flags)
+
+    assert "step 120 " in ended.out and "step  40 " not in ended.out
+    assert f"rank 0 of 2: {LEARNED}" in ended.out
+
+
+def test_the_notebook_trains(tmp_path):
+    shutil.copytree(ROOT / "examples" / "notebook", tmp_path / "notebook")
+    program, *words = command_of("notebook")
+    own = Path(sys.executable).parent
+
+    ended = run([str(own / program), *words, "--inplace"], tmp_path / "notebook", PATH=f"{own}:{os.environ['PATH']}")
+
+    assert ended.code == 0, ended.err
+    text = (tmp_path / "notebook" / "train.ipynb").read_text()
+    assert all(f"rank {rank} of 2: {LEARNED}" in text for rank in (0, 1))

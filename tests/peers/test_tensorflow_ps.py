@@ -10,6 +10,7 @@ import pytest
 
 from .conftest import Peer
 from .environments import ROOT
+from .test_examples import command_of
 
 pytestmark = pytest.mark.real
 
@@ -22,7 +23,7 @@ def test_the_example_trains_and_ends_when_its_chief_is_done(tmp_path, _):
         shutil.copy(ROOT / "examples" / "tensorflow_ps" / name, tmp_path)
     tensorflow = Peer("tensorflow", tmp_path)
 
-    ended = tensorflow.flota("--framework", "tensorflow", "train.py")
+    ended = tensorflow.flota(*command_of("tensorflow_ps")[1:])
 
     assert "workers 2  steps 100  variables on /job:ps/replica:0/task:0/" in ended.out
     first, last, slope, offset = re.search(r"loss (\S+), then (\S+)  y = (\S+) x \+ (\S+)", ended.out).groups()

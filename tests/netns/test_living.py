@@ -234,7 +234,9 @@ def test_a_job_id_can_be_used_again_after_all_hosts_crashed(job):
 
 def test_a_new_run_takes_no_part_in_the_end_of_the_old_one(jobs):
     for job in jobs:
-        job.start([1, 2, 3], "--nnodes 3")
+        job.start([1], "--nnodes 3")
+        job.wait_for_cards(1)  # so that the one which is suspended has not the chair
+        job.start([2, 3], "--nnodes 3")
     for job in jobs:
         job.round(0, 3)
         job.fail(2, 0)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class Flota:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.started: list[Running] = []
+        self.before = survivors()  # of the whole run's fixtures, such as an etcd: none of ours
 
     def start(
         self, *words: object, env: dict[str, str] | None = None, command: list[object] | None = None, **options: Any
@@ -90,7 +91,7 @@ class Flota:
             for stream in (running.process.stdout, running.process.stderr):
                 if stream:
                     stream.close()
-        for pid in survivors():
+        for pid in set(survivors()) - set(self.before):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -153,5 +154,6 @@ def survivors() -> list[int]:
     return alive
 
 
-def assert_nobody_left(timeout: float = 4.0) -> None:
-    wait_until(lambda: not survivors(), f"no survivor, but there are {survivors()}", timeout)
+def assert_nobody_left(timeout: float = 4.0, spared: Collection[int] = ()) -> None:
+    left = set(survivors()) - set(spared)
+    wait_until(lambda: not set(survivors()) - set(spared), f"no survivor, but there are {left}", timeout)

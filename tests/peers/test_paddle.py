@@ -51,4 +51,5 @@ def test_in_a_role_of_paddlecloud_a_script_finds_what_it_finds_without_a_launche
 
     paddle.flota(script("paddle_cloud_role.py"), **pod)
 
-    assert paddle.results(0) == results(plain.out) == [f"RESULT {place} servers={servers} trainers=3"]
+    log = "server" if role == "PSERVER" else "worker"
+    assert paddle.results(0, role=log) == results(plain.out) == [f"RESULT {place} servers={servers} trainers=3"]

@@ -169,6 +169,9 @@ ALIASES = (
 
 DEPRECATED = {"ips"}
 
+# Whoever gives one of these says which roles there are.
+ROLE_FLAGS = tuple(flag.dest for flag in FLAGS if flag.group == "roles" and flag.note != UNSERVED)
+
 BY_NAME = {flag.name: flag for flag in FLAGS}
 BY_SHORT = {flag.short: flag for flag in FLAGS if flag.short}
 ALIAS_OF = {alias.name: alias for alias in ALIASES}

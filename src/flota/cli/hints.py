@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.cli.flags import BY_NAME, FLAGS
+from flota.cli.flags import BY_NAME, ROLE_FLAGS
 from flota.cli.parse import CommandLine, Given, keep
 from flota.cli.settings import Settings
 from flota.errors import BadPlatformValue, Contradiction
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Whoever gives one of these has said who takes part.
 WHO = (
     *("nnodes", "master", "ips", "standalone", "rdzv_backend", "rdzv_endpoint", "master_addr", "master_port"),
-    *(flag.dest for flag in FLAGS if flag.group == "roles" and flag.dest not in ("gloo_port", "with_gloo")),
+    *ROLE_FLAGS,
 )
 ROLES = {"PSERVER": "server", "TRAINER": "trainer", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}
 

@@ -117,9 +117,6 @@ def _is_listed(settings: Settings) -> bool:
         if one and strength(one) == strength(other):
             raise Contradiction(one, str(other), "both say how many there are")
     numbers, lists = (_strongest(settings, dests) for dests in zip(*BOTH_WAYS.values(), strict=True))
-    first = settings.source("start_port")
-    if first and strength(first) == strength(lists):
-        raise Contradiction(first, str(lists), "both say which ports workers get")
     return lists is not None and strength(lists) >= strength(numbers)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from flota.cli.flags import ROLE_FLAGS
 from flota.cli.parse import CommandLine
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings
@@ -23,18 +24,6 @@ from flota.job.roles import COLLECTIVE
 from flota.job.spec import DeviceSet, JobSpec, LogWish, RestartPolicy
 
 LAST_PORT = 65535
-ROLE_FLAGS = (
-    "roles",
-    "server_num",
-    "trainer_num",
-    "servers",
-    "trainers",
-    "coordinators",
-    "coordinator_num",
-    "heter_workers",
-    "heter_worker_num",
-    "heter_devices",
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

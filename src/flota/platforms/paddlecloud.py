@@ -6,7 +6,7 @@ Its parameter servers and their trainers have been told everything: TRAINING_ROL
 from __future__ import annotations
 
 from flota.errors import BadPlatformValue
-from flota.job.roster import endpoint
+from flota.job.roster import endpoint, split_endpoint
 from flota.platforms import Hints
 
 TYPE_CHECKING = False
@@ -67,18 +67,9 @@ def _pods(environ: Mapping[str, str]) -> dict[str, list[str]]:
         return {}  # as Paddle has it, and so people who want a job of its own on each machine of several
     pods: dict[str, list[str]] = {}
     for word in filter(None, (part.strip() for part in environ[_source(environ)].split(","))):
-        host, port = _split(word)
+        host, port = split_endpoint(word)
         pods.setdefault(host, []).extend([port] if port else [])
     return pods
-
-
-def _split(word: str) -> tuple[str, str]:
-    """An address, and the port behind it. An IPv6 address with a port is in brackets."""
-    if word.startswith("["):
-        host, _, port = word[1:].partition("]")
-        return host, port.removeprefix(":")
-    host, _, port = word.partition(":") if word.count(":") == 1 else (word, "", "")
-    return host, port
 
 
 def _ports(environ: Mapping[str, str], source: str, listed: list[str]) -> list[int]:

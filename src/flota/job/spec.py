@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from flota.job.meeting import Meeting
 
 OUT, ERR = 1, 2
+LEARNT = -1.0  # a timeout that the job itself teaches
 
 
 class Command(NamedTuple):
@@ -54,6 +55,7 @@ class LogWish(NamedTuple):
     stdout_filters: tuple[str, ...] = ()
     stderr_filters: tuple[str, ...] = ()
     events_on_console: bool = False
+    verbose: bool = False  # all that is known of all who failed
 
     def shows(self, rank: int) -> bool:
         if self.only is not None and rank not in self.only:
@@ -81,6 +83,10 @@ class RestartPolicy(NamedTuple):
     limit: int = 3
     enabled: bool = False
     elastic_level: int = -1
+    restart_on: tuple[str, ...] = ()  # nothing else; none: whatever is not better left alone
+    no_restart_on: tuple[str, ...] = ()
+    backoff: float = 30.0  # seconds to wait at the most
+    crash_loop: int = 5  # failures of one kind in a row without progress that end the job; 0: none do
 
 
 class JobSpec(NamedTuple):
@@ -97,6 +103,8 @@ class JobSpec(NamedTuple):
     restarts: RestartPolicy = RestartPolicy()
     grace: float = 30.0
     join_timeout: float = 600.0  # how long a restart waits for ports that the user has chosen
+    hang_timeout: float | None = None  # None: not looked for
+    native_stacks: bool = False
     preempt_signal: str = ""  # asks for the same as SIGTERM
     preempt_timeout: float | None = None  # None: the grace
     stop_signals: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
@@ -107,6 +115,8 @@ class JobSpec(NamedTuple):
     backend: str = "auto"
     role: str = "default"
     interactive: bool = False
+    warm: tuple[str, ...] = ()  # modules that are imported once for all workers; none: every worker imports its own
+    warm_memory: int | None = None  # bytes for parked interpreters; None: a part of what nobody uses
     legacy_local_rank: bool = False
     virtual_local_rank: bool = False
     meeting: Meeting | None = None  # None: this machine alone

@@ -1,0 +1,106 @@
+"""When a job hangs: no rank has said anything for as long as the user allows, and none is at work. Decides; never
+looks, waits or reads the clock.
+"""
+
+from __future__ import annotations
+
+from flota.job.spec import LEARNT
+from flota.supervise.stacks import Sample
+from flota.supervise.stillness import Seen, work_of
+from flota.values import NamedTuple
+
+START, FLOOR, TIMES = 1800.0, 120.0, 3.0  # of `auto`: until anything is known, at the least, of the longest quiet time
+ALIVE = 1 / 6  # of the timeout: between looks while ranks say something
+SUSPECT = 1 / 2  # after so much of it samples are taken
+SAMPLES = 1 / 12  # between them
+ENOUGH = 4  # of them
+
+
+class Signs(NamedTuple):
+    """What the working ranks of this node have said: by worker its step (-1: none told) and when it last beat; and how
+    much all have printed."""
+
+    steps: dict[int, int]
+    beats: dict[int, float]
+    printed: int
+
+
+class Hangs:
+    """This node's part. `deadline`: when to look next; `stands`: all of its ranks have stood still for the timeout."""
+
+    def __init__(self, wish: float, now: float, *, on_devices: bool = False) -> None:
+        """`wish`: the user's timeout, or LEARNT for one that keeps to the job's rhythm."""
+        self.wish = wish
+        self.on_devices = on_devices
+        self.longest = 0.0  # quiet time that ended by itself
+        self.heard = False
+        self.life_at = now
+        self.stands = False
+        self.work = ""  # why a quiet job was not taken for a hang, once for each quiet time
+        self.deadline = now + ALIVE * self.timeout
+        self._last: Signs | None = None
+        self._seen: dict[int, list[Seen]] = {}
+        self._excused = False
+
+    @property
+    def timeout(self) -> float:
+        if self.wish != LEARNT:
+            return self.wish
+        return max(FLOOR, TIMES * self.longest) if self.heard else START
+
+    @property
+    def tells_steps(self) -> bool:
+        """Then it is steps that count, whatever else is printed."""
+        return self._last is not None and bool(self._last.steps) and min(self._last.steps.values()) >= 0
+
+    def look(self, now: float, signs: Signs) -> bool:
+        """Whether samples are to be taken now."""
+        last, self._last = self._last, signs
+        lived_at = _life(last, signs, now, steps_count=self.tells_steps) if last else None
+        if lived_at is not None and lived_at > self.life_at:
+            self._note_life(lived_at)
+        quiet = now - self.life_at
+        suspicious = quiet >= SUSPECT * self.timeout
+        self.deadline = now + (SAMPLES if suspicious else min(ALIVE, SUSPECT - quiet / self.timeout)) * self.timeout
+        return suspicious
+
+    def worker_ended(self, at: float) -> None:
+        """Whoever waited for it may go on now."""
+        self._note_life(max(at, self.life_at))
+
+    def _note_life(self, at: float) -> None:
+        self.longest = max(self.longest, at - self.life_at)
+        self.heard = True
+        self.life_at = at
+        self.stands = self._excused = False
+        self._seen.clear()
+
+    def sampled(self, now: float, samples: dict[int, Sample]) -> bool:
+        """Whether all ranks have now stood still for long enough. Those that have ended do not count."""
+        self._seen = {worker: self._seen.get(worker, []) for worker in samples}
+        works = ""
+        for worker, sample in samples.items():
+            history = self._seen[worker]
+            history.append(Seen(now, sample))
+            work = work_of(history, on_devices=self.on_devices) if len(history) > 1 else ""
+            if work:
+                works = works or f"{worker} {work}"
+                del history[:-1]
+        still = [history[-1].at - history[0].at for history in self._seen.values() if len(history) >= ENOUGH]
+        quiet = now - self.life_at
+        if works:
+            self.stands = False
+            if quiet >= self.timeout and not self._excused:
+                self._excused, self.work = True, works
+        elif quiet >= self.timeout and len(still) == len(self._seen) and min(still) >= SUSPECT * self.timeout * 0.9:
+            self.stands = bool(samples)
+        return self.stands
+
+
+def _life(last: Signs, signs: Signs, now: float, *, steps_count: bool) -> float | None:
+    """When the last sign of life was given, if there is a new one."""
+    if steps_count:
+        advanced = [worker for worker, step in signs.steps.items() if step != last.steps.get(worker)]
+        return max((signs.beats[worker] for worker in advanced), default=None)
+    beats = [at for worker, at in signs.beats.items() if at > last.beats.get(worker, 0.0)]
+    return now if signs.printed != last.printed else max(beats, default=None)

@@ -1,0 +1,187 @@
+"""When a job hangs, and when it is only quiet."""
+
+from __future__ import annotations
+
+import pytest
+
+from flota.job.spec import LEARNT
+from flota.supervise.hangs import FLOOR, START, Hangs, Signs
+from flota.supervise.stacks import DISK, LOCK, RUNNING, SLEEP, Frame, Sample, Stack
+
+TIMEOUT = 12.0
+
+
+def frame(function="train", line=10, file="/job/train.py", variables=0, text=""):
+    return Frame(function, file, line, variables, text)
+
+
+def sample(*frames, pid=100, has_gil=False, **facts):
+    return Sample(pid, (Stack("MainThread", frames or (frame(),), has_gil),), **facts)
+
+
+def play(samples, *, wish=TIMEOUT, signs=None, seconds=30.0, on_devices=False):
+    """When the hang is found, in seconds after the beginning; None: it is not. `samples`: by time, for each worker."""
+    hangs = Hangs(wish, 0.0, on_devices=on_devices)
+    now = 0.0
+    while now < seconds:
+        now = hangs.deadline
+        told = signs(now) if signs else Signs({0: -1}, {0: 0.0}, 0)
+        if hangs.look(now, told) and hangs.sampled(now, samples(now)):
+            return now
+    return None
+
+
+def test_a_job_that_stands_still_is_found_within_twice_the_timeout():
+    found = play(lambda _: {0: sample(), 1: sample(pid=101)})
+
+    assert TIMEOUT <= found <= 1.3 * TIMEOUT
+
+
+@pytest.mark.parametrize("wish", [2.0, 60.0, 3600.0])
+def test_any_timeout_is_kept(wish):
+    found = play(lambda _: {0: sample()}, wish=wish, seconds=2 * wish)
+
+    assert wish <= found <= 1.3 * wish
+
+
+def test_output_is_a_sign_of_life():
+    assert play(lambda _: {0: sample()}, signs=lambda now: Signs({0: -1}, {0: 0.0}, int(now / 5)), seconds=100) is None
+
+
+def test_heartbeats_without_steps_are_signs_of_life():
+    assert play(lambda _: {0: sample()}, signs=lambda now: Signs({0: -1}, {0: now - 1}, 0), seconds=100) is None
+
+
+def test_where_steps_are_told_output_is_no_sign_of_life():
+    def signs(now):
+        return Signs({0: 7, 1: 7}, {0: now, 1: now}, int(now * 100))
+
+    assert play(lambda _: {0: sample(), 1: sample()}, signs=signs) <= 2 * TIMEOUT
+
+
+def test_one_rank_that_advances_keeps_the_job_alive():
+    def signs(now):
+        return Signs({0: 7, 1: int(now / 6)}, {0: 1.0, 1: now - now % 6}, 0)
+
+    assert play(lambda _: {0: sample(), 1: sample()}, signs=signs, seconds=100) is None
+
+
+def test_one_rank_at_work_is_enough():
+    def samples(now):
+        return {0: sample(), 1: sample(written=int(now * 2e6))}
+
+    assert play(samples, seconds=100) is None
+
+
+@pytest.mark.parametrize(
+    "at_work",
+    [
+        lambda now: sample(frame("forward", int(now * 10) % 7), frame("evaluate", 30)),
+        lambda now: sample(frame(f"layer{int(now * 10) % 3}", 4), frame("evaluate", 30)),
+        lambda now: sample(frame("evaluate", 30, variables=int(now * 10))),
+        lambda now: sample() if int(now * 2) % 3 else Sample(100),
+        lambda _: sample(frame("save", 3), call=DISK, state="D"),
+        lambda now: sample(read=int(now * 4e6)),
+        lambda now: sample(frame("evaluate", 3, text="x = x @ w"), call=RUNNING, cpu=now),
+        lambda now: sample(
+            frame("backend_compile", 3, "/x/site-packages/jax/_src/compiler.py"), frame(), call=RUNNING, cpu=now
+        ),
+        lambda now: sample(children=(Sample(7, name="cc1plus", cpu=now / 2),)),
+        lambda now: sample(children=(Sample(int(now), name="cc1plus"),)),
+        lambda now: sample(children=(sample(frame("load", variables=int(now * 9)), pid=8, name="python"),)),
+    ],
+    ids="stack functions variables unreadable disk reads computes compiles child children loader".split(),
+)
+def test_a_quiet_rank_at_work_is_no_hang(at_work):
+    assert play(lambda now: {0: at_work(now), 1: sample(pid=101)}, seconds=200) is None
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        lambda _: sample(call=SLEEP),
+        lambda _: sample(call=LOCK),
+        lambda now: sample(has_gil=True, call=RUNNING, cpu=now),  # a busy loop
+        lambda now: sample(frame("wait", 3 + int(now * 10) % 2)),  # to and fro in a loop
+        lambda now: sample(frame("wait", 4 if 10 < now < 11 else 3)),  # once
+        lambda now: sample(frame("step", 3, text="dist.all_reduce(x)"), call=RUNNING, cpu=now),  # spins
+        lambda now: sample(written=int(now * 100)),  # somebody's small file
+        lambda _: sample(children=(Sample(7, name="python"), Sample(8, name="python"))),
+        lambda _: Sample(100),
+    ],
+    ids="sleep lock busy to-and-fro once spins log loaders blind".split(),
+)
+def test_a_rank_that_only_waits_is_a_hang(waiting):
+    assert play(lambda now: {0: waiting(now), 1: sample(pid=101)}) <= 2 * TIMEOUT
+
+
+def test_waiting_for_a_device_looks_like_computing():
+    def samples(now):
+        return {0: sample(frame("step", 3, text="loss = f(x)"), call=RUNNING, cpu=now)}
+
+    assert play(samples, on_devices=True) <= 2 * TIMEOUT
+
+
+def test_work_that_ends_in_a_hang_is_found_within_twice_the_timeout_of_its_end():
+    def samples(now):
+        return {0: sample(frame(variables=int(min(now, 20.0) * 10)))}
+
+    assert 20 < play(samples, seconds=100) <= 20 + 2 * TIMEOUT
+
+
+def test_life_after_a_long_rest_is_no_hang():
+    hangs = Hangs(TIMEOUT, 0.0)
+    now = 0.0
+    while not hangs.stands:
+        now = hangs.deadline
+        if hangs.look(now, Signs({0: -1}, {0: 0.0}, 0)):
+            hangs.sampled(now, {0: sample()})
+
+    hangs.look(hangs.deadline, Signs({0: -1}, {0: 0.0}, 1))
+
+    assert not hangs.stands
+
+
+def test_why_a_quiet_job_is_no_hang_is_said_once():
+    hangs = Hangs(TIMEOUT, 0.0)
+    said = []
+    while hangs.deadline < 60:
+        now = hangs.deadline
+        if hangs.look(now, Signs({0: -1}, {0: 0.0}, 0)):
+            hangs.sampled(now, {0: sample(written=int(now * 2e6))})
+        said += [hangs.work] if hangs.work else []
+        hangs.work = ""
+
+    assert said == ["0 it writes 1.9 MB in 1 s"]
+
+
+def test_auto_waits_long_for_the_first_word_and_then_keeps_to_the_rhythm():
+    hangs = Hangs(LEARNT, 0.0)
+    assert hangs.timeout == START
+    hangs.look(1.0, Signs({0: 0}, {0: 0.5}, 0))
+
+    for step in range(1, 10):
+        hangs.look(step * 100.0, Signs({0: step}, {0: step * 100.0 - 1}, 0))
+
+    assert hangs.timeout == pytest.approx(300.0)
+
+
+def test_auto_has_a_floor():
+    hangs = Hangs(LEARNT, 0.0)
+
+    for step in range(10):
+        hangs.look(step + 1.0, Signs({0: step}, {0: step + 1.0}, 0))
+
+    assert hangs.timeout == FLOOR
+
+
+def test_looks_are_rare_while_there_is_life():
+    hangs = Hangs(60.0, 0.0)
+    looks = 0
+
+    while hangs.deadline < 600:
+        now = hangs.deadline
+        looks += 1
+        assert not hangs.look(now, Signs({0: -1}, {0: 0.0}, int(now)))
+
+    assert looks <= 61

@@ -1,0 +1,49 @@
+"""Ranks that are slower than the rest."""
+
+from __future__ import annotations
+
+from flota.supervise.stragglers import Straggler, Stragglers
+
+
+def look(stragglers, begin, end, seconds):
+    return [word for now in range(begin, end, 10) for word in stragglers.look(float(now), seconds)]
+
+
+def test_a_slow_rank_is_named_once_and_again_when_it_recovers():
+    stragglers = Stragglers()
+    even, slow = dict.fromkeys(range(8), 0.2), {**dict.fromkeys(range(8), 0.2), 5: 0.5}
+
+    assert look(stragglers, 0, 100, even) == []
+    assert look(stragglers, 100, 500, slow) == [Straggler(5, 2.5)]
+    assert look(stragglers, 500, 900, even) == [Straggler(5, 1.0, recovered=True)]
+
+
+def test_a_moment_of_slowness_is_nothing():
+    stragglers = Stragglers()
+
+    told = [
+        word
+        for now in range(0, 600, 10)
+        for word in stragglers.look(float(now), {0: 0.2, 1: 0.2, 2: 0.9 if now % 30 == 0 else 0.2})
+    ]
+
+    assert told == []
+
+
+def test_long_steps_are_watched_for_longer():
+    stragglers = Stragglers()
+
+    assert look(stragglers, 0, 300, {0: 60.0, 1: 60.0, 2: 100.0}) == []
+    assert look(stragglers, 300, 600, {0: 60.0, 1: 60.0, 2: 100.0}) == [Straggler(2, 100 / 60)]
+
+
+def test_a_little_more_than_the_rest_is_not_slow():
+    assert look(Stragglers(), 0, 900, {0: 0.2, 1: 0.2, 2: 0.28}) == []
+
+
+def test_of_two_the_slow_one_is_named():
+    assert look(Stragglers(), 0, 100, {0: 0.2, 1: 0.4}) == [Straggler(1, 2.0)]
+
+
+def test_who_tells_no_steps_is_not_compared():
+    assert look(Stragglers(), 0, 100, {0: 0.2, 1: 0.0, 2: 0.0}) == []

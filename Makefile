@@ -18,10 +18,10 @@ check: $(VENV)/dev
 	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/simulation tests/guards
 
 test: check system peers
-	$(BIN)/pytest tests/processes tests/contracts tests/store tests/netns tests/peers
+	$(BIN)/pytest tests/processes tests/contracts tests/store tests/netns tests/faults tests/peers
 
 soak: $(VENV)/dev peers
-	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/simulation tests/processes tests/store tests/netns tests/peers --durations=20
+	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/simulation tests/processes tests/store tests/netns tests/faults tests/peers --durations=20
 
 bench: $(VENV)/dev peers
 	$(BIN)/python -m bench

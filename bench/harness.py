@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import environments
-from bench.processes import Broken, finish, running, wait_until
+from bench.processes import Broken, descendants, finish, running, wait_until
 
 WORKERS = Path(__file__).resolve().parent / "workers"
 PLAIN, FLOTA, TORCHRUN, PADDLE = "plain", "flota", "torchrun", "paddle"
@@ -33,6 +33,11 @@ def launch(launcher: str, workers: int, *words: object) -> list[str]:
 def launch_plainly(workers: int, *words: object) -> list[str]:
     """The same script without a launcher: as it is, or several started by a shell."""
     return side_by_side(workers, [str(environments.PYTHON), *map(str, words)])
+
+
+def launchers() -> list[str]:
+    """Those that there are to compare: Paddle's is not on every machine."""
+    return [FLOTA, TORCHRUN, *([PADDLE] if environments.has_paddle() else [])]
 
 
 def side_by_side(count: int, command: list[str]) -> list[str]:
@@ -84,12 +89,17 @@ def last_start(here: Path, workers: int) -> float:
 class Sleepers:
     """A job whose workers note their starts and sleep; with several nodes, on one machine."""
 
-    def __init__(self, launcher: str, workers: int, here: Path, *flags: object, nodes: int = 1) -> None:
+    def __init__(self, launcher: str, workers: int, here: Path, *flags: object, nodes: int, script: Path) -> None:
         self.workers = workers * nodes
         self.notes = here / "notes"
         self.notes.mkdir()
-        node = launch(launcher, workers, *flags, WORKERS / "note_and_sleep.py", self.notes)
+        node = launch(launcher, workers, *flags, script, self.notes)
         self.command = side_by_side(nodes, node)
+
+    def launcher_below(self, pid: int) -> set[int]:
+        """A launcher's own processes, when all of its workers are there."""
+        workers = self.wait_for(attempt=0)
+        return {pid, *descendants(pid)} - workers.keys()
 
     def wait_for(self, attempt: int) -> dict[int, float]:
         """When each of an attempt's workers started, by pid, as soon as all have."""
@@ -102,10 +112,12 @@ class Sleepers:
 
 
 @contextmanager
-def sleeping_job(launcher: str, workers: int, *flags: object, nodes: int = 1) -> Iterator[tuple[int, Sleepers]]:
-    """A launcher's pid and its job, ended with the block."""
+def sleeping_job(
+    launcher: str, workers: int, *flags: object, nodes: int = 1, script: Path = WORKERS / "note_and_sleep.py"
+) -> Iterator[tuple[int, Sleepers]]:
+    """A launcher's pid and its job, ended with the block. `script`: notes and waits, or works, until it is ended."""
     with directory() as here:
-        job = Sleepers(launcher, workers, here, *flags, nodes=nodes)
+        job = Sleepers(launcher, workers, here, *flags, nodes=nodes, script=script)
         with running(job.command, here) as process:
             yield process.pid, job
             # The dead are the cheapest: what was measured counts only if the job was there to the end.

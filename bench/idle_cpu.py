@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-from bench import environments
-from bench.harness import FLOTA, PADDLE, TORCHRUN, sleeping_job
-from bench.processes import cpu_seconds, descendants
+from bench.harness import FLOTA, PADDLE, TORCHRUN, launchers, sleeping_job
+from bench.processes import cpu_used
 from bench.table import NOT_MEASURED, Row
 
 SETTLING, WATCHED = 5.0, 20.0  # seconds
@@ -15,17 +14,11 @@ BAR = 0.05  # percent
 
 
 def measure() -> list[Row]:
-    launchers = [FLOTA, TORCHRUN, *([PADDLE] if environments.has_paddle() else [])]
     with ExitStack() as stack:
-        jobs = {name: stack.enter_context(sleeping_job(name, 8)) for name in launchers}
-        own = {}
-        for name, (pid, job) in jobs.items():
-            workers = job.wait_for(attempt=0)
-            own[name] = {pid, *descendants(pid)} - workers.keys()
+        jobs = {name: stack.enter_context(sleeping_job(name, 8)) for name in launchers()}
+        own = {name: job.launcher_below(pid) for name, (pid, job) in jobs.items()}
         time.sleep(SETTLING)
-        before = {name: sum(map(cpu_seconds, pids)) for name, pids in own.items()}
-        time.sleep(WATCHED)
-        used = {name: sum(map(cpu_seconds, pids)) - before[name] for name, pids in own.items()}
+        used = cpu_used(own, WATCHED)
     shown = {name: f"{100 * seconds / WATCHED:.4f} %" for name, seconds in used.items()}
     return [
         Row(

@@ -6,7 +6,7 @@ import time
 from functools import partial
 
 from bench.harness import FLOTA, PADDLE, TORCHRUN, alternate, sleeping_job
-from bench.processes import descendants, proportional_memory
+from bench.processes import proportional_memory
 from bench.table import NOT_MEASURED, Row
 
 TURNS = {FLOTA: 3, TORCHRUN: 2, PADDLE: 1}
@@ -31,7 +31,6 @@ def measure() -> list[Row]:
 
 def _mebibytes(launcher: str) -> float:
     with sleeping_job(launcher, 8) as (pid, job):
-        workers = job.wait_for(attempt=0)
+        own = job.launcher_below(pid)
         time.sleep(SETTLING)
-        own = {pid, *descendants(pid)} - workers.keys()
         return sum(map(proportional_memory, own)) / (1 << 20)

@@ -133,6 +133,13 @@ def peak_memory(pid: int) -> int:
     raise Broken(f"no VmHWM of process {pid}")
 
 
+def cpu_used(own: dict[str, set[int]], seconds: float) -> dict[str, float]:
+    """Seconds of CPU that each group of processes has taken when so many have passed."""
+    before = {name: sum(map(cpu_seconds, pids)) for name, pids in own.items()}
+    time.sleep(seconds)
+    return {name: sum(map(cpu_seconds, pids)) - before[name] for name, pids in own.items()}
+
+
 def cpu_seconds(pid: int) -> float:
     """Of all its threads, by the scheduler's own count: clock ticks are far too coarse for a process that sleeps."""
     stats = [task.joinpath("schedstat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]

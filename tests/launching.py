@@ -17,6 +17,7 @@ WORKERS = Path(__file__).parent / "processes" / "workers"
 COMMAND = Path(sys.executable).parent / "flota"
 DEADLINE = 20.0
 PR_SET_CHILD_SUBREAPER = 36
+also: dict[str, str] = {}  # variables of every flota, for tests that are run again under another setting
 
 # The tests may themselves run under nohup, or as a shell's background job: signals ignored there would stay ignored.
 for ignored in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
@@ -43,8 +44,11 @@ class Running:
         return out.decode(errors="replace"), err.decode(errors="replace")
 
     def shepherd(self) -> int:
-        wait_until(lambda: children(self.pid), "a shepherd")
-        return children(self.pid)[0]
+        wait_until(self.shepherds, "a shepherd")
+        return self.shepherds()[0]
+
+    def shepherds(self) -> list[int]:
+        return [pid for pid in children(self.pid) if name_of(pid) == "flota-shepherd"]
 
     def wait_for(self, *names: str) -> None:
         """Until workers have made these files."""
@@ -109,7 +113,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     """This process's environment, less what would change what is tested."""
     unwanted = ("PYTHON", "FLOTA_", "PADDLE_", "PET_", "TORCH", "VIRTUAL_ENV", "CONDA_", "OMP_", "NO_COLOR", "CUDA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    return {**kept, **(extra or {})}
+    return {**kept, **also, **(extra or {})}
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE) -> None:
@@ -118,6 +122,13 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = DEAD
         if time.monotonic() > give_up:
             raise AssertionError(f"waited {timeout} s for {what}")
         time.sleep(0.005)
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""  # gone
 
 
 def children(pid: int) -> list[int]:

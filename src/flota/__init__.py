@@ -16,7 +16,7 @@ PUBLIC = {
     "heartbeat": "flota.worker.heartbeat",
     "init_parallel_env": "flota.worker.parallel",
     "launch": "flota.spawning.programs",
-    "on_stop": "flota.worker.heartbeat",
+    "on_stop": "flota.worker.stopping",
     "record": "flota.worker.recording",
     "should_stop": "flota.worker.heartbeat",
     "shutdown": "flota.worker.parallel",
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from flota.worker.environment import Env as Env
     from flota.worker.environment import env as env
     from flota.worker.heartbeat import heartbeat as heartbeat
-    from flota.worker.heartbeat import on_stop as on_stop
     from flota.worker.heartbeat import should_stop as should_stop
     from flota.worker.parallel import DataParallel as DataParallel
     from flota.worker.parallel import init_parallel_env as init_parallel_env
     from flota.worker.parallel import shutdown as shutdown
     from flota.worker.recording import record as record
+    from flota.worker.stopping import on_stop as on_stop
 
 
 def __getattr__(name: str) -> object:

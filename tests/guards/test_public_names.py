@@ -12,12 +12,17 @@ from pathlib import Path
 import pytest
 
 import flota
+from flota.host.channel import POLLS, WANTS_SIGNAL, Channel
 from tests.launching import environment
 
 from .test_start_path import SLOW
 
 SOURCE = Path(flota.__file__).parent
-IN_WORKERS = [SOURCE / "__init__.py", SOURCE / "values.py", *SOURCE.glob("errors/*.py"), *SOURCE.glob("worker/*.py")]
+IN_WORKERS = [
+    *(SOURCE / name for name in ("__init__.py", "values.py", "spawning/child.py")),
+    *SOURCE.glob("errors/*.py"),
+    *SOURCE.glob("worker/*.py"),
+]
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 TRY = """
 import flota
@@ -33,13 +38,25 @@ except flota.FlotaError as error:
     assert "hint: import one" in str(error)
 else:
     raise SystemExit("no error")
+flota.heartbeat(8, loss=0.5)
+assert flota.should_stop() is False
+flota.on_stop(lambda: print("called"))
+import os
+if os.fork() == 0:
+    flota.heartbeat(99)
+    os._exit(0)
+assert os.wait()[1] == 0
+flota.heartbeat(9)
+assert flota.should_stop() is True
+flota.heartbeat(10)
+raise SystemExit("it goes on")
 """
 
 
-def run(python, code):
+def run(python, code, **variables):
     return subprocess.run(
         [python, "-c", f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r})\n{code}"],
-        env=environment({"PYTHONWARNINGS": "error"}),
+        env=environment({"PYTHONWARNINGS": "error", **variables}),
         capture_output=True,
         text=True,
         check=False,
@@ -112,6 +129,11 @@ def test_what_runs_in_workers_is_written_for_python_3_8(path):
     "version", other_pythons() or [pytest.param("none", marks=pytest.mark.skip("no other Python"))]
 )
 def test_workers_of_other_pythons_can_use_it(version):
-    ended = run(other_pythons()[version], TRY)
+    channel = Channel(1)
+    channel.tell_to_stop(0, 9)
 
-    assert ended.returncode == 0, ended.stderr
+    ended = run(other_pythons()[version], TRY, FLOTA_CHANNEL=channel.name(0))
+
+    assert (ended.returncode, ended.stdout) == (0, "called\n"), ended.stderr
+    assert (channel.read(0).step, channel.read(0).listens) == (10, POLLS | WANTS_SIGNAL)
+    channel.close()

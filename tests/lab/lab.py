@@ -109,9 +109,11 @@ class Lab:
         jitter_ms: float = 0.0,
         loss_percent: float = 0.0,
         rate_mbit: float = 0.0,
+        dropped_port: int = 0,
     ) -> None:
-        """Delay, lose or slow a host's frames, each way."""
-        self._switch.shape(number, [delay_ms / 1e3, jitter_ms / 1e3, loss_percent / 100, rate_mbit * 1e6 / 8])
+        """Delay, lose or slow a host's frames, each way; of one TCP port, lose all."""
+        quality = [delay_ms / 1e3, jitter_ms / 1e3, loss_percent / 100, rate_mbit * 1e6 / 8, dropped_port]
+        self._switch.shape(number, quality)
         self.host(number).ip("link set eth0 gso_max_segs 1")
 
     def unshape(self, number: int) -> None:

@@ -1,7 +1,7 @@
 """Carries frames between two ports, late, slow, or not at all: what a long or bad cable does.
 
-A program of its own: `relay.py PORT PORT DELAY JITTER LOSS RATE`, in seconds, seconds, 0 to 1, and bytes a second (0: no
-limit). The kernel could do it, but not every kernel was built with it (netem).
+A program of its own: `relay.py PORT PORT DELAY JITTER LOSS RATE DROPPED`, in seconds, seconds, 0 to 1, bytes a second (0:
+no limit), and a TCP port whose packets are lost (0: none). The kernel could do it, but not every kernel was built with it (netem).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections import deque
 
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING, SO_RCVBUFFORCE = 263, 15, 23, 33
-EVERY_PROTOCOL = 3
+EVERY_PROTOCOL, TCP = 3, 6
 OFFLOAD_HEADER = 10  # before each frame: which checksum the kernel left to a network card, for the next one to fill in
 BACKLOG = 0.25  # seconds of a line's work that wait before it; more is dropped, as a switch would
 TURN = 64  # frames taken in one go, so that those that are due get their turn
@@ -26,7 +26,7 @@ class Direction:
 
     def __init__(self, source: socket.socket, target: socket.socket, quality: list[float]) -> None:
         self.source, self.target = source, target
-        self.delay, self.jitter, self.loss, self.rate = quality
+        self.delay, self.jitter, self.loss, self.rate, self.dropped = quality
         self.queue: deque[tuple[float, bytes]] = deque()
         self.line_free = 0.0
         self.last = 0.0
@@ -37,6 +37,8 @@ class Direction:
                 frame = self.source.recv(70000)
             except OSError:  # nothing there, or the cable is out
                 return
+            if self.dropped and int(self.dropped) in tcp_ports(frame[OFFLOAD_HEADER:]):
+                continue
             due = self._due(len(frame) - OFFLOAD_HEADER, time.monotonic())
             if due is not None:
                 self.queue.append((due, frame))
@@ -59,6 +61,18 @@ class Direction:
             sent = self.line_free = max(self.line_free, now) + size / self.rate
         self.last = max(self.last, sent + self.delay + random.uniform(-self.jitter, self.jitter))
         return self.last
+
+
+def tcp_ports(frame: bytes) -> tuple[int, ...]:
+    """Where a TCP packet comes from and goes to; nothing for any other frame."""
+    kind, rest = frame[12:14], frame[14:]
+    if kind == b"\x08\x00" and rest[9] == TCP:
+        at = 4 * (rest[0] & 15)
+    elif kind == b"\x86\xdd" and rest[6] == TCP:
+        at = 40
+    else:
+        return ()
+    return int.from_bytes(rest[at : at + 2], "big"), int.from_bytes(rest[at + 2 : at + 4], "big")
 
 
 def open_port(name: str) -> socket.socket:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import Peer, run
+from tests.launching import children, wait_until
+
+from .conftest import KEPT_VARIABLES, Peer, collect_orphans, end_all_but, living_descendants, run
 from .environments import ROOT
 
 pytestmark = pytest.mark.real
@@ -103,6 +107,68 @@ def test_the_checkpoint_is_where_the_next_run_begins(tmp_path):
 
     assert "step 120 " in ended.out and "step  40 " not in ended.out
     assert f"rank 0 of 2: {LEARNED}" in ended.out
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """The example at a pace at which it can be met on its way, started; its flags and the code that it must end with."""
+    peer = peer_for("torch_checkpoint", tmp_path)
+    script = peer.directory / "train.py"
+    asks = "    stopped = flota.should_stop()\n"
+    assert asks in script.read_text()
+    script.write_text(script.read_text().replace(asks, f"    __import__('time').sleep(0.02)\n{asks}"))
+    collect_orphans()
+    before = living_descendants()
+    running = []
+
+    def start():
+        command = [peer.bin / "flota", *command_of("torch_checkpoint")[1:]]
+        env = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        running.append(
+            subprocess.Popen(command, cwd=peer.directory, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        )
+        log = peer.directory / "log" / "workerlog.0"
+        wait_until(lambda: log.exists() and "step  40 " in log.read_text(), "a checkpoint", 60)
+        return running[-1]
+
+    yield start
+    end_all_but(before)
+    for process in running:
+        process.wait()
+        process.stdout.close()
+
+
+def finished(process):
+    out = process.communicate(timeout=60)[0].decode()
+    return process.returncode, out
+
+
+def test_a_killed_worker_is_followed_by_a_start_from_the_last_checkpoint(checkpoints):
+    process = checkpoints()
+    [shepherd] = children(process.pid)
+    os.kill(children(shepherd)[1], signal.SIGKILL)
+
+    code, out = finished(process)
+
+    assert code == 0, out
+    assert "step   0  attempt 0" in out and "step 200  attempt 1" in out
+    assert "step   0  attempt 1" not in out
+    assert f"rank 0 of 2: {LEARNED}" in out
+
+
+def test_a_preempted_example_goes_on_from_its_checkpoint(checkpoints):
+    process = checkpoints()
+    process.send_signal(signal.SIGTERM)
+
+    code, out = finished(process)
+
+    assert code == 75, out
+    saved = int(out.splitlines()[-1].split()[1])
+    assert saved < 200
+    again, more = finished(checkpoints())
+    assert again == 0, more
+    assert all(int(line.split()[1]) > saved for line in more.splitlines() if line.startswith("step"))
+    assert f"rank 0 of 2: {LEARNED}" in more
 
 
 def test_the_notebook_trains(tmp_path):

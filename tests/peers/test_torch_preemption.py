@@ -15,7 +15,8 @@ from tests.launching import wait_until
 from .over_hosts import MASTER, PATIENCE, Job, needs_lab
 
 SOAK = bool(os.environ.get("FLOTA_SOAK"))
-TIMES = 50 if SOAK else 3
+WAYS = ("asks", "pauses", "recorded", "called")
+TIMES = 50 if SOAK else len(WAYS)
 SEED = int(os.environ.get("FLOTA_SEED") or (random.randrange(10**6) if SOAK else 4))
 TRY_AGAIN = 75
 pytestmark = [pytest.mark.real, needs_lab, pytest.mark.timeout(60 + 60 * TIMES)]
@@ -31,9 +32,9 @@ def test_whenever_it_comes_all_ranks_have_saved_the_same_step(tmp_path, hosts):
     before = -1
     with Lab(hosts) as lab:
         for turn in range(TIMES):
-            pause = chance.choice([0.0, 0.001, 0.02])
+            pause, way = chance.choice([0.0, 0.001, 0.02]), WAYS[turn % len(WAYS)]
             (tmp_path / f"{turn}").mkdir()
-            job = Job("torch", lab, tmp_path / f"{turn}", "preempted.py", states, pause)
+            job = Job("torch", lab, tmp_path / f"{turn}", "preempted.py", states, pause, way)
             job.start(range(1, hosts + 1), *flags)
             wait_until(lambda: len(list(states.glob("going-*"))) == 2, "steps", PATIENCE)
             time.sleep(chance.uniform(0, 0.5))
@@ -41,7 +42,7 @@ def test_whenever_it_comes_all_ranks_have_saved_the_same_step(tmp_path, hosts):
             for number in told:
                 job.on[number].process.send_signal(signal.SIGTERM)
             codes = [node.wait(PATIENCE) for node in job.on.values()]
-            story = f"seed {SEED}, turn {turn}, pause {pause}, told {told}: {job.story()}"
+            story = f"seed {SEED}, turn {turn}, pause {pause}, {way}, told {told}: {job.story()}"
             assert codes == [TRY_AGAIN] * hosts, story
             said = job.results()
             assert said[0] == said[1] and len(said[0]) == 1, f"{said} {story}"

@@ -48,6 +48,18 @@ def deep_inside(failing: int) -> None:
     raise ValueError(f"no data for {failing}")
 
 
+class MissingGuard(Exception):
+    """Of the same name as one of flota's."""
+
+
+def fails_with_a_known_name() -> None:
+    raise MissingGuard("of the function's own")
+
+
+def says_much_and_fails() -> None:
+    raise ValueError("first line\nsecond line")
+
+
 def exits(code: object) -> None:
     sys.exit(code)
 
@@ -62,6 +74,26 @@ def ignores_stops(directory: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Path(directory, f"ready.{rank()}").touch()
     time.sleep(100)
+
+
+def counts_until_told(directory: str) -> int:
+    step = 0
+    while not flota.should_stop():
+        step += 1
+        flota.heartbeat(step)
+        if step == 20:
+            Path(directory, f"going.{rank()}").touch()
+        time.sleep(0.01)
+    return step
+
+
+def counts_until_called(directory: str) -> None:
+    flota.on_stop(lambda: Path(directory, f"saved.{rank()}").write_text(str(step)))
+    for step in range(10**6):
+        flota.heartbeat(step)
+        if step == 20:
+            Path(directory, f"going.{rank()}").touch()
+        time.sleep(0.01)
 
 
 def sleeps(seconds: float) -> float:

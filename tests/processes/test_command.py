@@ -47,6 +47,15 @@ BAD_INPUT = [
     (["--devices", "0,1", "train.py"], "unknown device `0`: this machine shows no device", "--devices cpu"),
     (["--log_level", "loud", "train.py"], "`loud`", "--log_level INFO"),
     (["--grace", "soon", "train.py"], "--grace needs a duration: `soon`", "30s, 2m or 1h"),
+    *(
+        (["--preempt-signal", word, "train.py"], f"--preempt-signal needs {what}: `{word}`", "--preempt-signal SIGUSR1")
+        for what, words in {
+            "the name of a signal": ["SIGUSR1,SIGUSR2", "SIGKILL", "SIG_IGN", "SIG_BLOCK", "12", ""],
+            "a signal without another meaning": ["SIGCHLD", "CLD", "SIGTSTP", "SIGCONT", "SIGINT", "SEGV"],
+        }.items()
+        for word in words
+    ),
+    (["--signals-to-handle", "SIG_BLOCK", "x.py"], "--signals-to-handle needs names of signals", "SIGTERM,SIGINT"),
     (["--start_port", "70000", "train.py"], "a port from 1 to 65535: `70000`", "--start_port 6070"),
     (["--port-range", "9:5", "train.py"], "`9:5`", "--port-range 35100:64000"),
     (["--redirects", "7", "train.py"], "`7`", "0:3,1:2"),
@@ -69,6 +78,16 @@ BAD_INPUT = [
     (["--help", "bogus"], "--help needs one of all, script,", "flota --help workers"),
     (["--log_dir", "", "train.py"], "--log_dir needs a directory: ``", "--log_dir log"),
     (["--log_backups", "-1", "train.py"], "`-1`", "--log_backups 3"),
+    (["--restart-on", "3,oom", "train.py"], "causes (aborted, bad-path,", "--restart-on SIGKILL"),
+    (["--no-restart-on", "SIGNONE", "train.py"], "`SIGNONE`", "--no-restart-on SIGKILL"),
+    (["--no-restart-on", "256", "train.py"], "`256`", "--no-restart-on SIGKILL"),
+    (["why", "--loud"], "unknown flag `--loud`", "did you mean --verbose?"),
+    *(
+        (["--hang-timeout", word, "train.py"], f"a duration of 1s or more, or auto: `{word}`", "--hang-timeout 10m")
+        for word in ("0", "soon")
+    ),
+    (["--native-stacks", "train.py"], "--native-stacks", "--hang-timeout"),
+    (["--warm-memory", "1G", "train.py"], "--warm-memory", "--warm"),
     (["--job_id", "--max_restart", "3", "train.py"], "--job_id needs a value", "--job_id NAME"),
     (
         ["--start_port", "65535", "--nproc_per_node", "3", "train.py"],

@@ -89,6 +89,7 @@ def test_without_cloudpickle_the_way_out_is_told(run):
     [error] = [output for output in called if output["output_type"] == "error"]
     assert error["ename"] == "DefinedInteractively"
     assert "`train` is defined in a notebook or a shell" in error["evalue"]
+    assert "hint: run `pip install cloudpickle`" in "".join(error["traceback"])
 
 
 def test_a_program_of_a_cell_is_launched_and_shown(run, tmp_path):

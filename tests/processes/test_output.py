@@ -236,7 +236,8 @@ def test_rotation_goes_on_over_many_restarts(flota):
         flota, "import os, sys\nprint('round', os.environ['FLOTA_ROUND'])\nsys.exit(os.environ['FLOTA_ROUND'] != '30')"
     )
 
-    result = flota.run("--nproc_per_node", 2, "--max_restart", 30, "--log-max-size", "1M", "--console", "all", name)
+    words = ["--nproc_per_node", 2, "--max_restart", 30, "--log-max-size", "1M", "--console", "all"]
+    result = flota.run(*words, "--crash-loop", 0, "--backoff", 0, name)
 
     assert result.returncode == 0
     for rank in range(2):
@@ -251,7 +252,7 @@ node = int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[
 print("open", len(os.listdir(f"/proc/{node}/fd")), flush=True)
 sys.exit(os.environ["FLOTA_ROUND"] != "25")
 """
-    flota.run("--max_restart", 25, script(flota, code))
+    flota.run("--max_restart", 25, "--crash-loop", 0, "--backoff", 0, script(flota, code))
 
     counts = [int(line.split()[1]) for line in flota.log(0).splitlines()]
     assert len(counts) == 26

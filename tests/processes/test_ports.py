@@ -112,6 +112,9 @@ def test_a_restart_waits_for_a_port_that_the_user_has_chosen(flota, stopped):
         stranger.listen()
         (flota.directory / "go").touch()
         words = f"port {port} is in use by pid {os.getpid()}"
+        wait_until(
+            lambda: list(flota.directory.glob("log/default.*.log")), "flota's own log, which comes after the worker"
+        )
         (journal,) = flota.directory.glob("log/default.*.log")
         wait_until(lambda: words in journal.read_text(), "a restart that waits")
         if stopped:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import flota
-from flota.errors.spawning import MissingGuard, NodeLost, NoResult, NotPicklable, TimedOut
+from flota.errors.spawning import MissingGuard, NodeLost, NoResult, NotPicklable, TimedOut, WorkersStopped
 from tests.launching import assert_nobody_left, children, environment, wait_until
 
 from . import functions
@@ -74,7 +74,7 @@ def test_workers_get_the_commands_variables_and_the_program_keeps_its_own(flota,
 
     flota.run("--nproc_per_node", 2, "dumps_env.py")
     dumped = json.loads((tmp_path / "dump.0.json").read_text())["env"]
-    names = set(dumped["FLOTA_GIVEN"].split(",")) - {"FLOTA_CHANNEL"}  # whoever calls spawn tells its workers itself
+    names = set(dumped["FLOTA_GIVEN"].split(","))
     before = dict(os.environ)
 
     first, second = library.spawn(
@@ -178,9 +178,101 @@ def test_killed_workers_have_no_results(method, tmp_path):
 
     workers.kill()
 
-    assert workers.join() is True
+    with pytest.raises(WorkersStopped):
+        workers.join()
     with pytest.raises(NoResult, match="rank 0 has no result: it ended with SIGKILL"):
         workers.results()
+
+
+def test_a_block_that_has_killed_its_workers_ends_well():
+    with flota.spawn(functions.sleeps, (100,), nprocs=2, join=False) as workers:
+        workers.kill()
+
+    assert all(process.exitcode < 0 for process in workers.processes)
+
+
+def going(directory):
+    wait_until(lambda: len(list(directory.glob("going.*"))) == 2, "steps")
+
+
+def test_workers_that_ask_stop_at_one_step_when_they_are_asked_to(method, tmp_path):
+    flota.heartbeat(1)  # of a program that is no worker; its forks are
+    workers = flota.spawn(functions.counts_until_told, (str(tmp_path),), nprocs=2, join=False, start_method=method)
+    going(tmp_path)
+
+    workers.stop()
+
+    assert workers.join() is True
+    first, second = workers.results()
+    assert first == second > 20
+
+
+def test_callbacks_of_workers_are_called_at_one_step(method, tmp_path):
+    workers = flota.spawn(functions.counts_until_called, (str(tmp_path),), nprocs=2, join=False, start_method=method)
+    going(tmp_path)
+
+    workers.stop()
+
+    assert workers.join() is True
+    first, second = ((tmp_path / f"saved.{rank}").read_text() for rank in (0, 1))
+    assert first == second
+    with pytest.raises(NoResult, match="rank 0 has no result: it ended with exit code 0"):
+        workers.results()
+
+
+def test_workers_that_do_not_ask_are_stopped(method):
+    workers = flota.spawn(functions.sleeps, (100,), nprocs=2, join=False, start_method=method)
+
+    workers.stop()
+
+    with pytest.raises(WorkersStopped):
+        workers.join()
+    assert [process.exitcode for process in workers.processes] == [-signal.SIGTERM] * 2
+
+
+def test_a_worker_that_spawns_does_not_lend_its_page(flota, method):
+    (flota.directory / "script.py").write_text(
+        f"""
+import flota, os, time
+from tests.processes import functions
+
+if __name__ == "__main__":
+    flota.heartbeat(1)
+    with flota.spawn(functions.counts_until_told, (os.getcwd(),), nprocs=2, join=False, start_method={method!r}) as workers:
+        while not os.path.exists("going.0") or not os.path.exists("going.1"):
+            time.sleep(0.01)
+        workers.stop()
+    print(len(set(workers.results())), flota.should_stop())
+"""
+    )
+
+    ended = flota.run("script.py", env={"PYTHONPATH": str(PROGRAM.parents[3])})
+
+    assert flota.log(0) == "1 False\n", ended.stderr
+
+
+def test_a_program_may_be_preempted_with_its_workers(flota):
+    (flota.directory / "script.py").write_text(
+        """
+import os, signal, sys
+import flota
+from tests.processes import functions
+
+if __name__ == "__main__":
+    workers = flota.spawn(functions.counts_until_told, (os.getcwd(),), nprocs=2, join=False)
+    signal.signal(signal.SIGTERM, lambda *_: workers.stop())
+    workers.join()
+    print(len(set(workers.results())))
+    sys.exit(75)
+"""
+    )
+    running = flota.start("script.py", command=[sys.executable], env={"PYTHONPATH": str(PROGRAM.parents[3])})
+    running.wait_for("going.0", "going.1")
+
+    running.process.send_signal(signal.SIGTERM)
+
+    out, err = running.output()
+    assert (running.process.returncode, out) == (75, "1\n"), err
 
 
 def test_an_exception_in_a_with_block_ends_the_workers():
@@ -195,12 +287,40 @@ def test_a_timeout_ends_the_workers(method):
         flota.spawn(functions.sleeps, (100,), nprocs=2, timeout=0.3, start_method=method)
 
 
+def test_workers_that_are_deaf_to_a_timeout_have_the_grace_that_was_given(method, tmp_path):
+    began = time.monotonic()
+
+    with pytest.raises(TimedOut):
+        flota.spawn(functions.ignores_stops, (str(tmp_path),), nprocs=2, timeout=1, grace=0.2, start_method=method)
+
+    assert time.monotonic() - began < 15
+
+
 def test_output_goes_where_the_program_prints(method, capsys):
     flota.spawn(functions.says, ("out of", "err of"), nprocs=2, start_method=method)
 
     out, err = capsys.readouterr()
     assert sorted(out.splitlines()) == ["out of 0", "out of 1"]
     assert sorted(err.splitlines()) == ["err of 0", "err of 1"]
+
+
+def test_what_the_program_has_printed_before_comes_before(method, tmp_path):
+    ended = run_text(
+        tmp_path,
+        f"""
+import flota
+
+def work():
+    print("worker")
+
+if __name__ == "__main__":
+    print("before")
+    flota.spawn(work, nprocs=1, start_method={method!r})
+    print("after")
+""",
+    )
+
+    assert ended.stdout == "before\nworker\nafter\n", ended.stderr
 
 
 def test_output_goes_to_logs_when_asked_for(method, capsys, tmp_path):
@@ -475,7 +595,38 @@ def test_a_missing_guard_is_one_clear_error(method, tmp_path):
 
     assert ended.returncode == 1
     assert ended.stderr.count("Traceback") == 1
-    assert MissingGuard().message in ended.stderr.splitlines()[-1]
+    *_, words, way_out = ended.stderr.splitlines()
+    assert words.endswith(MissingGuard().message)
+    assert way_out == 'hint: put the call under `if __name__ == "__main__":`'
+
+
+@pytest.mark.parametrize(
+    ("call", "way_out"),
+    [
+        ("flota.spawn(print, nprocs=2, gpus='4,5')", "hint: leave gpus out, or write devices='cpu'"),
+        ("flota.launch('missing.py')", "hint: run `ls` to see what is here"),
+    ],
+)
+def test_whoever_does_not_catch_an_error_is_shown_the_way_out(tmp_path, call, way_out):
+    ended = run_text(tmp_path, f"import flota\nif __name__ == '__main__':\n    {call}\n")
+
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith(way_out)
+
+
+def test_a_workers_error_of_many_lines_is_told_by_its_first():
+    with pytest.raises(flota.WorkerFailed, match=r"ValueError: first line$"):
+        flota.spawn(functions.says_much_and_fails, nprocs=1)
+
+
+def test_an_error_is_not_taken_for_another_of_its_name():
+    with pytest.raises(flota.WorkerFailed, match="MissingGuard: of the function's own"):
+        flota.spawn(functions.fails_with_a_known_name, nprocs=1)
+
+
+def test_the_way_out_of_a_log_directory_that_is_none_is_an_option():
+    with pytest.raises(flota.FlotaError, match="hint: choose another with log_dir='DIR'"):
+        flota.spawn(functions.gives_rank, nprocs=1, log_dir="/proc/x")
 
 
 def test_an_error_in_the_script_is_told_once(tmp_path):
@@ -504,14 +655,48 @@ def test_a_shell_is_told_the_way_out_without_cloudpickle(tmp_path):
         check=False,
     )
 
-    assert ended.stderr.splitlines()[-1].endswith(
-        "`work` is defined in a notebook or a shell, where workers cannot import it"
-    )
+    *_, words, way_out = ended.stderr.splitlines()
+    assert words.endswith("`work` is defined in a notebook or a shell, where workers cannot import it")
+    assert way_out == "hint: run `pip install cloudpickle`, or move it to a module, or use start_method='fork'"
     forked = subprocess.run(
         [sys.executable, "-c", f"{text}print(flota.spawn(work, nprocs=2, start_method='fork').results())"],
         env=environment(), capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert forked.stdout == "[7, 7]\n"
+
+
+@pytest.mark.parametrize("what", ["functools.partial(work)", "Thing()", "[Thing()].copy"])
+def test_whatever_a_shell_has_defined_is_known_without_cloudpickle(what):
+    text = (
+        "import flota, functools, sys\nsys.modules['cloudpickle'] = None\ndef work(): return 7\n"
+        f"class Thing:\n    def __call__(self): pass\nflota.spawn({what}, nprocs=2)"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", text], env=environment(), capture_output=True, text=True, check=False)
+
+    *_, words, way_out = ended.stderr.splitlines()
+    assert words.endswith("is defined in a notebook or a shell, where workers cannot import it")
+    assert way_out.startswith("hint: run `pip install cloudpickle`")
+
+
+def test_other_functions_run_in_a_shell_without_cloudpickle():
+    text = "import flota, sys\nsys.modules['cloudpickle'] = None\nprint(flota.spawn([1, 2].copy, nprocs=2).results())"
+
+    ended = subprocess.run([sys.executable, "-c", text], env=environment(), capture_output=True, text=True, check=False)
+
+    assert ended.stdout == "[[1, 2], [1, 2]]\n", ended.stderr
+
+
+@pytest.mark.parametrize("text", ["1 / 0\n{spawn}", "{spawn}1 / 0\n"])
+def test_a_mistake_in_a_shell_does_not_make_its_end_a_crash(tmp_path, text):
+    spawn = "from tests.processes.programs.spawning import ends_slowly\nimport flota\nw = flota.spawn(ends_slowly, (0.5,), nprocs=2, join=False, start_method='fork')\n"
+
+    subprocess.run(
+        [sys.executable, "-i"], input=text.format(spawn=spawn), cwd=tmp_path, text=True, check=True, timeout=60,
+        env=environment({"PYTHONPATH": str(PROGRAM.parents[3])}), capture_output=True,
+    )  # fmt: skip
+
+    assert all((tmp_path / f"done.{rank}").exists() for rank in (0, 1))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from flota.host.channel import Channel
 from tests.launching import WORKERS, environment
 
 
@@ -66,3 +67,14 @@ def test_without_a_launcher_a_script_is_alone():
     )
 
     assert ended.stdout.startswith("Env(rank=0, local_rank=0, world_size=1, local_world_size=1, node_rank=0, nodes=1")
+
+
+def test_a_program_that_a_worker_starts_does_not_speak_for_it():
+    channel = Channel(1)
+    inner = "import flota; flota.heartbeat(99)"
+    script = f"import flota, subprocess, sys; flota.heartbeat(1); subprocess.run([sys.executable, '-c', {inner!r}])"
+
+    subprocess.run([sys.executable, "-c", script], env=environment({"FLOTA_CHANNEL": channel.name(0)}), check=True)
+
+    assert channel.read(0).step == 1
+    channel.close()

@@ -15,6 +15,8 @@ from flota.job.spec import RestartPolicy
 from flota.supervise.actions import AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
+    HangExplained,
+    HangFound,
     RoundNotStarted,
     RoundSwept,
     ShepherdLost,
@@ -60,9 +62,16 @@ class Stage:
     def do_started(self, worker, pid="1"):
         return self._step(WorkerStarted(int(worker), int(pid), self.now))
 
-    def do_exit(self, worker, code, told="no"):
+    def do_exit(self, worker, code, told="no", victim="no"):
         number = int(code) if code.lstrip("-").isdecimal() else -signal.Signals[code]
-        return self._step(WorkerExited(int(worker), number, told == "yes", self.now))
+        return self._step(WorkerExited(int(worker), number, told == "yes", self.now, victim == "yes"))
+
+    def do_hang(self, worker, blind="no"):
+        suspects = (int(worker),) if worker else ()
+        return self._step(HangFound(suspects, ("all stand still",), self.now, blind == "yes"))
+
+    def do_explained(self, worker):
+        return self._step(HangExplained((int(worker),), ("in f at x.py:1",)))
 
     def do_cannot_start(self, worker):
         return self._step(StartFailed(int(worker), 2, self.now))

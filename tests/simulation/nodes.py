@@ -6,9 +6,21 @@ from msgspec.structs import replace
 
 from flota.job.meeting import LEASE
 from flota.job.report import EXITED
-from flota.rendezvous.cards import DEAD, Card, Fault, encode_card
-from flota.rendezvous.node import Begin, Leave, LookAtWorkers, Node, Offer, Order, Recall, Release, Yield
+from flota.rendezvous.cards import DEAD, Card, Fault, PostRow, encode_card
+from flota.rendezvous.node import Node
 from flota.rendezvous.notices import Ending, Notice
+from flota.rendezvous.orders import (
+    Begin,
+    Leave,
+    LookAtWorkers,
+    Offer,
+    Order,
+    Recall,
+    Release,
+    TakeStacks,
+    Testify,
+    Yield,
+)
 from flota.rendezvous.terms import Terms
 from flota.run.member import Member
 from flota.store.keys import Keys
@@ -70,6 +82,9 @@ class SimNode:
         self.only_servers = False
         self.began_at = 0.0
         self.stopped_at = -1
+        self.kind = "collective"
+        self.rank = -1
+        self.asked_for_stacks = 0
         self.at_work: Notice | None = None
         self.begun: list[int] = []
         self.first_ports = 0
@@ -148,11 +163,16 @@ class SimNode:
         elif isinstance(order, Release):
             assert self.only_servers, "released, and had work to do"
             self._stop_workers(well=True)
+        elif isinstance(order, Testify):
+            self.member.node.testified((), ())
+            self.world.after(0, self._step)
         elif isinstance(order, LookAtWorkers):
             self.member.node.stands(yields=True, step=self.step(), pace=PACE)
             self.world.after(0, self._step)
         elif isinstance(order, Yield):
             self._stop_at(order.step)
+        elif isinstance(order, TakeStacks):
+            self.world.after(self.world.random.uniform(0.0, 1.0), self._tell_stacks)
         elif isinstance(order, Leave):
             self._leave(order.ending)
 
@@ -161,6 +181,7 @@ class SimNode:
         self.cluster.note_roster(notice)
         self.begun.append(notice.round)
         self.at_work = notice
+        self.rank = notice.seat_of(self.name)
         self.began_at = self.world.now
         if self.only_servers:
             self.member.node.only_serves()
@@ -226,6 +247,20 @@ class SimNode:
         if self.at_work is notice and not self.over:
             self.at_work = None
             self.member.node.swept(well=False, yielded=True)
+            self._step()
+
+    def stand(self, seconds: float = 30.0, kind: str = "collective") -> None:
+        """Its workers stand still, in this way; 0: they move again."""
+        if not self.over and self.at_work:
+            self.kind = kind
+            self.member.node.stands_still(seconds)
+            self._step()
+
+    def _tell_stacks(self) -> None:
+        if not self.over:
+            self.asked_for_stacks += 1
+            kind = self.kind if self.at_work else "ended"
+            self.member.node.stacked((PostRow(self.rank, kind, f"{kind} at x.py:1", "trainer", 0, 1, "log", 1.0),))
             self._step()
 
     def preempt(self) -> None:

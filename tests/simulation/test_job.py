@@ -13,7 +13,7 @@ from tests.simulation.nodes import Cluster
 
 SEEDS = range(200 if os.environ.get("FLOTA_SOAK") else 12)
 ONCE = RestartPolicy()
-RESTARTS = RestartPolicy(1000, enabled=True)
+RESTARTS = RestartPolicy(1000, enabled=True, crash_loop=0)
 
 
 def terms(least, most, policy=ONCE, **more):

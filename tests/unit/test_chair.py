@@ -10,6 +10,7 @@ from flota.job.spec import RestartPolicy
 from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, Present, decode_card, encode_card
 from flota.rendezvous.chair import FIRST_WORD, LEAVE_TOGETHER, NEXT_WORD, Chair
+from flota.rendezvous.inquest import A_MOMENT
 from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, YIELD, Notice, decode_notice, encode_notice
 from flota.rendezvous.terms import Terms
 
@@ -42,16 +43,16 @@ class Table:
         for name in self.cards:
             self.say(name, state=cards.READY, round=round_number, faults=())
 
-    def fail(self, name, code=3, cause=EXITED):
-        fault = Fault(1, 0, name, 1, code, cause, "exit code 3", 1.0, "log")
-        self.say(name, state=cards.FAILED, faults=(fault,))
+    def fail(self, name, code=3, cause=EXITED, **facts):
+        fault = Fault(1, 0, name, 1, code, cause, "exit code 3", 1.0, "log", **facts)
+        self.say(name, state=cards.FAILED, faults=(fault,), clock=self.now, swept=True)
 
     def after_roll_call(self) -> Notice:
         """What follows when all who are alive have answered."""
         assert self.judge().state == ROLL_CALL
         for name, one in self.cards.items():
             if one.card.state == cards.READY:
-                self.say(name, state=cards.HERE)
+                self.say(name, state=cards.HERE, clock=self.now, swept=True)
         return self.judge()
 
     def judge(self, seconds=0.0, **how) -> Notice:
@@ -105,6 +106,53 @@ def test_of_several_failures_the_first_said_is_to_blame():
         table.fail(name)
         table.cards[name] = replace(table.cards[name], said=said)
     assert table.judge().ending.faults[0].host == "host2"
+
+
+def test_the_roll_is_not_called_for_a_victim_until_its_culprit_is_seen_or_a_moment_has_passed():
+    table = started(3)
+    table.fail("host0", suffered=True)
+    assert table.judge().state == RUNNING
+    assert table.chair.deadline == table.now + A_MOMENT
+    assert table.judge(A_MOMENT / 2).state == RUNNING
+    table.fail("host1")
+    assert table.judge().state == ROLL_CALL
+    table = started(3)
+    table.fail("host0", suffered=True)
+    table.judge()
+    assert table.judge(A_MOMENT).state == ROLL_CALL
+
+
+def test_a_victim_of_a_lost_node_is_not_even_asked():
+    table = started(2, RESTARTS)
+    table.fail("host0", suffered=True)
+    table.judge()
+    del table.cards["host1"]
+    assert table.judge().why == "host1 was lost"
+
+
+def test_a_restart_waits_as_long_as_the_policy_says():
+    policy = RestartPolicy(9, enabled=True, backoff=5.0)
+    table = started(2, policy)
+    for round_number in range(1, 4):
+        table.fail("host1")
+        notice = table.after_roll_call()
+        assert (notice.state, notice.attempt) == (GATHERING, round_number)
+        table.all_ready(round_number)
+        if round_number < 3:
+            assert table.judge().state == RUNNING
+    assert (notice.delay, table.judge().state, table.chair.deadline) == (1.0, GATHERING, table.now + 1.0)
+    assert table.judge(1.0).state == RUNNING
+
+
+def test_the_next_chair_remembers_a_crash_loop():
+    table = started(2, RestartPolicy(9, enabled=True, crash_loop=2))
+    table.fail("host1")
+    notice = table.after_roll_call()
+    table.all_ready(notice.round)
+    table.chair = Chair(table.terms, table.judge(), table.now, "host1")
+    table.fail("host1")
+    notice = table.after_roll_call()
+    assert (notice.ending.kind, notice.ending.reason) == (FAILED, "the same failure 2 times in a row, without progress")
 
 
 def test_a_node_that_died_first_is_lost_and_its_victim_not_to_blame():
@@ -253,7 +301,7 @@ def test_who_is_lost_after_its_answer_is_no_excuse():
         table.judge()
         del table.cards["host1"]
         assert table.judge(1.0).state == ROLL_CALL
-        table.say("host2", state=cards.HERE)
+        table.say("host2", state=cards.HERE, swept=True)
         assert table.judge().ending.kind == FAILED
 
 
@@ -579,7 +627,7 @@ def test_a_serving_node_has_not_answered_the_roll_call_until_it_says_so():
     table.fail("host0")
     assert table.judge().state == ROLL_CALL
     assert table.judge().state == ROLL_CALL
-    table.say("host1", state=cards.HERE)
+    table.say("host1", state=cards.HERE, swept=True)
     assert table.judge().ending.kind == FAILED
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 
 import pytest
 
-from flota.host.channel import PAGE, POLLS, STOP_AT, Channel
+from flota.host import channel as node
+from flota.host.channel import BEHIND, PAGE, POLLS, STOP_AT, Channel
+from flota.run.yielding import look_at
 from flota.supervise.yielding import NO_OPINION, NOW, agreed_step
 from flota.worker import heartbeat as worker
+from flota.worker.stopping import on_stop
 
 
 @pytest.fixture
@@ -36,13 +40,44 @@ def test_a_beat_without_a_step_keeps_the_last_one(channel):
     assert channel.read(1).step == 3
 
 
-def test_the_pace_is_known_after_two_steps(channel, monkeypatch):
-    clock = iter(range(0, 100, 2))
+@pytest.mark.parametrize("name", ["PAGE", "NUMBERS_AT", "STOP_AT", "NO_STEP", "POLLS", "WANTS_SIGNAL", "BEHIND"])
+def test_both_ends_have_the_same_layout(name):
+    assert getattr(worker, name) == getattr(node, name)
+
+
+def test_what_a_worker_writes_fits_before_the_nodes_half(channel):
+    assert struct.calcsize(node.BEAT) == node.NUMBERS_AT
+    assert node.NUMBERS_AT < node.STOP_AT <= node.PAGE - struct.calcsize(node.STOP)
+
+
+def at_times(monkeypatch, *times):
+    """Every beat asks twice: for the step, and for the page."""
+    clock = iter([time for time in times for _ in range(2)])
     monkeypatch.setattr(worker, "monotonic", lambda: float(next(clock)))
+
+
+def test_the_pace_is_known_after_two_steps(channel, monkeypatch):
+    at_times(monkeypatch, 0, 4)
     worker.heartbeat(0)
     assert channel.read(1).seconds == 0.0
     worker.heartbeat(2)
     assert channel.read(1).seconds == pytest.approx(2.0), "two steps in four seconds"
+
+
+def test_a_pause_does_not_change_the_pace(channel, monkeypatch):
+    times = [step * 0.01 for step in range(15)]
+    at_times(monkeypatch, *times, times[-1] + 60)
+    for step in range(16):
+        worker.heartbeat(step)
+    assert channel.read(1).seconds == pytest.approx(0.01)
+
+
+def test_what_was_fast_long_ago_is_not_the_pace_any_more(channel, monkeypatch):
+    times = [step * 0.001 for step in range(5)]
+    at_times(monkeypatch, *times, *(1.0 + step for step in range(20)))
+    for step in range(25):
+        worker.heartbeat(step)
+    assert channel.read(1).seconds == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -86,18 +121,47 @@ def test_all_stop_at_the_step_they_are_told(channel):
     assert worker.should_stop()
 
 
+def test_steps_that_begin_anew_say_nothing_about_where_a_worker_is(channel):
+    for step in (0, 1, 2):
+        worker.heartbeat(step)
+    worker.should_stop()
+    assert look_at(channel, [1])[:2] == (True, 2)
+    worker.heartbeat(0)
+    assert look_at(channel, [1]).step == NOW
+    assert channel.read(1).listens == POLLS | BEHIND
+    worker.heartbeat(2)
+    assert look_at(channel, [1]).step == NOW, "that may be the last step of every epoch"
+    worker.heartbeat(3)
+    assert look_at(channel, [1]).step == 3, "a state of before was loaded, and training has come beyond it"
+
+
+def test_a_step_that_will_never_come_is_not_waited_for(channel):
+    worker.heartbeat(2)
+    channel.tell_to_stop(1, 7)
+    assert not worker.should_stop()
+    worker.heartbeat(0)
+    assert worker.should_stop()
+
+
 def test_without_steps_at_once(channel):
     assert not worker.should_stop()
     channel.tell_to_stop(1)
     assert worker.should_stop()
 
 
-@pytest.mark.parametrize("value", ["", "/nowhere:0", "/proc/self/fd/99999:0", "nonsense"])
-def test_without_a_node_nothing_happens(monkeypatch, value):
-    monkeypatch.setenv("FLOTA_CHANNEL", value)
+@pytest.mark.parametrize(
+    "value", ["", "/nowhere:0", "/proc/self/fd/99999:0", "nonsense", "{short}:0", "{page}:1", "{page}:²", "{page}:-1"]
+)
+def test_without_a_node_nothing_happens(monkeypatch, tmp_path, value):
+    (tmp_path / "short").write_bytes(bytes(100))
+    (tmp_path / "page").write_bytes(bytes(PAGE))
+    monkeypatch.setenv("FLOTA_CHANNEL", value.format(short=tmp_path / "short", page=tmp_path / "page"))
     monkeypatch.setattr(worker, "_page", worker._Page())
+    before = signal.getsignal(signal.SIGTERM)
     worker.heartbeat(1, loss=0.5)
     assert worker.should_stop() is False
+    on_stop(lambda: None)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_forked_child_does_not_speak_for_the_worker(channel):

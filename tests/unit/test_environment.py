@@ -151,5 +151,20 @@ def test_devices_from_the_list_of_visible_ones(visible, alone, second):
 
 @pytest.mark.parametrize("name", ["FLOTA_RANK", "FLOTA_WORLD_SIZE"])
 def test_a_variable_that_is_no_number_is_named(name):
-    with pytest.raises(BadVariable, match=f"{name} is not a number: `two`\nhint: run `unset {name}`"):
+    with pytest.raises(BadVariable, match=f"{name} is not a number of [01] or more: `two`\nhint: run `unset {name}`"):
         read_env({**FLOTA, name: "two"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "0"},
+        {"RANK": "0", "WORLD_SIZE": "0"},
+        {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "0"},
+        {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "0"},
+        {"FLOTA_RANK": "0", "FLOTA_LOCAL_WORLD_SIZE": "0"},
+    ],
+)
+def test_nobody_is_one_of_none(given):
+    with pytest.raises(BadVariable, match="is not a number of 1 or more: `0`"):
+        read_env(given)

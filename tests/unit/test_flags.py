@@ -108,6 +108,8 @@ def test_rows_are_well_formed():
         (["--port-range", "5000"], "port_range", (5000, 65535)),
         (["--rank", "-1"], "rank", -1),
         (["--standalone"], "standalone", True),
+        (["--preempt-signal", "SIGUSR1"], "preempt_signal", "SIGUSR1"),
+        (["--preempt-signal", "usr1"], "preempt_signal", "SIGUSR1"),
     ],
 )
 def test_values_are_read(words, dest, value):

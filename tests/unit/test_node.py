@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from flota.job.report import FAILED, STOPPED, SUCCEEDED
 from flota.rendezvous import cards
-from flota.rendezvous.cards import Card, Fault
-from flota.rendezvous.node import Begin, Leave, Node, Offer, Recall, Release
-from flota.rendezvous.notices import ENDED, ROLL_CALL, RUNNING, Ending, Notice, SeatRow
+from flota.rendezvous.cards import Card, Fault, PostRow, decode_card, encode_card
+from flota.rendezvous.node import Node
+from flota.rendezvous.notices import ENDED, ROLL_CALL, RUNNING, STACKS, Ending, Notice, SeatRow
+from flota.rendezvous.orders import Begin, Leave, Offer, Recall, Release, TakeStacks
 
 SEATS = (SeatRow("own", "host0", "10.0.0.1", (1, 2, 3, 4)), SeatRow("other", "host1", "10.0.0.2", (1, 2, 3, 4)))
 FAULT = Fault(0, 0, "host1", 1, 3, "exited", "exit code 3", 1.0, "log")
@@ -73,3 +75,33 @@ def test_who_leaves_does_not_say_that_it_serves(working):
     working.only_serves()
 
     assert working.card.state == cards.LEAVING
+
+
+def test_stacks_are_taken_once_a_round_and_the_roll_is_answered_after_them(working):
+    asked = Notice(STACKS, seats=SEATS)
+    post = PostRow(0, "waits", "in all_reduce at train.py:88", "trainer", 0, 7, "log", 3.0)
+
+    assert advance(working, asked) == [TakeStacks()]
+    assert advance(working, asked) == []
+    working.stacked((post,))
+    assert (working.card.state, working.card.posts) == (cards.STACKED, (post,))
+    assert decode_card(encode_card(working.card)) == working.card
+    assert advance(working, Notice(ROLL_CALL, seats=SEATS, faults=(FAULT,))) == [Recall()]
+    assert working.card.state == cards.HERE
+
+
+def test_a_node_that_is_done_tells_of_its_ranks_and_stays_done(working):
+    working.swept(well=True)
+
+    assert advance(working, Notice(STACKS, seats=SEATS)) == [TakeStacks()]
+    working.stacked((PostRow(0, "ended", "ended with 0", "trainer", 0, 7, "log", 3.0),))
+
+    assert working.card.state == cards.DONE
+
+
+@pytest.mark.parametrize("bad", [{"kind": "elsewhen"}, {"words": "\x1b[31m"}, {"log": "a\nb"}])
+def test_a_card_with_posts_of_another_kind_is_no_card(working, bad):
+    post = replace(PostRow(0, "waits", "in f", "trainer", 0, 1, "", 0.0), **bad)
+    working.stacked((post,))
+
+    assert decode_card(encode_card(working.card)) is None

@@ -9,6 +9,7 @@ import pytest
 
 import flota
 from flota.errors.worker import (
+    FrameworkMissing,
     NoFramework,
     NotInitialised,
     NoWrapper,
@@ -167,3 +168,12 @@ def test_shutdown_is_safe_at_any_time(imported, second_of_two):
     flota.shutdown()
 
     assert adapter.calls == [("init", 1, 2), "shutdown"]
+
+
+@pytest.mark.parametrize("name", parallel.KNOWN)
+def test_a_framework_that_is_not_there_is_one_clear_error(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, f"flota.worker.{name}", raising=False)
+
+    with pytest.raises(FrameworkMissing, match=f"{name} cannot be imported.*\nhint: run `pip install {name}`"):
+        flota.init_parallel_env(name)

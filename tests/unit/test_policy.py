@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from flota.job.report import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED
+from flota.job import causes
+from flota.job.report import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED, FailedWorker, Failure, exit_code_of_all
 from flota.job.spec import RestartPolicy
-from flota.supervise.blame import abort_line, duration_in_words, ending_in_words
-from flota.supervise.policy import should_restart
+from flota.supervise.blame import (
+    abort_line,
+    duration_in_words,
+    ending_in_words,
+    in_order_of_blame,
+    workers_in_words,
+)
+from flota.supervise.policy import History, decide
 
 ON = RestartPolicy(3, enabled=True)
 OFF = RestartPolicy(3)
 LEAVES = RestartPolicy(3, enabled=True, elastic_level=0)
 IN_PLACE = RestartPolicy(3, enabled=True, elastic_level=1)
+
+
+def failure(cause=EXITED, code=1, **more):
+    return Failure(0, code, cause, ran=more.pop("ran", 1.0), at=0.0, **more)
 
 
 @pytest.mark.parametrize(
@@ -28,10 +39,94 @@ IN_PLACE = RestartPolicy(3, enabled=True, elastic_level=1)
         (EXITED, 0, LEAVES, False),
         (EXITED, 0, IN_PLACE, True),
         (EXITED, 0, RestartPolicy(0, enabled=True), False),
+        *((cause, 0, ON, False) for cause in causes.AT_START),
+        *((cause, 0, ON, True) for cause in causes.ALL if cause not in causes.AT_START),
     ],
 )
 def test_what_restarts(cause, attempt, policy, restarts):
-    assert should_restart(cause, attempt, policy) is restarts
+    assert decide(failure(cause), History(), attempt, policy).restarts is restarts
+
+
+def test_what_a_role_calls_final_is_final():
+    assert not decide(failure(final=True), History(), 0, ON).restarts
+
+
+KILLED = failure(causes.KILLED, -9)
+RAISED = failure(causes.EXCEPTION, 1, exception="data.reader.ShardError")
+
+
+@pytest.mark.parametrize(
+    ("failed", "reasons"),
+    [
+        (failure(code=7), ("7",)),
+        (KILLED, ("SIGKILL",)),
+        (KILLED, ("killed",)),
+        (RAISED, ("ShardError",)),
+        (RAISED, ("3", "data.reader.ShardError")),
+        (failure(causes.MISSING_MODULE), ("missing-module",)),
+    ],
+)
+def test_failures_are_named_by_code_signal_exception_or_cause(failed, reasons):
+    assert decide(failed, History(), 0, ON._replace(restart_on=reasons)).restarts
+    assert not decide(failed, History(), 0, ON._replace(no_restart_on=reasons)).restarts
+    assert not decide(failed, History(), 0, ON._replace(restart_on=("9",))).restarts
+    assert not decide(failed, History(), 0, ON._replace(restart_on=reasons, no_restart_on=reasons)).restarts
+
+
+def test_what_would_fail_at_a_start_is_tried_again_once_it_has_worked():
+    worked = decide(failure(step=7), History(), 0, ON).history
+
+    assert decide(failure(causes.FAILED_IMPORT), worked, 1, ON).restarts
+
+
+OFTEN = ON._replace(limit=100)
+
+
+def play(failures, policy=OFTEN):
+    """The decisions on failures that follow each other."""
+    history, decisions = History(), []
+    for attempt, failed in enumerate(failures):
+        decisions.append(decide(failed, history, attempt, policy))
+        history = decisions[-1].history
+    return decisions
+
+
+def test_a_crash_loop_without_progress_ends_early_and_is_waited_out_before():
+    decisions = play([failure()] * 5)
+
+    assert [decision.restarts for decision in decisions] == [True] * 4 + [False]
+    assert [decision.delay for decision in decisions[:4]] == [0, 0, 1, 2]
+    assert decisions[4].why == "the same failure 5 times in a row, without progress"
+
+
+def test_failures_of_several_kinds_are_waited_out_but_no_loop():
+    decisions = play([failure(code=number) for number in range(1, 11)])
+
+    assert all(decision.restarts for decision in decisions)
+    assert [decision.delay for decision in decisions] == [0, 0, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+@pytest.mark.parametrize(
+    "failures",
+    [
+        [failure(ran=61.0)] * 9,
+        [failure(step=10 * number) for number in range(1, 10)],
+        [failure(causes.KILLED, -9)] * 9,
+        [failure(causes.TERMINATED, -15)] * 9,
+    ],
+)
+def test_progress_and_what_comes_from_outside_are_no_crash_loop(failures):
+    assert all(decision.restarts and not decision.delay for decision in play(failures))
+
+
+def test_steps_that_are_done_again_are_no_progress():
+    assert not play([failure(step=100, ran=99.0)] * 6)[-1].restarts
+
+
+def test_a_crash_loop_and_the_wait_can_be_turned_off():
+    policy = RestartPolicy(100, enabled=True, backoff=0.0, crash_loop=0)
+
+    assert all(decision.restarts and not decision.delay for decision in play([failure()] * 50, policy))
 
 
 def test_the_abort_line_is_exactly_so():
@@ -61,3 +156,48 @@ def test_endings_in_words(code, words):
 )
 def test_durations_in_words(seconds, words):
     assert duration_in_words(seconds) == words
+
+
+def end(at, code=1, *, told=False, suffered=False):
+    return FailedWorker(0, 0, "host", 1, code, "exited", "", 0.0, "", (), at=at, told=told, suffered=suffered)
+
+
+EARLY, LATE = end(1.0), end(2.0)
+VICTIM, TOLD, LEFT = end(0.5, suffered=True), end(3.0, told=True), end(0.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "order"),
+    [
+        ([LATE, EARLY], [EARLY, LATE]),
+        ([VICTIM, LATE, EARLY], [EARLY, LATE, VICTIM]),
+        ([VICTIM], [VICTIM]),
+        ([VICTIM, TOLD], [TOLD, VICTIM]),
+        ([VICTIM, TOLD, LEFT], [TOLD, VICTIM]),
+        ([VICTIM, LEFT], [LEFT, VICTIM]),
+        ([EARLY, TOLD, LEFT], [EARLY]),
+        ([VICTIM, end(0.2, told=True, suffered=True)], [VICTIM]),
+    ],
+)
+def test_who_is_to_blame(found, order):
+    assert in_order_of_blame(found) == order
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [([(7, False), (1, False)], 7), ([(-9, False)], 137), ([(0, False), (3, False)], 3), ([(-15, True), (4, False)], 4), ([(-15, True)], 1)],
+)  # fmt: skip
+def test_the_exit_code_is_the_first_that_says_something(ends, code):
+    assert exit_code_of_all(ends) == code
+
+
+@pytest.mark.parametrize(
+    ("workers", "words"),
+    [
+        ([("trainer", 3)], "rank 3"),
+        ([("trainer", 1), ("trainer", 0), ("trainer", 4)], "ranks 0-1, 4"),
+        ([("server", 0), ("server", 1), ("trainer", 2)], "servers 0-1; rank 2"),
+    ],
+)
+def test_workers_are_folded(workers, words):
+    assert workers_in_words(workers) == words

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 
 import pytest
 
-from flota.errors import FlotaError, RepeatedDevice, UnknownDevice
-from flota.errors.spawning import BadOption, DevicesDoNotFit, RefusedOption, UnknownOption, WorkerFailed
-from flota.spawning.wish import understand
+from flota.errors import RepeatedDevice, UnknownDevice
+from flota.errors.spawning import (
+    BadOption,
+    DevicesDoNotFit,
+    OtherDevices,
+    RefusedOption,
+    TooFewDevices,
+    UnknownOption,
+    WorkerFailed,
+)
+from flota.spawning.wish import DEFAULTS, understand
 
 FOUR = {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
 
@@ -23,10 +32,11 @@ def wish(nprocs=-1, environ=FOUR, **options):
         (-1, {}, 4, ("4", "5", "6", "7")),
         (2, {}, 2, ("4", "5")),
         (1, {}, 1, ("4",)),
-        (6, {}, 6, ("4", "5", "6", "7")),
+        (4, {}, 4, ("4", "5", "6", "7")),
+        (6, {"devices": "cpu"}, 6, ()),
         (2, {"gpus": "4,5"}, 2, ("4", "5")),
         (-1, {"gpus": [7, 4]}, 2, ("7", "4")),
-        (-1, {"xpus": "6"}, 1, ("6",)),
+        (-1, {"devices": 6}, 1, ("6",)),
         (3, {"devices": "cpu"}, 3, ()),
     ],
 )
@@ -52,18 +62,47 @@ def test_workers_and_their_devices(nprocs, options, workers, chosen):
         ({"gpus": "4", "devices": "5"}, RefusedOption, "`devices` is refused: gpus is given, too"),
         ({"start_method": "thread"}, BadOption, "start_method needs one of spawn, fork, forkserver: `'thread'`"),
         ({"ips": "10.0.0.1,10.0.0.2"}, RefusedOption, "`ips` is refused: functions are started on one machine"),
-        ({"backend": "mpi"}, FlotaError, "backend needs one of auto, gloo"),
-        ({"framework": "caffe"}, FlotaError, "framework needs names among torch"),
-        ({"timeout": -1}, FlotaError, "timeout needs a duration: `-1`"),
+        ({"backend": "mpi"}, BadOption, "backend needs one of auto, gloo"),
+        ({"framework": "caffe"}, BadOption, "framework needs names among torch"),
+        ({"timeout": -1}, BadOption, "timeout needs a duration: `-1`"),
+        ({"grace": "soon"}, BadOption, "grace needs a duration: `'soon'`"),
+        ({"nprocs": 6}, TooFewDevices, "nprocs=6, but this machine shows 4 devices: `4,5,6,7`"),
+        ({"xpus": "4,5"}, OtherDevices, "xpus: this machine shows none, but gpu devices: `4,5,6,7`"),
+        ({"gpus": {}}, BadOption, "gpus needs devices: `{}`"),
+        ({"gpus": ""}, BadOption, "gpus needs devices: `''`"),
+        ({"gpus": []}, BadOption, "gpus needs devices: `[]`"),
+        ({"gpus": [4, 5.5]}, BadOption, "gpus needs devices: `[4, 5.5]`"),
+        ({"framework": {}}, BadOption, "framework needs another kind of value: `{}`"),
+        ({"log_dir": ""}, BadOption, "log_dir needs a directory: `''`"),
+        ({"log_dir": 5}, BadOption, "log_dir needs a directory: `5`"),
+        ({"ips": "no host"}, BadOption, "ips needs a host: `'no host'`"),
     ],
 )
 def test_what_does_not_fit_is_one_clear_error(options, error, words):
     with pytest.raises(error) as caught:
         wish(**options)
 
-    assert words in caught.value.message == str(caught.value)
+    assert words in caught.value.message
     assert caught.value.hint
-    assert "--" not in caught.value.message
+    assert str(caught.value) == f"{caught.value.message}\nhint: {caught.value.hint}"
+    assert "--" not in str(caught.value) or "`flota --" in caught.value.hint
+    for example in examples_in(caught.value.hint):
+        ast.parse(example)
+
+
+def examples_in(hint):
+    """What it says to write."""
+    return hint.removeprefix("for example ").split(" or ") if hint.startswith("for example ") else []
+
+
+def test_none_is_as_if_it_had_not_been_given():
+    assert wish(**dict.fromkeys(DEFAULTS)) == wish()
+
+
+def test_gpus_are_found_beside_other_devices():
+    made = wish(environ={**FOUR, "XPU_VISIBLE_DEVICES": "0,1"}, gpus="5")
+
+    assert (made.spec.devices.kind, made.spec.devices.chosen) == ("gpu", ("5",))
 
 
 def test_devices_where_there_are_none_are_an_error():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flota.errors import BadValue
+from flota.job.spec import LEARNT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +14,9 @@ FALSE = ("n", "no", "f", "false", "off", "0")
 LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
 FRAMEWORKS = ("torch", "paddle", "jax", "tensorflow")
 MOST_WORKERS = 10_000  # each needs a port of its own
-UNCATCHABLE = ("SIGKILL", "SIGSTOP", "SIG_DFL", "SIG_IGN")
+UNCATCHABLE = ("SIGKILL", "SIGSTOP")
+# They have a meaning of their own: children and job control, a person's Ctrl-C, errors of the process itself.
+TAKEN = ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGINT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
 UNITS = {"s": 1, "m": 60, "h": 3600}
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -88,6 +91,18 @@ def _duration(flag: str, word: str) -> float:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
         raise BadValue(flag, word, "a duration", f"{flag} 30s, 2m or 1h")
+    return seconds
+
+
+def _hang_timeout(flag: str, word: str) -> float:
+    if word == "auto":
+        return LEARNT
+    try:
+        seconds = _duration(flag, word)
+    except BadValue:
+        seconds = 0.0
+    if seconds < 1:
+        raise BadValue(flag, word, "a duration of 1s or more, or auto", f"{flag} 10m, or {flag} auto")
     return seconds
 
 
@@ -190,19 +205,58 @@ def _streams(flag: str, word: str) -> int | tuple[tuple[int, int], ...]:
     return tuple((int(rank), int(mask)) for rank, _, mask in pairs)
 
 
+def _modules(flag: str, word: str) -> tuple[str, ...]:
+    names = tuple(name for name in word.split(",") if name)
+    if not names or not all(part.isidentifier() for name in names for part in name.split(".")):
+        raise BadValue(flag, word, "module names, or auto", f"{flag} torch,numpy")
+    return names
+
+
 def _filters(_flag: str, word: str) -> tuple[str, ...]:
     """Comma-separated words; a doubled comma stands for one."""
     return tuple(part.replace("\0", ",") for part in word.replace(",,", "\0").split(",") if part)
 
 
 def _signals(flag: str, word: str) -> str:
-    import _signal  # type: ignore[import-not-found]
-
-    if not all(
-        name.startswith("SIG") and hasattr(_signal, name) and name not in UNCATCHABLE for name in word.split(",")
-    ):
+    if not all(_is_signal(name) for name in word.split(",")):
         raise BadValue(flag, word, "names of signals", f"{flag} SIGTERM,SIGINT,SIGUSR1")
     return word
+
+
+def _signal_name(flag: str, word: str) -> str:
+    """One, also without the SIG before it, as Slurm has it."""
+    name = f"SIG{word.strip().upper().removeprefix('SIG')}"
+    if not _is_signal(name):
+        raise BadValue(flag, word, "the name of a signal", f"{flag} SIGUSR1")
+    import _signal  # type: ignore[import-not-found]
+
+    # By number: some have two names.
+    if getattr(_signal, name) in {getattr(_signal, taken) for taken in TAKEN}:
+        raise BadValue(flag, word, "a signal without another meaning", f"{flag} SIGUSR1")
+    return name
+
+
+def _is_signal(name: str) -> bool:
+    import _signal
+
+    # SIG_IGN, SIG_BLOCK and their like are no signals.
+    return name.startswith("SIG") and "_" not in name and hasattr(_signal, name) and name not in UNCATCHABLE
+
+
+def _reasons(flag: str, word: str) -> tuple[str, ...]:
+    """Exit codes, names of signals, of exceptions (which have capitals) and of causes."""
+    import _signal
+
+    from flota.job.causes import ALL
+
+    names = tuple(part.strip() for part in word.split(","))
+    for name in names:
+        known = name in ALL or (name.isdecimal() and 0 < int(name) < 256) or hasattr(_signal, name)
+        if not known and (name.startswith("SIG") or name == name.lower()):
+            raise BadValue(
+                flag, name, f"exit codes, signals, exceptions or causes ({', '.join(ALL)})", f"{flag} SIGKILL"
+            )
+    return names
 
 
 def _roles(flag: str, word: str) -> tuple[tuple[str, int], ...]:
@@ -223,6 +277,7 @@ CONVERTERS: dict[str, Callable[[str, str], object]] = {
     "threads": _threads,
     "duration": _duration,
     "seconds": _duration,
+    "hang": _hang_timeout,
     "size": _size,
     "port": _port,
     "ports": _ports,
@@ -237,6 +292,9 @@ CONVERTERS: dict[str, Callable[[str, str], object]] = {
     "ranks": _ranks,
     "streams": _streams,
     "filters": _filters,
+    "modules": _modules,
     "signals": _signals,
+    "signal": _signal_name,
+    "reasons": _reasons,
     "roles": _roles,
 }

@@ -10,6 +10,8 @@ OVERVIEW = """\
 usage: flota [flags] script.py [the script's own arguments]
        flota [flags] -m module …        flota [flags] --no-python program …
        flota --devices N ipu …          flota completion bash|zsh|fish
+       flota why [LOG_DIR …]            how a job ended, once more
+       flota stack [RANK …]             where the ranks of a running job stand
 
 Starts one worker a device (one without any) of a distributed training script,
 gives each the variables of torch, Paddle, JAX and TensorFlow, watches them, and

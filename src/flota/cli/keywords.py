@@ -28,14 +28,18 @@ def command_line(script: str, args: Sequence[object], keywords: Mapping[str, obj
             raise RefusedOption(name, "it is for people at a terminal", f"run `flota --{dashed}` there")
         if value is None:
             continue
+        if isinstance(value, dict) and flag.kind != "env":
+            raise RefusedOption(name, "of all flags env alone takes a dictionary", "give a text, a number or a list")
         spelled = f"--{name}"
         for word in words_of(value, one_each=flag.kind == "env"):
             keep(given, flag, spelled, word)
             common += [f"{spelled}={word}"]
         notes += note_of(flag, spelled)
-    if isinstance(args, (str, bytes)):
+    if isinstance(args, (str, bytes)) or not hasattr(args, "__iter__"):
         raise BadOption("args", args, "a list of words", f"args=[{args!r}]")
     words = tuple(str(arg) for arg in args)
+    if any("\0" in word for word in words):
+        raise BadOption("args", args, "words without a null character", 'args=["--lr", 0.1]')
     return CommandLine(given, script, words, tuple(notes), (*common, script, *words))
 
 

@@ -61,6 +61,14 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
         from flota.cli.completion import print_completion
 
         return print_completion(words[1:])
+    if words[:1] == ["why"]:
+        from flota.cli.why import print_why
+
+        return print_why(words[1:])
+    if words[:1] == ["stack"]:
+        from flota.cli.stack import print_stacks
+
+        return print_stacks(words[1:])
     if words[:1] == ["run"]:
         words = words[1:]
     if legacy_local_rank:

@@ -47,10 +47,8 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         workers = sum(role.workers for role in cast.roles)
     else:
         workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
-    own = cast.own_command if cast else None
-    command = own or resolve_command(line, settings, environ, interpreter)
     spec = JobSpec(
-        command=command,
+        command=(cast and cast.own_command) or resolve_command(line, settings, environ, interpreter),
         workers=workers,
         log=log_wish(settings),
         job_id=get("job_id"),
@@ -61,8 +59,8 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         restarts=restart_policy(settings),
         grace=get("grace"),
         join_timeout=get("join_timeout"),
+        **{name: get(name) for name in ("hang_timeout", "native_stacks", "preempt_timeout")},
         preempt_signal=get("preempt_signal") or "",
-        preempt_timeout=get("preempt_timeout"),
         stop_signals=tuple(get("signals_to_handle").split(",")),
         frameworks=get("framework"),
         env=get("env"),
@@ -71,6 +69,8 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         backend=get("backend"),
         role=get("role"),
         interactive=get("interactive"),
+        warm=get("warm"),
+        warm_memory=get("warm_memory"),
         legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
         virtual_local_rank=get("virtual_local_rank"),
     )
@@ -136,7 +136,13 @@ def refuse_contradictions(settings: Settings) -> None:
     both("module", "run_path", "a module is not a path")
     both("no_python", "run_path", "a path needs python")
     both("start_port", "port_range", "both say which ports workers get")
+    both("warm", "interactive", "an interactive worker is started by hand")
     both("log_max_size", "interactive", "an interactive worker has no log")
+    both("hang_timeout", "interactive", "an interactive worker waits for a person")
+    if settings["native_stacks"] and settings["hang_timeout"] is None:
+        raise OnlyWith("--native-stacks", "--hang-timeout")
+    if settings["warm_memory"] is not None and not settings["warm"]:
+        raise OnlyWith(str(settings.source("warm_memory")), "--warm")
     if settings["legacy_local_rank"] and settings["no_python"] and not settings["use_env"]:
         raise NeedsUseEnv(str(settings.source("no_python")))
     if not settings["ips"]:
@@ -213,6 +219,7 @@ def log_wish(settings: Settings) -> LogWish:
         stdout_filters=get("duplicate_stdout_filters"),
         stderr_filters=get("duplicate_stderr_filters"),
         events_on_console=get("event_log_handler") == "console",
+        verbose=get("verbose"),
     )
 
 
@@ -224,8 +231,8 @@ def absolute(path: str) -> str:
 
 
 def restart_policy(settings: Settings) -> RestartPolicy:
-    """--max_restart is 3, but counts only when it or an elastic level is given, or the number of nodes may change: a
-    plain job that fails ends at once.
+    """--max_restart is 3, but counts only when it, --restart-on or an elastic level is given, or the number of nodes
+    may change: a plain job that fails ends at once.
     """
     get: Any = settings.__getitem__
     least, most = get("nnodes")
@@ -233,6 +240,10 @@ def restart_policy(settings: Settings) -> RestartPolicy:
     level = int(get("elastic_level"))
     return RestartPolicy(
         get("max_restart"),
-        enabled=bool(settings.source("max_restart")) or level >= 0 or elastic,
+        enabled=bool(settings.source("max_restart")) or bool(get("restart_on")) or level >= 0 or elastic,
         elastic_level=1 if elastic and level == -1 else level,
+        restart_on=get("restart_on"),
+        no_restart_on=get("no_restart_on"),
+        backoff=get("backoff"),
+        crash_loop=get("crash_loop"),
     )

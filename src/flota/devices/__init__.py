@@ -41,15 +41,15 @@ KINDS = (
 AMD_NODES = "sys/class/kfd/kfd/topology/nodes"
 
 
-def find_devices(environ: Mapping[str, str], root: str = "/") -> DeviceSet:
+def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind, ...] = KINDS) -> DeviceSet:
     """The visible devices of the first kind that has any."""
-    for kind in KINDS:
+    for kind in kinds:
         for variable in kind.variables:
             ids = _ids(environ.get(variable, ""))
             if ids:
                 return DeviceSet(kind.name, variable, ids, ids, by_id=False)
     files = _listing(f"{root}dev")
-    for kind in KINDS:
+    for kind in kinds:
         if any(variable in environ for variable in kind.variables):
             continue  # set but empty: the user wants none of them
         count = _amd_count(root) if kind.vendor == "AMD" else _count(files, kind.files)
@@ -59,8 +59,8 @@ def find_devices(environ: Mapping[str, str], root: str = "/") -> DeviceSet:
     return NO_DEVICES
 
 
-def choose_devices(found: DeviceSet, wanted: str | None) -> DeviceSet:
-    """The devices named by --devices, as listed in the visible ones; all without it; none for `cpu`."""
+def choose_devices(found: DeviceSet, wanted: str | None, option: str = "--devices") -> DeviceSet:
+    """The devices named by the option, as listed in the visible ones; all without it; none for `cpu`."""
     if wanted is None:
         return found
     if wanted == "cpu":
@@ -68,11 +68,11 @@ def choose_devices(found: DeviceSet, wanted: str | None) -> DeviceSet:
     ids = tuple(part.strip() for part in wanted.split(",") if part.strip())
     for position, device in enumerate(ids):
         if device not in found.visible:
-            raise UnknownDevice(device, found.kind, found.visible)
+            raise UnknownDevice(device, found.kind, found.visible, option)
         if device in ids[:position]:
-            raise RepeatedDevice(device)
+            raise RepeatedDevice(device, option)
     if not ids:
-        raise UnknownDevice(wanted, found.kind, found.visible)
+        raise UnknownDevice(wanted, found.kind, found.visible, option)
     return found._replace(chosen=ids, by_id=True)
 
 

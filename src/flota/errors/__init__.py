@@ -5,6 +5,7 @@ from __future__ import annotations
 USAGE = 2
 BUG = 70
 TRY_AGAIN = 75
+HANG = 124  # as timeout(1) ends
 
 
 class FlotaError(Exception):
@@ -16,6 +17,10 @@ class FlotaError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def __str__(self) -> str:
+        """For a traceback, which is all that a program shows of an error that it does not expect."""
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
         """As it is: how each kind makes its words out of facts does not matter to a process that is sent one."""
@@ -48,6 +53,7 @@ class MissingValue(FlotaError):
 class BadValue(FlotaError):
     def __init__(self, flag: str, given: str, expected: str, example: str) -> None:
         super().__init__(f"{flag} needs {expected}: `{given}`", f"for example {example}" if example else "")
+        self.expected = expected
 
 
 class UnknownKey(FlotaError):
@@ -111,24 +117,29 @@ class NeedsUseEnv(FlotaError):
         super().__init__(f"{flag}: a program may not take the --local-rank that would be inserted", "add --use-env")
 
 
+def spelled(name: str, value: str) -> str:
+    """A value as it is given to a flag, or to an option of a Python function."""
+    return f"{name} {value}" if name.startswith("-") else f"{name}={value!r}"
+
+
 class UnknownDevice(FlotaError):
-    def __init__(self, device: str, kind: str, visible: tuple[str, ...]) -> None:
+    def __init__(self, device: str, kind: str, visible: tuple[str, ...], option: str = "--devices") -> None:
         if visible:
             listed = ",".join(visible)
             super().__init__(
                 f"unknown {kind} device `{device}`: this machine shows `{listed}`",
-                f"choose from them, as in --devices {visible[0]}",
+                f"choose from them, as in {spelled(option, visible[0])}",
             )
         else:
             super().__init__(
                 f"unknown device `{device}`: this machine shows no device",
-                "leave --devices out, or write --devices cpu",
+                f"leave {option} out, or write {spelled('--devices' if option.startswith('-') else 'devices', 'cpu')}",
             )
 
 
 class RepeatedDevice(FlotaError):
-    def __init__(self, device: str) -> None:
-        super().__init__(f"--devices names `{device}` twice", "name each device once")
+    def __init__(self, device: str, option: str = "--devices") -> None:
+        super().__init__(f"{option} names `{device}` twice", "name each device once")
 
 
 class TooManyWorkers(FlotaError):
@@ -224,15 +235,15 @@ class UnknownInterface(FlotaError):
 
 
 class UnwritableLogDir(FlotaError):
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"cannot write to the log directory `{path}`: {why}", "choose another with --log_dir DIR")
+    def __init__(self, path: str, why: str, option: str = "--log_dir") -> None:
+        words = f"cannot write to the log directory `{path}`: {why}"
+        super().__init__(words, f"choose another with {spelled(option, 'DIR')}")
 
 
 class LogDirInUse(FlotaError):
-    def __init__(self, path: str, owner: str) -> None:
-        super().__init__(
-            f"another job is writing to the log directory `{path}`{owner}", "choose another with --log_dir DIR"
-        )
+    def __init__(self, path: str, owner: str, option: str = "--log_dir") -> None:
+        words = f"another job is writing to the log directory `{path}`{owner}"
+        super().__init__(words, f"choose another with {spelled(option, 'DIR')}")
 
 
 class TooFewPorts(FlotaError):

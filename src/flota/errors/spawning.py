@@ -31,6 +31,22 @@ class DevicesDoNotFit(FlotaError):
         )
 
 
+class TooFewDevices(FlotaError):
+    def __init__(self, devices: tuple[str, ...], nprocs: int) -> None:
+        super().__init__(
+            f"nprocs={nprocs}, but this machine shows {len(devices)} devices: `{','.join(devices)}`",
+            f"use nprocs={len(devices)} or less, or devices='cpu' to use none of them",
+        )
+
+
+class OtherDevices(FlotaError):
+    def __init__(self, option: str, kind: str, visible: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{option}: this machine shows none, but {kind} devices: `{','.join(visible)}`",
+            f"name some of those, as in devices='{visible[0]}', or leave {option} out",
+        )
+
+
 class NotPicklable(FlotaError):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
@@ -74,6 +90,14 @@ class TimedOut(FlotaError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"workers did not end within {seconds:g} s, and were ended", "give them more with timeout=")
+
+
+class WorkersStopped(FlotaError):
+    def __init__(self) -> None:
+        super().__init__(
+            "the workers were ended by the program before they had ended by themselves",
+            "see workers.processes for how each has ended",
+        )
 
 
 class NoResult(FlotaError):

@@ -5,19 +5,15 @@ from __future__ import annotations
 from flota.errors import FlotaError
 
 
-class WorkerError(FlotaError):
-    """There is no last screen for these but the script's own traceback, so the hint is part of the words."""
-
-    def __str__(self) -> str:
-        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
-
-
-class BadVariable(WorkerError):
-    def __init__(self, name: str, given: str) -> None:
-        super().__init__(f"the variable {name} is not a number: `{given}`", f"run `unset {name}`, or start with flota")
+class BadVariable(FlotaError):
+    def __init__(self, name: str, given: str, least: int) -> None:
+        super().__init__(
+            f"the variable {name} is not a number of {least} or more: `{given}`",
+            f"run `unset {name}`, or start with flota",
+        )
 
 
-class NoFramework(WorkerError):
+class NoFramework(FlotaError):
     def __init__(self, call: str, known: tuple[str, ...]) -> None:
         super().__init__(
             f"flota.{call}: the script has imported none of {', '.join(known)}",
@@ -25,7 +21,7 @@ class NoFramework(WorkerError):
         )
 
 
-class SeveralFrameworks(WorkerError):
+class SeveralFrameworks(FlotaError):
     def __init__(self, call: str, found: tuple[str, ...]) -> None:
         super().__init__(
             f"flota.{call}: {' and '.join(found)} have been imported, perhaps by one of the script's libraries",
@@ -33,12 +29,20 @@ class SeveralFrameworks(WorkerError):
         )
 
 
-class UnknownFramework(WorkerError):
+class UnknownFramework(FlotaError):
     def __init__(self, given: object, known: tuple[str, ...]) -> None:
         super().__init__(f"unknown framework `{given}`", f"name one of {', '.join(known)}, or none")
 
 
-class VariableMissing(WorkerError):
+class FrameworkMissing(FlotaError):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            f"{name} cannot be imported: {why}",
+            f"run `pip install {name}`, or name another interpreter with `flota --python PATH`",
+        )
+
+
+class VariableMissing(FlotaError):
     def __init__(self, framework: str, variable: str, world_size: int) -> None:
         super().__init__(
             f"{framework} cannot find the other workers of {world_size}: {variable} is not set",
@@ -46,21 +50,34 @@ class VariableMissing(WorkerError):
         )
 
 
-class NotInitialised(WorkerError):
+class NotInitialised(FlotaError):
     def __init__(self) -> None:
         super().__init__(
             "flota.DataParallel: the workers are not connected yet", "call flota.init_parallel_env() before it"
         )
 
 
-class NoWrapper(WorkerError):
+class NoWrapper(FlotaError):
     def __init__(self, framework: str, instead: str) -> None:
         super().__init__(f"flota.DataParallel: {framework} wraps no models", instead)
 
 
-class NothingToRecord(WorkerError):
+class NothingToRecord(FlotaError):
     def __init__(self, given: object) -> None:
         super().__init__(
             f"flota.record takes a function: `{given!r}`",
             "write @flota.record before the script's main function, or flota.record() at the top of the script",
+        )
+
+
+class NothingToCall(FlotaError):
+    def __init__(self, given: object) -> None:
+        super().__init__(f"flota.on_stop takes a function without arguments: `{given!r}`", "write flota.on_stop(save)")
+
+
+class NotInMainThread(FlotaError):
+    def __init__(self) -> None:
+        super().__init__(
+            "flota.on_stop: this is not the main thread, where callbacks are called",
+            "call it in the main thread, or ask flota.should_stop() in this one",
         )

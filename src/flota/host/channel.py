@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 PAGE = 4096
+NAMES = 1 << 16  # behind the pages, where wanted: the modules that one worker has imported, each on a line
 # A worker's half: a count that is odd while it writes, when, the step, what it listens to, the length of its numbers,
-# how many seconds a step takes; then the numbers.
+# how many seconds its fastest recent step took; then the numbers.
 BEAT = "=QdqIId"
 NUMBERS_AT = 40
 NO_STEP = -1
-POLLS, WANTS_SIGNAL = 1, 2  # it calls should_stop(); it has a callback for SIGTERM
+# It calls should_stop(); it has a callback for SIGTERM; its steps have begun anew.
+POLLS, WANTS_SIGNAL, BEHIND = 1, 2, 4
 # The node's half: whether to stop, and at which step.
 STOP_AT = 2048
 STOP = "=Iq"
@@ -40,12 +42,13 @@ class Beat(NamedTuple):
 class Channel:
     """Made by the node for one round. Without memfd (macOS) there is none, and workers' calls do nothing."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, names: bool = False) -> None:
         self.fd = -1
+        self._names_at = workers * PAGE
         self._memory: mmap | None = None
         if hasattr(os, "memfd_create"):
             self.fd = os.memfd_create("flota", os.MFD_CLOEXEC)
-            os.ftruncate(self.fd, workers * PAGE)
+            os.ftruncate(self.fd, workers * PAGE + (NAMES if names else 0))
 
     def name(self, worker: int) -> str:
         """How a worker finds its page; empty where there is none."""
@@ -74,6 +77,12 @@ class Channel:
         else:
             numbers = b""  # it died while writing, or writes without a pause: the step is still a step
         return Beat(at, step if before else NO_STEP, listens, seconds, _read_numbers(numbers))
+
+    def names(self) -> list[str]:
+        """The modules that a worker has imported since its start."""
+        if self.memory is None:
+            return []
+        return self.memory[self._names_at :].partition(b"\0")[0].decode(errors="replace").splitlines()
 
     def tell_to_stop(self, worker: int, step: int = NO_STEP) -> None:
         """At this step, or at once."""

@@ -18,6 +18,11 @@ def raise_open_files(wanted: int) -> None:
         _given.append((soft, hard))
 
 
+def given_open_files() -> tuple[int, int] | None:
+    """The limits before they were raised; None when they were not."""
+    return _given[0] if _given else None
+
+
 def restore_open_files() -> None:
     if _given:
         import resource

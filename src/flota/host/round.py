@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 
+from flota.errors import BUG
 from flota.host.ports import release
-from flota.host.shepherd import Spawn, fork_shepherd
+from flota.host.shepherd import fork_shepherd
+from flota.host.spawns import Spawn, exit_code
 from flota.host.sweep import end_tree, reap_strangers
 
 TYPE_CHECKING = False
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
 
     from flota.supervise.events import Event
 
+    Shepherd = tuple[int, int, int]  # its pid, or 0 while it is not known, the command pipe and the report pipe
+
 
 class Round:
-    """`fd` becomes readable when something has happened to a worker."""
+    """`fd` becomes readable when something has happened to a worker. It is another one after `read` when a `warm` start
+    did not succeed: the round was then started cold.
+    """
 
     def __init__(
         self,
@@ -27,19 +33,36 @@ class Round:
         *,
         own_session: bool,
         farewell: Callable[[], object] | None = None,
+        warm: Callable[[list[Spawn]], Shepherd] | None = None,
+        when_started: Callable[[], object] = tuple,
     ) -> None:
         self._held = held
         self._rest = b""
         self._sweeping = False
         self.lost_shepherd = False
-        self._shepherd, self._commands, self.fd = fork_shepherd(spawns, own_session=own_session, farewell=farewell)
+        self._began = time.monotonic()
+        self._workers = len(spawns)
+        self._stop_signal = 0  # of a round that was told to stop before it had begun
+        self._start_cold: Callable[[], Shepherd] = lambda: fork_shepherd(
+            spawns, own_session=own_session, farewell=farewell
+        )
+        # A shepherd that is not our fork cannot say farewell for us: one without workers does.
+        self._witness = fork_shepherd([], own_session=True, farewell=farewell) if warm and farewell else None
+        self._when_started = when_started  # nobody needs any more what the spawns name
+        self._shepherd, self._commands, self.fd = warm(spawns) if warm else self._start_cold()
+        if self._shepherd:
+            when_started()
 
     def send(self, word: str, worker: int, signal: int) -> None:
         """stop: to end by itself; kill: with its group; pass: no reason to end; suspend: the whole group."""
-        try:
-            os.write(self._commands, f"{word} {worker} {signal}\n".encode())
-        except OSError:
-            pass  # the shepherd is gone; its report pipe says so next
+        if self.is_pending and word in ("stop", "kill"):
+            self._stop_signal = signal
+        _write(self._commands, f"{word} {worker} {signal}\n")  # a shepherd that is gone says so by its report pipe
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a warm start is still to come."""
+        return not self._shepherd and not self.lost_shepherd
 
     def sweep(self) -> None:
         """End everything that is left of the round; it is done when `read` says so."""
@@ -47,11 +70,10 @@ class Round:
             end_tree()  # the shepherd's death has made its descendants ours
         else:
             self._sweeping = True
-            self.send("over", 0, 0)  # so that what follows is not taken for the node's death
-            os.close(self._commands)
+            _dismiss(self._commands)
 
     def reap_strangers(self) -> None:
-        reap_strangers(self._shepherd)
+        reap_strangers({self._shepherd, self._witness[0] if self._witness else 0})
 
     def read(self) -> list[Event]:
         """What has happened since the last call."""
@@ -60,29 +82,80 @@ class Round:
         data = os.read(self.fd, 65536)
         if data:
             *lines, self._rest = (self._rest + data).split(b"\n")
-            return [_event(line) for line in lines]
+            return [event for line in lines if (event := self._event(line))]
+        if self.is_pending and not self._sweeping:
+            return self._never_began()
         if self.lost_shepherd or self._sweeping:
             self._close()
             return [RoundSwept()]
-        _, status = os.waitpid(self._shepherd, 0)
         os.close(self._commands)
         self.lost_shepherd = True
-        return [ShepherdLost(os.waitstatus_to_exitcode(status), time.monotonic())]
+        return [ShepherdLost(_wait(self._shepherd), time.monotonic())]
+
+    def _never_began(self) -> list[Event]:
+        """There will be no warm start: a cold one takes its place, if a start is still wanted."""
+        from flota.supervise.events import WorkerExited
+
+        if self._stop_signal:
+            self._when_started()
+            os.close(self._commands)
+            self.lost_shepherd = True
+            now = time.monotonic()
+            return [WorkerExited(worker, -self._stop_signal, True, now) for worker in range(self._workers)]  # noqa: FBT003
+        self._end_witness()
+        before = self._commands, self.fd
+        self._shepherd, self._commands, self.fd = self._start_cold()
+        self._when_started()
+        for fd in before:  # only now, so that the new ones have other numbers
+            os.close(fd)
+        return []
+
+    def _end_witness(self) -> None:
+        if self._witness:
+            pid, commands, reports = self._witness
+            _dismiss(commands)
+            _wait(pid)
+            os.close(reports)
+            self._witness = None
 
     def _close(self) -> None:
-        if self._sweeping and os.waitpid(self._shepherd, 0)[1] != 0:
+        if self._sweeping and self._shepherd and _wait(self._shepherd) != 0:
             end_tree()  # killed in the middle of its last work, which is ours now
+        self._end_witness()
         os.close(self.fd)
         release(self._held)
 
+    def _event(self, line: bytes) -> Event | None:
+        from flota.supervise.events import StartFailed, WorkerExited, WorkerStarted
 
-def _event(line: bytes) -> Event:
-    from flota.supervise.events import StartFailed, WorkerExited, WorkerStarted
+        word, *numbers = line.decode().split()
+        if word == "shepherd":
+            self._shepherd = int(numbers[0])
+            self._when_started()
+            return None
+        at = max(float(numbers[-1]), self._began)  # a spare was started long before
+        if word == "started":
+            return WorkerStarted(int(numbers[0]), int(numbers[1]), at)
+        if word == "failed":
+            return StartFailed(int(numbers[0]), int(numbers[1]), at)
+        return WorkerExited(int(numbers[0]), int(numbers[1]), numbers[2] == "1", at)
 
-    word, *numbers = line.decode().split()
-    at = float(numbers[-1])
-    if word == "started":
-        return WorkerStarted(int(numbers[0]), int(numbers[1]), at)
-    if word == "failed":
-        return StartFailed(int(numbers[0]), int(numbers[1]), at)
-    return WorkerExited(int(numbers[0]), int(numbers[1]), numbers[2] == "1", at)
+
+def _dismiss(commands: int) -> None:
+    """To end by itself: what follows is not to be taken for the node's death."""
+    _write(commands, "over 0 0\n")
+    os.close(commands)
+
+
+def _write(commands: int, line: str) -> None:
+    try:
+        os.write(commands, line.encode())
+    except OSError:
+        pass
+
+
+def _wait(pid: int) -> int:
+    try:
+        return exit_code(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return BUG  # it ended before it was known as the shepherd, and was taken for a stranger

@@ -14,45 +14,29 @@ import select
 import time
 
 # The C core of `signal`: the module itself turns its constants into enums, while the workers need the CPU.
-from _signal import SIGCHLD, SIGKILL, SIGPIPE, SIGXFSZ, set_wakeup_fd, signal  # type: ignore[import-not-found]
+from _signal import SIGCHLD, SIGKILL, set_wakeup_fd, signal  # type: ignore[import-not-found]
 
 from flota.errors import BUG
 from flota.host.limits import restore_open_files
 from flota.host.prctl import become_subreaper, name_process
 from flota.host.signals import forget_wakeup
+from flota.host.spawns import Spawn, descriptors_of, execute, exit_code, redirect
 from flota.host.sweep import end_tree
-from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 EINVAL = 22
-APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 CHILD_EXITED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
-class Spawn(NamedTuple):
-    """One worker to start: what to run, and where its two streams go (None keeps the node's own).
-
-    `keeps`: descriptors that it gets under their own numbers. `call`: what a fork of the shepherd does in the place of
-    `argv`; it ends with the code that this gives.
-    """
-
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    stdout: str | int | None
-    stderr: str | int | None
-    keeps: tuple[int, ...] = ()
-    call: Callable[[], int] | None = None
-
-
 def fork_shepherd(
-    spawns: list[Spawn], *, own_session: bool, farewell: Callable[[], object] | None = None
+    spawns: list[Spawn], *, own_session: bool, farewell: Callable[[], object] | None = None, beside: bool = False
 ) -> tuple[int, int, int]:
     """Start the shepherd and, through it, the workers: (its pid, command pipe, report pipe).
 
-    `farewell` is called in the shepherd if the node dies.
+    `farewell` is called in the shepherd if the node dies. `beside`: there is another one, whose pipes it must not hold.
     """
     become_subreaper()
     commands, command_end = os.pipe()
@@ -65,8 +49,8 @@ def fork_shepherd(
             forget_wakeup()
             os.close(command_end)
             os.close(report_end)
-            if farewell:
-                close_others({commands, reports, *(fd for spawn in spawns for fd in spawn[2:4] if isinstance(fd, int))})
+            if farewell or beside:
+                close_others({commands, reports, *(fd for spawn in spawns for fd in descriptors_of(spawn))})
             restore_open_files()
             Shepherd(spawns, commands, reports, own_session=own_session, farewell=farewell).tend()
             code = 0
@@ -138,7 +122,7 @@ class Shepherd:
 
     def _start(self, number: int, spawn: Spawn) -> None:
         try:
-            pid = self._fork(spawn) if spawn.call else self._execute(spawn)
+            pid = self._fork(spawn) if spawn.call else self.execute(spawn)
         except (OSError, ValueError) as error:
             code = error.errno if isinstance(error, OSError) else EINVAL
             self._tell(f"failed {number} {code} {time.monotonic()}")
@@ -147,16 +131,8 @@ class Shepherd:
         self.pid_of[number] = pid
         self._tell(f"started {number} {pid} {time.monotonic()}")
 
-    def _execute(self, spawn: Spawn) -> int:
-        return os.posix_spawn(
-            spawn.argv[0],
-            spawn.argv,
-            spawn.env,
-            file_actions=_file_actions(spawn),
-            setsid=self.own_session,
-            # Python ignores these two for itself; ignored signals would stay ignored in the worker.
-            setsigdef=(SIGPIPE, SIGXFSZ),
-        )
+    def execute(self, spawn: Spawn) -> int:
+        return execute(spawn, own_session=self.own_session)
 
     def _fork(self, spawn: Spawn) -> int:
         pid = os.fork()
@@ -168,7 +144,7 @@ class Shepherd:
                 os.setsid()
             os.close(self.commands)
             os.close(self.reports)
-            _redirect(spawn)
+            redirect(spawn)
             assert spawn.call
             code = spawn.call()
         except BaseException:  # whatever is wrong, the shepherd's own code never runs here
@@ -203,7 +179,7 @@ class Shepherd:
             _, status = os.waitpid(pid, 0)
             if number is not None:
                 del self.pid_of[number]
-                code = os.waitstatus_to_exitcode(status)
+                code = exit_code(status)
                 self._tell(f"exited {number} {code} {int(number in self.told)} {time.monotonic()}")
 
     def _obey(self, line: bytes) -> None:
@@ -231,48 +207,20 @@ class Shepherd:
 
 
 def close_others(needed: set[int]) -> None:
-    """A connection ends for the other side only when the last copy of it is closed: ours must not outlive the node."""
+    """A connection ends for the other side only when the last copy of it is closed: ours must not outlive the node.
+
+    What is inheritable is not the node's: somebody means it for the workers.
+    """
     try:
         opened = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         opened = list(range(min(os.sysconf("SC_OPEN_MAX"), 1 << 16)))
     for fd in opened:
-        if fd > 2 and fd not in needed:
-            try:
+        try:
+            if fd > 2 and fd not in needed and not os.get_inheritable(fd):
                 os.close(fd)
-            except OSError:
-                pass  # the listing's own
-
-
-def _file_actions(spawn: Spawn) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
-    actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = []
-    if spawn.stdout is None or spawn.stderr is None:
-        return actions
-    actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
-    for fd, target in ((1, spawn.stdout), (2, spawn.stderr)):
-        if fd == 2 and target == spawn.stdout:
-            actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
-        elif isinstance(target, int):
-            actions.append((os.POSIX_SPAWN_DUP2, target, fd))
-        else:
-            actions.append((os.POSIX_SPAWN_OPEN, fd, target, APPEND, 0o666))
-    # Onto itself: that the program behind exec keeps it.
-    actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in spawn.keeps]
-    return actions
-
-
-def _redirect(spawn: Spawn) -> None:
-    """What `_file_actions` says, to this very process."""
-    for action, fd, *rest in _file_actions(spawn._replace(keeps=())):
-        source, target = fd, rest[0]
-        if action == os.POSIX_SPAWN_OPEN:
-            path, flags, mode = rest
-            source, target = os.open(path, flags, mode), fd  # type: ignore[arg-type]
-        assert isinstance(target, int)
-        os.dup2(source, target)
-        os.set_inheritable(target, True)  # noqa: FBT003  onto itself, dup2 changes nothing
-        if action == os.POSIX_SPAWN_OPEN and source != target:
-            os.close(source)
+        except OSError:
+            pass  # the listing's own
 
 
 def _kill_group(pid: int, signal_number: int) -> None:

@@ -17,10 +17,10 @@ def end_tree(*, under_init: bool = False) -> None:
     seeing = sees_own_processes()
     give_up = time.monotonic() + BLIND_LIMIT
     while True:
-        for pid in descendants() if seeing else ():
-            _kill(pid)
+        for pid in tree_below(os.getpid()) if seeing else ():
+            kill(pid)
         if not seeing and under_init:
-            _kill(-1)
+            kill(-1)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -31,14 +31,14 @@ def end_tree(*, under_init: bool = False) -> None:
         time.sleep(0.0005)
 
 
-def reap_strangers(shepherd: int) -> None:
+def reap_strangers(shepherds: set[int]) -> None:
     """Reap what came to us as an orphan: a node that is PID 1, or whose shepherd died, is everybody's parent."""
     while True:
         try:
             exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if exited is None or exited.si_pid == shepherd:
+        if exited is None or exited.si_pid in shepherds:
             return  # the shepherd's own end is read from its report pipe
         os.waitpid(exited.si_pid, 0)
 
@@ -51,10 +51,10 @@ def sees_own_processes() -> bool:
         return False
 
 
-def descendants() -> list[int]:
-    """All processes below this one, found from parent to child."""
+def tree_below(pid: int) -> list[int]:
+    """All processes below one, found from parent to child."""
     found: list[int] = []
-    queue = [os.getpid()]
+    queue = [pid]
     while queue:
         children = children_of(queue.pop())
         found += children
@@ -77,7 +77,7 @@ def children_of(pid: int) -> list[int]:
     return children
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
     try:
         os.kill(pid, SIGKILL)
     except OSError:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from flota.job.roles import TRAINER, label
 from flota.values import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
 SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
 INCOMPLETE = "incomplete"  # the nodes that the job needs were not there
-CAUSES = EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST = "exited", "signalled", "not-started", "shepherd-lost"
+# What the shepherd can tell of an end, and a hang; job/causes.py finds more in what the worker said.
+EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST, HUNG = "exited", "signalled", "not-started", "shepherd-lost", "hung"
+NO_STEP = -1
 
 
 class Failure(NamedTuple):
@@ -19,6 +26,10 @@ class Failure(NamedTuple):
     ran: float
     at: float
     final: bool = False  # no policy restarts it
+    exception: str = ""  # the type that it raised, if any
+    step: int = NO_STEP  # the last that it told
+    told: bool = False  # to stop, before it ended: its end says little, what it had said before may say all
+    words: tuple[str, ...] = ()  # of a hang: who stands where
 
 
 class Verdict(NamedTuple):
@@ -29,7 +40,7 @@ class Verdict(NamedTuple):
     attempt: int
     failures: tuple[Failure, ...] = ()
     signal: int = 0
-    reason: str = ""  # where no worker failed: what ended the job
+    reason: str = ""  # where no worker failed: what ended the job; else why it was not restarted
 
 
 def exit_code_of(code: int) -> int:
@@ -37,10 +48,18 @@ def exit_code_of(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
+def exit_code_of_all(ends: Iterable[tuple[int, bool]]) -> int:
+    """The first code that says something, of codes in order of blame, each with whether its worker had been told to
+    stop: the culprit may have ended with 0 too early, or by the signal that we sent it.
+    """
+    return next((exit_code_of(code) for code, told in ends if code != 0 and not (told and code < 0)), 1)
+
+
 class FailedWorker(NamedTuple):
     """A failure with everything a person needs: where, how, and what it said last. Rank -1 is the shepherd.
 
-    `final`: its role's failures end the job, whatever the policy says of others.
+    `final`: its role's failures end the job, whatever the policy says of others. `suffered`: because
+    another had died.
     """
 
     rank: int
@@ -55,10 +74,21 @@ class FailedWorker(NamedTuple):
     said: tuple[str, ...]
     role: str = TRAINER
     final: bool = False
+    attempt: int = 0
+    step: int = NO_STEP
+    at: float = 0.0  # seconds since 1970, by its node's clock or, in a report of many nodes, by the chair's
+    told: bool = False
+    suffered: bool = False
+    exception: str = ""
+    evidence: str = ""
+    hint: str = ""
 
 
 class Report(NamedTuple):
-    """The end of a job, the same for the screen, report.json and the exit code. `sizes`: workers by role's name."""
+    """The end of a job, the same for the screen, report.json and the exit code. `sizes`: workers by role's name.
+
+    `failed`: the first is to blame, then others that failed by themselves. `suffered`: failed because of them.
+    """
 
     job_id: str
     verdict: Verdict
@@ -69,6 +99,8 @@ class Report(NamedTuple):
     failed: tuple[FailedWorker, ...] = ()
     stopped: tuple[tuple[str, int], ...] = ()  # role and rank
     ignored: tuple[tuple[str, int], ...] = ()  # failed, and their role does not matter
+    suffered: tuple[FailedWorker, ...] = ()
+    several: bool = False  # nodes: then hosts are named
 
     @property
     def workers(self) -> int:
@@ -77,6 +109,20 @@ class Report(NamedTuple):
     @property
     def exit_code(self) -> int:
         return self.verdict.exit_code
+
+
+def with_failures(report: Report, found: tuple[FailedWorker, ...], ended: tuple[tuple[str, int], ...] = ()) -> Report:
+    """The report of a job that failed, or of one that did not: what all nodes found, in order of blame. Whoever has
+    neither failed nor `ended` well was stopped."""
+    if not found:
+        return report
+    others = {*((one.role, one.rank) for one in found), *ended, *report.ignored}
+    everybody = ((role, rank) for role, size in report.sizes.items() for rank in range(size))
+    return report._replace(
+        failed=tuple(one for number, one in enumerate(found) if number == 0 or not one.suffered),
+        suffered=tuple(one for one in found[1:] if one.suffered),
+        stopped=tuple(worker for worker in everybody if worker not in others),
+    )
 
 
 def report_as_dict(report: Report) -> dict[str, object]:
@@ -92,7 +138,9 @@ def report_as_dict(report: Report) -> dict[str, object]:
         **({"roles": report.sizes} if set(report.sizes) - {TRAINER} else {}),
         "seconds": round(report.seconds, 3),
         "log_dir": report.log_dir,
+        "several_nodes": report.several,
         "failures": [_failure_as_dict(failed) for failed in report.failed],
+        "suffered": [_failure_as_dict(failed) for failed in report.suffered],
         **({"ignored": [label(role, rank) for role, rank in report.ignored]} if report.ignored else {}),
         "stopped_by_flota": [rank if role == TRAINER else label(role, rank) for role, rank in report.stopped],
     }
@@ -105,11 +153,75 @@ def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
         "local_rank": failed.local_rank if failed.rank >= 0 else None,
         "node": failed.node,
         "pid": failed.pid,
+        "attempt": failed.attempt,
         "exit_code": failed.code if failed.code >= 0 else None,
         "signal": -failed.code if failed.code < 0 else None,
         "cause": failed.cause,
+        "exception": failed.exception or None,
         "ending": failed.ending,
+        "told_to_stop": failed.told,
+        "time": round(failed.at, 6),
         "ran_seconds": round(failed.ran, 3),
+        "last_step": failed.step if failed.step != NO_STEP else None,
         "log": failed.log,
         "said": list(failed.said),
+        "evidence": failed.evidence or None,
+        "hint": failed.hint or None,
     }
+
+
+def report_from_dict(told: Mapping[str, Any]) -> Report:
+    """What `report_as_dict` has made of a report; of another version's what is there."""
+    verdict = Verdict(
+        str(told.get("verdict", FAILED)),
+        int(told.get("exit_code") or 0),
+        int(told.get("attempt") or 0),
+        signal=int(told.get("signal") or 0),
+        reason=str(told.get("reason") or ""),
+    )
+    return Report(
+        job_id=str(told.get("job_id", "")),
+        verdict=verdict,
+        sizes=dict(told.get("roles") or {TRAINER: int(told.get("world_size") or 0)}),
+        rounds=int(told.get("rounds") or 0),
+        seconds=float(told.get("seconds") or 0.0),
+        log_dir=str(told.get("log_dir", "")),
+        failed=tuple(_failure_from_dict(one) for one in told.get("failures", ())),
+        stopped=tuple(map(_named, told.get("stopped_by_flota", ()))),
+        ignored=tuple(map(_named, told.get("ignored", ()))),
+        suffered=tuple(_failure_from_dict(one)._replace(suffered=True) for one in told.get("suffered", ())),
+        several=bool(told.get("several_nodes")),
+    )
+
+
+def _named(worker: int | str) -> tuple[str, int]:
+    if isinstance(worker, int):
+        return TRAINER, worker
+    role, _, rank = worker.rpartition(" ")
+    return TRAINER if role == "rank" else role, int(rank)
+
+
+def _failure_from_dict(told: Mapping[str, Any]) -> FailedWorker:
+    signal, code, rank, local_rank, step = (
+        told.get(name) for name in ("signal", "exit_code", "rank", "local_rank", "last_step")
+    )
+    return FailedWorker(
+        rank=-1 if rank is None else int(rank),
+        local_rank=-1 if local_rank is None else int(local_rank),
+        node=str(told.get("node", "")),
+        pid=int(told.get("pid") or 0),
+        code=-int(signal) if signal else int(code or 0),
+        cause=str(told.get("cause", EXITED)),
+        ending=str(told.get("ending", "")),
+        ran=float(told.get("ran_seconds") or 0.0),
+        log=str(told.get("log", "")),
+        said=tuple(map(str, told.get("said", ()))),
+        role=str(told.get("role", TRAINER)),
+        attempt=int(told.get("attempt") or 0),
+        step=NO_STEP if step is None else int(step),
+        at=float(told.get("time") or 0.0),
+        told=bool(told.get("told_to_stop")),
+        exception=str(told.get("exception") or ""),
+        evidence=str(told.get("evidence") or ""),
+        hint=str(told.get("hint") or ""),
+    )

@@ -13,19 +13,20 @@ from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
 LOCK = ".flota.lock"
+MARK = "===== flota: "  # begins each round in a worker's log
 PATIENCE = 50  # tries of a hundredth of a second
 
 
-def open_directory(directory: str, job_id: str, *, shared: bool = False) -> int:
+def open_directory(directory: str, job_id: str, *, shared: bool = False, option: str = "--log_dir") -> int:
     """Make the directory and take it for this job: a descriptor that holds it as long as it is open.
 
-    `shared`: with other nodes of the same job that run on this machine.
+    `shared`: with other nodes of the same job that run on this machine. `option`: what names another one.
     """
     try:
         os.makedirs(directory, exist_ok=True)
         lock = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise UnwritableLogDir(directory, error.strerror or str(error)) from None
+        raise UnwritableLogDir(directory, error.strerror or str(error), option) from None
     owner = f"job {job_id}, "
     try:
         for _ in range(PATIENCE if shared else 1):
@@ -43,7 +44,7 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False) -> int:
             time.sleep(0.01 if shared else 0)
     except OSError:
         return lock  # a file system without locks: better to run than to refuse
-    raise LogDirInUse(directory, f" ({_owner(lock)})" if _owner(lock) else "")
+    raise LogDirInUse(directory, f" ({_owner(lock)})" if _owner(lock) else "", option)
 
 
 def _try_lock(lock: int, kind: int) -> bool:
@@ -69,7 +70,7 @@ def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...], *, fir
     marks: dict[str, tuple[int, int]] = {}
     for worker in workers:
         mark = os.fsencode(
-            f"===== flota: job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
+            f"{MARK}job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
             f"{label(worker.name, worker.rank)} of {worker.size}, {clock} =====\n"
         )
         for path in worker.logs:

@@ -1,9 +1,9 @@
-"""Who of a round is lost: cards that are gone, or that a shepherd has written."""
+"""Who of a round is lost: cards that are gone, or that a shepherd has written; and which cards are ahead of us."""
 
 from __future__ import annotations
 
-from flota.rendezvous.cards import DEAD, Present
-from flota.rendezvous.notices import SeatRow
+from flota.rendezvous.cards import DEAD, READY, Present
+from flota.rendezvous.notices import GATHERING, Notice, SeatRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,3 +33,21 @@ class Absences:
         lost = [row for row in missing if row.node in self._dead or now >= believed_at[row.node]]
         self.deadline = min(believed_at.values()) if missing and not lost else None
         return lost
+
+
+def is_followed(notice: Notice, cards: list[Present], inherited: int) -> bool:
+    """Whether a node of the round that was found has gone on to one of ours: then it is a living job's."""
+    seated = {row.node for row in notice.seats}
+    return any(one.node in seated and one.card.round > inherited for one in cards)
+
+
+def has_anybody(notice: Notice, cards: list[Present]) -> bool:
+    """Whether somebody of the round is left."""
+    here = {one.node for one in cards if one.card.state != DEAD}
+    return any(row.node in here for row in notice.seats)
+
+
+def is_ahead(notice: Notice, one: Present) -> bool:
+    """Whether a card speaks of a round of which we have not heard."""
+    begun = notice.state == GATHERING and one.card.state != READY and one.card.round == notice.round
+    return one.card.round > notice.round or begun

@@ -7,8 +7,10 @@ import re
 import msgspec
 from msgspec import Struct
 
-from flota.job.report import CAUSES
+from flota.job import causes
+from flota.job.report import NO_STEP
 from flota.job.roles import COLLECTIVE, TRAINER
+from flota.supervise.places import KINDS
 from flota.supervise.yielding import NOW
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
@@ -16,6 +18,7 @@ SERVING = "serving"  # its own work is done, or it has none; its servers are the
 HERE = "here"  # answers a roll call
 # Its workers can end by themselves, and how far they are; they have; they have ended in another way.
 YIELDING, YIELDED, GONE = "yielding", "yielded", "gone"
+STACKED = "stacked"  # it has said where its ranks stand
 DEAD = "dead"  # said by its shepherd
 LONGEST_TEXT = 4096  # a path
 SPECIAL = set(" ,;/@'\"")
@@ -37,6 +40,27 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     said: tuple[str, ...] = ()
     role: str = TRAINER
     final: bool = False
+    attempt: int = 0
+    step: int = NO_STEP
+    at: float = 0.0
+    told: bool = False
+    suffered: bool = False
+    exception: str = ""
+    evidence: str = ""
+    hint: str = ""
+
+
+class PostRow(Struct, frozen=True, array_like=True):
+    """Where one rank of this node stands, or how it ended."""
+
+    rank: int
+    kind: str
+    words: str
+    role: str
+    local_rank: int
+    pid: int
+    log: str
+    ran: float
 
 
 class Card(Struct, frozen=True, omit_defaults=True):
@@ -62,8 +86,13 @@ class Card(Struct, frozen=True, omit_defaults=True):
     yields: bool = False  # its workers can end by themselves, and have come to this step at this pace
     step: int = NOW
     pace: float = 0.0
+    stands: float = 0.0  # its workers have stood still for so many seconds, and have not moved since
+    posts: tuple[PostRow, ...] = ()
     mode: str = COLLECTIVE
     agreed: str = ""  # a sum over what else must be the same everywhere
+    clock: float = 0.0  # what it showed when the roll call was heard
+    ended: tuple[tuple[str, int], ...] = ()  # with success: role and rank; known when it is swept
+    swept: bool = False  # its workers are gone, and all is said of them
 
     @property
     def workers(self) -> int:
@@ -101,12 +130,17 @@ def decode_card(data: bytes) -> Card | None:
 def is_sound(card: Card) -> bool:
     """What cards say goes to every node's terminal, and into workers' variables."""
     texts = [card.job, card.host, card.address, card.mode, card.agreed, *card.frameworks, *card.roles]
+    texts += [role for role, _ in card.ended]
     for fault in card.faults:
-        texts += [fault.role, fault.host, fault.ending, fault.log, *(line.replace("\t", " ") for line in fault.said)]
+        texts += [fault.role, fault.host, fault.ending, fault.log, fault.exception, fault.evidence, fault.hint]
+        texts += [*(line.replace("\t", " ") for line in fault.said)]
+    for post in card.posts:
+        texts += [post.words, post.role, post.log]
     return (
         all(text.isprintable() and len(text) <= LONGEST_TEXT for text in texts)
         and not set(card.address) & SPECIAL
-        and all(fault.cause in CAUSES for fault in card.faults)
+        and all(fault.cause in causes.ALL for fault in card.faults)
+        and all(post.kind in KINDS for post in card.posts)
         and (card.state != FAILED or bool(card.faults))
         and card.workers > 0
         and len(card.counts) == len(card.roles)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN
-from flota.job.report import FAILED as JOB_FAILED
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED
 from flota.job.roles import label
-from flota.rendezvous.absences import Absences
+from flota.rendezvous.absences import Absences, has_anybody, is_ahead, is_followed
 from flota.rendezvous.admission import Admission
-from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, LEAVING, READY, SERVING, Card, Present
-from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, YIELD, Ending, Notice, SeatRow
+from flota.rendezvous.answers import ANSWER_TIMES, next_word
+from flota.rendezvous.cards import DEAD, DONE, FAILED, LEAVING, READY, SERVING, Present
+from flota.rendezvous.hanging import Lull
+from flota.rendezvous.inquest import Doubt, Inquest
+from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, STACKS, YIELD, Ending, Notice, Past, SeatRow
 from flota.rendezvous.seating import lacks_a_role, seat
-from flota.rendezvous.terms import Terms, listed, missing_in_words, names, prospects, were
-from flota.rendezvous.yielding import ANSWER_TIME, next_word
-from flota.supervise.policy import should_restart
+from flota.rendezvous.terms import Terms, has_worked, listed, missing_in_words, names, prospects, were
 
 SIGTERM = 15
 LEAVE_TOGETHER = 1.0  # seconds in which others may get the same SIGTERM: a scheduler signals all
@@ -29,11 +29,15 @@ FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missin
 class Chair:
     """`notice` is what the job does now; `deadline` when to ask again though nothing has changed."""
 
-    def __init__(self, terms: Terms, heard: Notice | None, now: float, own: str = "") -> None:
-        """`own`: the name of the node that has the chair; `heard`: what the last chair said."""
+    def __init__(
+        self, terms: Terms, heard: Notice | None, now: float, own: str = "", epoch: float | None = None
+    ) -> None:
+        """`own`: the chair's node, `epoch` what makes a time of day of its own time; `heard`: the last one's word."""
         self.terms = terms
+        self.epoch = epoch
         self.admission = Admission(terms)
         self.absences = Absences(terms.absence)
+        self.lull = Lull()
         # A notice about others may be all that is left of a dead job: their leases end first, then that is known.
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
         self.trusts_from = now + self.admission.ghostly if self.inherits else now
@@ -51,25 +55,28 @@ class Chair:
         self.gone = set(heard.left if heard else ())  # left or failed for good: their cards count no more
         self.here: set[str] = set()
         self.done: set[str] = set()  # of the round
-        self.answered: set[str] = set()  # the roll call
         self.called_at = now
+        self.inquest = Inquest(now, None)
+        self.begins_at = now  # at the earliest: the next round
+        self.doubt = Doubt()
 
     def judge(self, cards: list[Present], now: float, *, trusting: bool = True) -> Notice:
         """`trusting`: whether a card that is not there means that its node is not there either."""
         self.deadline = None
-        if self.inherits and self._is_followed(cards):
+        if self.inherits and is_followed(self.notice, cards, self.inherited):
             self.inherits, self.trusts_from = False, now
         if now < self.trusts_from:
             trusting = False
             self._ask_again(self.trusts_from)
         elif self.inherits:
-            self._look_whether_anybody_lives(cards)
+            self.inherits = False
+            if not has_anybody(self.notice, cards):  # then it was another run's, and so were its restarts and refusals
+                self.notice = Notice(GATHERING, round=self.notice.round + 1)
         self.here = {one.node for one in cards}
         present, refused = self.admission.admit(cards, self.notice, self.gone, now, trusting=trusting)
         if refused != self.notice.refused:
             self.notice = replace(self.notice, refused=refused)
-        if self.admission.deadline is not None:
-            self._ask_again(self.admission.deadline)
+        self._ask_again(self.admission.deadline)
         if self.notice.state == ENDED:
             return self.notice
         self._catch_up(present, now)
@@ -78,36 +85,20 @@ class Chair:
             return self.notice
         if self.notice.state == RUNNING:
             self._look_after_round(cards, present, now, trusting=trusting)
-        if self.notice.state == YIELD:
-            self._look_after_yielding(cards, now, trusting=trusting)
+        if self.notice.state in (YIELD, STACKS):
+            self._look_after_answers(cards, now, trusting=trusting)
         if self.notice.state == ROLL_CALL:
             self._call_roll(cards, now, trusting=trusting)
         if self.notice.state == GATHERING:
             self._gather(present, now, trusting=trusting)
         return self.notice
 
-    def _is_followed(self, cards: list[Present]) -> bool:
-        """Whether a node of the round that was found has gone on to one of ours: then it is a living job's."""
-        seated = {row.node for row in self.notice.seats}
-        return any(one.node in seated and one.card.round > self.inherited for one in cards)
-
-    def _look_whether_anybody_lives(self, cards: list[Present]) -> None:
-        """If nobody of the round is left, it was another run's, and so were its restarts and refusals."""
-        self.inherits = False
-        here = {one.node for one in cards if one.card.state != DEAD}
-        if not any(row.node in here for row in self.notice.seats):
-            self.notice = Notice(GATHERING, round=self.notice.round + 1)
-
     def _catch_up(self, present: list[Present], now: float) -> None:
         """Rounds come from chairs alone: a card that is ahead has heard a notice that we have missed."""
-        ahead = max((one.card.round for one in present if self._is_ahead(one)), default=-1)
+        ahead = max((one.card.round for one in present if is_ahead(self.notice, one)), default=-1)
         if ahead >= 0:
             self.notice = replace(self.notice, round=ahead)
             self._next_round("the chair was lost", now)
-
-    def _is_ahead(self, one: Present) -> bool:
-        begun = self.notice.state == GATHERING and one.card.state != READY and one.card.round == self.notice.round
-        return one.card.round > self.notice.round or begun
 
     def _note_members(self, present: list[Present], now: float) -> None:
         members = {one.node for one in present}
@@ -162,72 +153,83 @@ class Chair:
         lost = self._lost(by_node, now) if trusting else []
         nodes = {row.node for row in seats}
         newcomers = [one for one in present if one.node not in nodes]
+        still = self.lull.lasts(self.notice, of_round, self.done, now)
+        self._ask_again(self.lull.deadline)
         # Whoever fails because of another fails later, if only by a moment: the store has the order.
         first = min(
             (*failed, *(one for one in seated if one.card.state == DEAD)), key=lambda one: one.said, default=None
         )
-        if first and first.card.state == FAILED:
+        self._ask_again(self.doubt.lasts_until(failed, now))
+        if first and first.card.state == FAILED and self.doubt.is_over(failed, now):
             self.notice = replace(self.notice, state=ROLL_CALL, faults=first.card.faults)
-            self.answered, self.called_at = set(), now
+            self.inquest = Inquest(now, self.epoch)
         elif lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
         elif all(row.node in self.done or row.node in serving for row in seats):
             self._end(Ending(SUCCEEDED))
-        elif newcomers and not self.done and not any(self._has_worked(one.card) for one in of_round):
+        elif still and not failed:
+            self.notice, self.called_at = replace(self.notice, state=STACKS), now
+        elif (
+            newcomers and not failed and not self.done and not any(has_worked(one.card, self.terms) for one in of_round)
+        ):
             # Where some have finished, the others are about to: nobody starts that over for a newcomer.
             came = "joined" if self.terms.elastic else "came for a lost node"
             self._next_round(f"{names(newcomers)} {came}", now)
 
-    def _has_worked(self, card: Card) -> bool:
-        """Whether its own work is done, and it is there for others only."""
-        work = (count for number, count in enumerate(card.counts) if number not in self.terms.serving)
-        return card.state == SERVING and any(work)
-
     def _lost(self, by_node: dict[str, Present], now: float) -> list[SeatRow]:
         lost = self.absences.lost(self.notice.seats, by_node, self.done, now)
-        if self.absences.deadline is not None:
-            self._ask_again(self.absences.deadline)
+        self._ask_again(self.absences.deadline)
         return lost
 
-    def _look_after_yielding(self, cards: list[Present], now: float, *, trusting: bool) -> None:
+    def _look_after_answers(self, cards: list[Present], now: float, *, trusting: bool) -> None:
+        """All were asked how far they are, or where their ranks stand."""
         by_node = {one.node: one for one in cards}
-        lost = {row.node for row in self._lost(by_node, now)} if trusting else set()
-        word = next_word(self.notice, by_node, lost, self.done, late=now >= self.called_at + ANSWER_TIME)
+        lost = self._lost(by_node, now) if trusting else []
+        late = self.called_at + ANSWER_TIMES[self.notice.state]
+        word = next_word(self.notice, by_node, {row.node for row in lost}, self.done, late=now >= late)
         if isinstance(word, Ending):
             self._end(word)
+        elif lost and self.notice.state == STACKS:
+            self._after_loss(f"{were([row.host for row in lost])} lost", now)
+        elif word and word.state == ROLL_CALL:
+            self.notice, self.inquest = word, Inquest(now, self.epoch)
         else:
             self.notice = word or self.notice
-            if now < self.called_at + ANSWER_TIME:
-                self._ask_again(self.called_at + ANSWER_TIME)
+            self._ask_again(late if now < late else None)
 
     def _call_roll(self, cards: list[Present], now: float, *, trusting: bool) -> None:
         """Whoever fails because a node is dead may say so before the store knows of the dead: so everybody is asked to
         answer, and if one never does, its loss came first. One that answered, or whose shepherd did, was alive."""
         by_node = {one.node: one for one in cards}
-        of_round = (one for one in cards if one.card.round == self.notice.round)
-        self.answered.update(one.node for one in of_round if one.card.state in (HERE, FAILED, DONE, DEAD))
-        silent = {row.node for row in self.notice.seats} - self.answered - self.done
+        seated = {row.node for row in self.notice.seats}
+        of_round = [one for one in cards if one.node in seated and one.card.round == self.notice.round]
+        self.inquest.hear(of_round, now)
+        silent = seated - self.inquest.answered - self.done
         lost = [row for row in self._lost(by_node, now) if row.node in silent] if trusting else []
-        give_up = self.called_at + self.admission.ghostly + self.terms.absence
+        give_up = self.inquest.called_at + self.admission.ghostly + self.terms.absence
         if lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
         elif not silent or now >= give_up:
-            self._after_failure(cards, now)
+            self._after_failure(of_round, now)
         else:
             self._ask_again(give_up)
 
-    def _after_failure(self, cards: list[Present], now: float) -> None:
-        faults = self.notice.faults
-        failed = next((one for one in cards if one.card.faults == faults), None)
-        policy = self.terms.policy
-        leaves = policy.enabled and policy.elastic_level == 0 and not faults[0].final
-        if leaves and failed and not failed.card.serves:
-            self.gone.add(failed.node)
-            self._next_round(f"{failed.card.host} left after {label(faults[0].role, faults[0].rank)} failed", now)
-        elif should_restart(faults[0].cause, self.notice.attempt, policy, final=faults[0].final):
+    def _after_failure(self, of_round: list[Present], now: float) -> None:
+        found = self.inquest.find(of_round, self.notice, self.terms.policy)
+        decision, culprit = found.decision, found.culprit
+        wait = self.inquest.wait_until(of_round, now, culprit, restarts=found.leaves or decision.restarts)
+        if now < wait:
+            self._ask_again(wait)
+        elif found.leaves:
+            self.gone.add(found.node)
+            self._next_round(f"{found.host} left after {label(culprit.role, culprit.rank)} failed", now)
+        elif decision.restarts:
             self._next_round("", now, counted=True)
+            self.begins_at = now + decision.delay
+            faults, past = (replace(culprit, said=()),), Past(*decision.history)
+            self.notice = replace(self.notice, faults=faults, past=past, delay=decision.delay)
         else:
-            self._end(Ending(JOB_FAILED, exit_code_of(faults[0].code), 0, "", faults))
+            self._end(found.ending)
 
     def _after_loss(self, reason: str, now: float) -> None:
         if self.terms.policy.enabled or self.terms.elastic:
@@ -240,14 +242,16 @@ class Chair:
         self.gathering_since = now
         self.next_word = now + FIRST_WORD
         self.done.clear()
+        self.doubt = Doubt()
         self.notice = replace(
             last,
             state=GATHERING,
             round=last.round + 1,
             attempt=last.attempt + counted,
             why=why,
-            faults=last.faults if counted else (),
+            faults=(),
             missing="",
+            delay=0.0,
             left=tuple(sorted(self.gone & self.here)),
         )
 
@@ -272,16 +276,13 @@ class Chair:
 
     def _may_start(self, present: list[Present], now: float) -> bool:
         """At MAX at once; from MIN on when nobody has come or gone for the elastic timeout."""
-        if not all(self._is_ready(one) for one in present) or lacks_a_role(present, self.notice.seats):
+        ready = all(self._is_ready(one) for one in present) and not lacks_a_role(present, self.notice.seats)
+        if not ready or len(present) < self.terms.least:
             return False
-        if len(present) == self.terms.most:
-            return True
-        if len(present) < self.terms.least:
-            return False
-        settled = self.changed_at + self.terms.elastic_timeout
-        if now < settled:
-            self._ask_again(settled)
-        return now >= settled
+        settled = self.changed_at + (0.0 if len(present) == self.terms.most else self.terms.elastic_timeout)
+        starts_at = max(self.begins_at, settled)
+        self._ask_again(starts_at if now < starts_at else None)
+        return now >= starts_at
 
     def _say_who_is_missing(self, present: list[Present], now: float) -> None:
         if now >= self.next_word:
@@ -295,5 +296,5 @@ class Chair:
     def _is_ready(self, one: Present) -> bool:
         return one.card.state == READY and one.card.round == self.notice.round
 
-    def _ask_again(self, at: float) -> None:
-        self.deadline = at if self.deadline is None else min(self.deadline, at)
+    def _ask_again(self, at: float | None) -> None:
+        self.deadline = min((time for time in (at, self.deadline) if time is not None), default=None)

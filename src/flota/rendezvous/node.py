@@ -16,65 +16,39 @@ from flota.rendezvous.cards import (
     READY,
     RUNNING,
     SERVING,
+    STACKED,
     YIELDED,
     YIELDING,
     Card,
     Fault,
+    PostRow,
 )
-from flota.rendezvous.notices import GATHERING, ROLL_CALL, YIELD, Ending, Notice
+from flota.rendezvous.notices import GATHERING, ROLL_CALL, STACKS, YIELD, Ending, Notice
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
+from flota.rendezvous.orders import (
+    Begin,
+    Leave,
+    LookAtWorkers,
+    Offer,
+    Order,
+    Recall,
+    Release,
+    TakeStacks,
+    Testify,
+    Yield,
+)
 from flota.supervise.yielding import NOW
-from flota.values import NamedTuple
 
 SIGINT = 2
 LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
 
 
-class Offer(NamedTuple):
-    """Take fresh ports for this round, and say so with `offered`."""
-
-    round: int
-
-
-class Begin(NamedTuple):
-    """Start the workers of this round, from this seat."""
-
-    notice: Notice
-    seat: int
-
-
-class Recall(NamedTuple):
-    """Stop the workers; `swept` when they are gone."""
-
-
-class Release(NamedTuple):
-    """The job has ended well: let the workers that only serve end; `swept` when they are gone."""
-
-
-class LookAtWorkers(NamedTuple):
-    """Say with `stands` whether the workers can end by themselves, and how far they are."""
-
-
-class Yield(NamedTuple):
-    """Ask the workers to save and end by themselves, at this step; `swept` when they are gone."""
-
-    step: int
-
-
-class Leave(NamedTuple):
-    """The job has ended for this node, in this way."""
-
-    ending: Ending
-
-
-Order = Offer | Begin | Recall | Release | LookAtWorkers | Yield | Leave
-
-
 class Node:
     """`card` is what this node has to say; None while it has nothing to offer."""
 
-    def __init__(self, name: str, blank: Card, *, patience: float, lifeline: float) -> None:
+    def __init__(self, name: str, blank: Card, *, patience: float, lifeline: float, epoch: float = 0.0) -> None:
         self.name = name
+        self.epoch = epoch  # makes a time of day of this node's own time
         self.card: Card | None = None
         self.notice: Notice | None = None
         self.over = False
@@ -84,7 +58,7 @@ class Node:
         self._patience = patience  # seconds to wait for an answer before the job has begun
         self._lifeline = lifeline  # seconds that it goes on without one
         self.ending: Ending | None = None
-        self._recalled = self._yields = False
+        self._recalled = self._yields = self._stacks = False
         self._offering = -1
         self._leaving_at: float | None = None
         self._farewell = Ending(STOPPED)
@@ -94,10 +68,15 @@ class Node:
     def offered(self, ports: tuple[int, ...], round_number: int) -> None:
         self.card = replace(self._blank, ports=ports, round=round_number, state=READY)
         self._offering = -1
-        self._yields = False
+        self._yields = self._stacks = False
 
     def failed(self, faults: tuple[Fault, ...]) -> None:
         self._say(FAILED, faults=faults)
+
+    def testified(self, faults: tuple[Fault, ...], ended: tuple[tuple[str, int], ...]) -> None:
+        """All that can be known here of a round that somebody has failed in."""
+        if self.card:
+            self.card = replace(self.card, faults=faults or self.card.faults, ended=ended, swept=True)
 
     def only_serves(self) -> None:
         """What is left of this node's workers is there for other nodes'."""
@@ -106,6 +85,17 @@ class Node:
     def stands(self, *, yields: bool, step: int, pace: float) -> None:
         if self.card:
             self.card = replace(self.card, state=YIELDING, yields=yields, step=step, pace=pace)
+
+    def stands_still(self, seconds: float) -> None:
+        """All of its workers, for so long; 0: they move."""
+        if self.card:
+            self.card = replace(self.card, stands=seconds)
+
+    def stacked(self, posts: tuple[PostRow, ...]) -> None:
+        """Where its ranks stand; who has failed, is done or leaves stays so."""
+        if self.card:
+            state = STACKED if self.card.state == RUNNING else self.card.state
+            self.card = replace(self.card, state=state, posts=posts)
 
     def has_nothing_to_yield(self) -> None:
         """What is left of its workers serves others to the end."""
@@ -159,16 +149,20 @@ class Node:
             return self._go()
         if self.notice is not None and self.notice.state == YIELD and self.notice.round == self._round:
             return self._yield_to(self.notice)
-        return self._follow()
+        if self.notice is not None and self.notice.state == STACKS and self.notice.round == self._round:
+            return self._take_stacks()
+        return self._follow(now)
 
-    def _follow(self) -> list[Order]:
+    def _follow(self, now: float) -> list[Order]:
         notice = self.notice
         if notice is None or self._leaving_at is not None:
             return self._first_offer()
         if notice.state == ROLL_CALL:
-            self._answer(notice)
+            self._answer(notice, now)
         if self.working:
             return self._recall() if notice.round > self._round or notice.state == ROLL_CALL else []
+        if notice.state == ROLL_CALL:
+            return [Testify()] if self.card and self._round == notice.round and not self.card.swept else []
         if notice.state == GATHERING and notice.round > self._round:
             return self._offer(notice.round)
         seat = notice.seat_of(self.name)
@@ -246,8 +240,17 @@ class Node:
         self.swept(well=True)
         return []
 
-    def _answer(self, notice: Notice) -> None:
-        if self.card and self.card.round == notice.round and self.card.state in (READY, RUNNING, SERVING):
+    def _take_stacks(self) -> list[Order]:
+        asked, self._stacks = self._stacks, True
+        return [] if asked else [TakeStacks()]
+
+    def _answer(self, notice: Notice, now: float) -> None:
+        """At once, and with the clock: a failure on another node is compared with those here by it."""
+        if self.card is None or self.card.round != notice.round:
+            return
+        if not self.card.clock:
+            self.card = replace(self.card, clock=now + self.epoch)
+        if self.card.state in (READY, RUNNING, SERVING, STACKED):
             self._say(HERE)
 
     def _is_ready_for(self, notice: Notice) -> bool:

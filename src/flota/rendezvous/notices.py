@@ -1,7 +1,8 @@
 """What the chair publishes: one notice under one key, which every node follows.
 
 A notice replaces the one before it. Rounds only grow, and within a round gathering comes before running and running
-before the roll call that follows a failure, so whoever missed some notices is right as soon as it hears the latest.
+before the roll call that follows a failure or a hang, so whoever missed some notices is right as soon as it hears the
+latest.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import zlib
 import msgspec
 from msgspec import Struct
 
+from flota.job.report import NO_STEP
+from flota.job.roster import Ports, Seat
 from flota.rendezvous.cards import MASTERS, Card, Fault
 
 GATHERING, RUNNING, YIELD, ROLL_CALL, ENDED = "gathering", "running", "yield", "roll call", "ended"
-ORDER = (GATHERING, RUNNING, YIELD, ROLL_CALL, ENDED)
+STACKS = "stacks"  # all stand still: where do their ranks stand?
+ORDER = (GATHERING, RUNNING, YIELD, STACKS, ROLL_CALL, ENDED)
 LARGEST = 16 << 20  # bytes of an unpacked notice: ten thousand nodes with eight workers each
 
 
@@ -31,6 +35,10 @@ class SeatRow(Struct, frozen=True, array_like=True):
     def workers(self) -> int:
         return len(self.ports) - MASTERS
 
+    def seat(self) -> Seat:
+        ports = [str(port) for port in self.ports]
+        return Seat(self.host, self.address, Ports(tuple(ports[:-MASTERS]), *ports[-MASTERS:]), self.counts)
+
 
 class Refused(Struct, frozen=True, array_like=True):
     """A node that was turned away, and why."""
@@ -39,14 +47,25 @@ class Refused(Struct, frozen=True, array_like=True):
     why: str
 
 
+class Past(Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What is remembered of earlier failures: supervise/policy.py's History, on its way to the next chair."""
+
+    quick: int = 0
+    same: int = 0
+    kind: str = ""
+    best: int = NO_STEP
+    worked: bool = False
+
+
 class Ending(Struct, frozen=True, omit_defaults=True):
-    """How the job ended, the same on every node."""
+    """How the job ended, the same on every node. `faults` are in order of blame."""
 
     kind: str
     code: int = 0
     signal: int = 0
     reason: str = ""
     faults: tuple[Fault, ...] = ()
+    ended: tuple[tuple[str, int], ...] = ()  # workers that had done their work when others failed
 
 
 class Notice(Struct, frozen=True, omit_defaults=True):
@@ -62,6 +81,8 @@ class Notice(Struct, frozen=True, omit_defaults=True):
     refused: dict[str, Refused] = {}
     left: tuple[str, ...] = ()  # nodes that take no part any more though their cards may still be there
     ending: Ending | None = None
+    past: Past = Past()
+    delay: float = 0.0  # seconds until the next round may begin
     stop_at: int | None = None  # the step at which all workers save and end; None: how far are they?
 
     def seat_of(self, node: str) -> int:

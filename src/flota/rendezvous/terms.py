@@ -7,7 +7,7 @@ import zlib
 from flota.job.meeting import LEASE, Meeting, absence_of, lease_of
 from flota.job.roles import COLLECTIVE
 from flota.job.spec import JobSpec, RestartPolicy
-from flota.rendezvous.cards import Card, Present, sendable
+from flota.rendezvous.cards import SERVING, Card, Present, sendable
 from flota.values import NamedTuple
 
 
@@ -55,6 +55,25 @@ def terms_of(spec: JobSpec, meeting: Meeting) -> Terms:
     )
 
 
+def blank_card(spec: JobSpec, meeting: Meeting, host: str, *, serves: bool) -> Card:
+    """What a node says of itself before it has ports for a round."""
+    return Card(
+        job=sendable(spec.job_id),
+        host=sendable(host),
+        address=spec.address,
+        ports=(),
+        least=meeting.least,
+        most=meeting.most,
+        frameworks=spec.frameworks,
+        rank=meeting.rank,
+        serves=serves,
+        roles=tuple(sendable(role.name) for role in spec.roles),
+        counts=tuple(role.workers for role in spec.roles),
+        mode=spec.mode,
+        agreed=agreed(spec),
+    )
+
+
 def disagreement(card: Card, terms: Terms) -> str:
     """Why a card can never take part in this job; empty if it can."""
     if card.job != terms.job:
@@ -97,6 +116,12 @@ def no_room(card: Card, holders: dict[int, str], taken: int, terms: Terms) -> st
     if taken >= terms.most:
         return f"the job has all of its {terms.most} nodes"
     return ""
+
+
+def has_worked(card: Card, terms: Terms) -> bool:
+    """Whether its own work is done, and it is there for others only."""
+    work = (count for number, count in enumerate(card.counts) if number not in terms.serving)
+    return card.state == SERVING and any(work)
 
 
 def missing_in_words(present: list[Present], terms: Terms) -> str:

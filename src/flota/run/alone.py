@@ -14,8 +14,9 @@ from flota.job.report import Report, Verdict
 from flota.job.spec import JobSpec
 from flota.run.start import Started, start_round
 from flota.run.watch import Watch
+from flota.run.yielding import AT_ONCE
 from flota.supervise.actions import StartRound
-from flota.supervise.events import Event, RoundNotStarted, StopRequested
+from flota.supervise.events import Event, RoundNotStarted, RoundSwept, StopRequested
 from flota.supervise.machine import SIGTERM, Supervisor
 from flota.supervise.phases import Phase
 from flota.supervise.yielding import NO_OPINION, agreed_step
@@ -24,16 +25,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-AT_ONCE = 0.02  # seconds until all workers of one machine have heard
+    from flota.run.warm import Warm
+    from flota.supervise.places import Post
+
 LOOK_AGAIN = 0.1  # seconds between looks whether a port is free: nothing tells of it
 
 
 class Alone(Watch):
-    def __init__(self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, started: Started) -> None:
-        super().__init__(spec, environ, signals)
+    def __init__(
+        self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, started: Started, warm: Warm | None = None
+    ) -> None:
+        super().__init__(spec, environ, signals, warm)
         self.ending.began = started.began
         self.verdict: Verdict | None = None
-        self._again: StartRound | None = None  # a restart that waits for its ports
+        self._again: StartRound | None = None  # a restart that waits for its time, or for its ports
+        self._awaited: StartRound | None = None  # the last one of which people were told that it waits for ports
         self._try_at = self._give_up_at = 0.0
         roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
         supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles, spec.preempt_timeout)
@@ -51,25 +57,32 @@ class Alone(Watch):
         return self.conclude(self.ending.report(self.started, self.verdict))
 
     def step(self, event: Event) -> None:
+        if isinstance(event, RoundSwept) and self.vigil and self.vigil.blind:
+            self.act_on(self.vigil.explain())
         super().step(event)
         if self.in_round and self.supervisor.only_serves:
             self.let_servers_end()
 
     def start_again(self, action: StartRound) -> None:
-        self.console.tell_restart(action, self.started)
-        self._give_up_at = time.monotonic() + self.spec.join_timeout
-        self._start(action)
+        self.console.tell_restart(action, self.ending.found[0])
+        now = time.monotonic()
+        self._give_up_at = now + action.delay + self.spec.join_timeout
+        if action.delay:
+            self._again, self._try_at = action, now + action.delay
+        else:
+            self._start(action)
 
     def _start(self, action: StartRound) -> None:
         """A port that the user has chosen may still be somebody's for a moment: the restart waits for it."""
-        waited, self._again = self._again is not None, None
+        self._again = None
         try:
-            started = start_round(self.spec, self.environ, action.round, action.attempt)
+            started = start_round(self.spec, self.environ, action.round, action.attempt, self.warm)
         except PortInUse as error:
             if time.monotonic() >= self._give_up_at:
                 self._do_not_start(error)
                 return
-            if not waited:
+            if self._awaited != action:
+                self._awaited = action
                 self.console.say("INFO", f"{error.message}; the restart waits for it")
             self._again, self._try_at = action, time.monotonic() + LOOK_AGAIN
             return
@@ -94,6 +107,14 @@ class Alone(Watch):
             self.step(StopRequested(number, gently=True))
         else:
             super().stop(number)
+
+    def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
+        if stands and self.vigil:
+            self.vigil.take_all(self._accuse)
+
+    def _accuse(self, posts: tuple[Post, ...], blind: bool) -> None:  # noqa: FBT001  as it is called
+        if self.vigil and self.supervisor.phase == Phase.RUNNING:
+            self.end_hung(self.vigil.accuse(posts, blind), blind=blind)
 
     def finish(self, verdict: Verdict) -> None:
         self.verdict = verdict

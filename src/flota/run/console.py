@@ -7,7 +7,7 @@ import os
 from flota.frameworks import SHOWN_OF
 from flota.host.loop import WRITABLE, Loop
 from flota.job.plan import Worker, lead_role
-from flota.job.report import STOPPED, SUCCEEDED, Report, report_as_dict
+from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, report_as_dict
 from flota.job.roles import COLLECTIVE, COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
@@ -20,7 +20,7 @@ from flota.logs.json_text import readable
 from flota.logs.outlet import Outlet
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
-from flota.supervise.blame import abort_line, counts_in_words, duration_in_words, sentence, signal_name
+from flota.supervise.blame import counts_in_words, duration_in_words, restart_in_words, signal_name
 from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted
 
 TYPE_CHECKING = False
@@ -109,21 +109,22 @@ class Console:
         elif isinstance(event, StopRequested):
             self.event("stop_requested", signal=signal_name(event.signal))
 
-    def tell_restart(self, action: StartRound, started: Started) -> None:
-        first = action.after[0]
-        worker = started.plans[first.worker].worker
-        rank = worker.rank if first.worker >= 0 else -1
-        culprit = sentence(rank, first.cause, first.code, first.ran, role=worker.name)
-        self.say("WARNING", f"{culprit}; restart {action.attempt} of {self.spec.restarts.limit}")
+    def tell_restart(self, action: StartRound, culprit: FailedWorker) -> None:
+        from flota.run.page import culprit_in_words
 
-    def write_down(self, report: Report) -> None:
-        """For programs, and before anything that may have to wait for a terminal."""
-        self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code)
-        if not self.spec.interactive:
-            self._save("report.json", readable(report_as_dict(report)))
+        restart = restart_in_words(action.attempt, self.spec.restarts.limit, action.delay)
+        self.say("WARNING", f"{culprit_in_words(culprit)}; {restart}")
+
+    def write_down(self, report: Report, *, alone: bool) -> None:
+        """For programs, and before anything that may have to wait for a terminal. `alone`: report.json is this node's
+        to write."""
+        told = report_as_dict(report)
+        self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code, report=told)
+        if alone and not self.spec.interactive:
+            self._save("report.json", readable(told))
 
     def tell(self, report: Report) -> None:
-        """The last screen: at most 15 lines, the culprit first."""
+        """The last screen: at most 25 lines, the culprit first."""
         if not self.out.at_line_start and os.isatty(1) and os.isatty(2):
             self.err.write(b"\n")
         took = duration_in_words(report.seconds)
@@ -132,8 +133,9 @@ class Console:
             self.say("INFO", f"{_all_in_words(report)} ended well after {took}{but}")
             return
         if report.failed:
-            several = self.spec.meeting is not None
-            self.journal.block("ERROR", "\n".join(_failure_page(report, name_host=several)))
+            from flota.run.page import failure_page
+
+            self.journal.block("ERROR", "\n".join(failure_page(report, verbose=self.spec.log.verbose)))
         elif report.verdict.reason and report.verdict.kind != STOPPED:
             self.say("ERROR", report.verdict.reason)
         if report.verdict.kind == STOPPED:
@@ -253,15 +255,3 @@ def _listed(spec: JobSpec, roster: Roster) -> list[str]:
         name = LISTS.get(role.name, f"{role.name} endpoints")
         lines.setdefault(name, []).extend(roster.endpoints(number))
     return [line for name, endpoints in lines.items() if endpoints for line in (f"{name}:", *endpoints)]
-
-
-def _failure_page(report: Report, *, name_host: bool) -> list[str]:
-    """Who failed, who was first, what it said last, and where its log is."""
-    first = report.failed[0]
-    failed = [failed.rank for failed in report.failed if failed.rank >= 0 and failed.role == first.role]
-    return [
-        *([abort_line(report.sizes.get(first.role, 0), failed, first.role)] if failed else []),
-        sentence(first.rank, first.cause, first.code, first.ran, first.node if name_host else "", first.role),
-        *(f"  {line}" for line in first.said),
-        *([f"log{f' on {first.node}' if name_host else ''}: {first.log}"] if first.log else []),
-    ]

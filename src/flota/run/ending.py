@@ -6,101 +6,254 @@ import os
 import time
 
 from flota.frameworks.torch import error_file
-from flota.job.report import NOT_STARTED, SHEPHERD_LOST, SIGNALLED, FailedWorker, Failure, Report, Verdict
+from flota.host.memory import MemoryEvidence, MemoryWatch
+from flota.job.report import (
+    HUNG,
+    NO_STEP,
+    NOT_STARTED,
+    SHEPHERD_LOST,
+    FailedWorker,
+    Failure,
+    Report,
+    Verdict,
+    with_failures,
+)
+from flota.job.roles import IGNORE
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
-from flota.logs.tail import last_lines, last_traceback, read_tail, shorten
 from flota.run.start import Started
-from flota.supervise.blame import ending_in_words
+from flota.supervise.blame import ending_in_words, in_order_of_blame
 from flota.supervise.events import Event, StartFailed, WorkerExited, WorkerStarted
 
-SAID_LINES = 11
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.job.causes import Evidence
+
+HANG_IN_WORDS = "hang"
+SIGINT, SIGKILL, SIGTERM = 2, 9, 15
+STOPS = (SIGTERM, SIGKILL, SIGINT)  # what we send, and what python makes of it that takes SIGTERM for Ctrl-C
+CHILD_KILLED = "killed by signal: Killed"  # torch's words for a data loader's process
+# What a worker raises because it was told to stop.
+STOPPED_BY = ("", "KeyboardInterrupt", "SystemExit", "SignalException")
 
 
 class Ending:
-    """Keeps of the last round what the report needs."""
+    """Keeps of the last round what the report needs. `epoch`: what the clock that never jumps lacks to be the time."""
 
-    def __init__(self, spec: JobSpec, began: float) -> None:
+    def __init__(self, spec: JobSpec, began: float, epoch: float = 0.0) -> None:
         self.spec = spec
         self.began = began
+        self.epoch = epoch
         self.rounds = 0
-        self.pids: dict[int, int] = {}
-        self.errors: dict[int, str] = {}
-        self.stopped: set[int] = set()
-        self.ignored: list[tuple[str, int]] = []
+        self.last: Started | None = None
+        self.found: tuple[FailedWorker, ...] = ()  # in the last round that failed, in order of blame
+        self._memory: MemoryWatch | None = None
+        self._forget()
 
-    def begin_round(self) -> None:
+    def _forget(self) -> None:
+        self.pids: dict[int, int] = {}
+        self.began_at: dict[int, float] = {}
+        self.exits: dict[int, WorkerExited] = {}
+        self.errors: dict[int, str] = {}
+        self.ignored: list[tuple[str, int]] = []
+        self._kills: dict[int, MemoryEvidence] = {}
+
+    def begin_round(self, started: Started) -> None:
         self.rounds += 1
-        self.pids = {}
-        self.errors = {}
-        self.stopped = set()
-        self.ignored = []
+        self.last = started
+        self._forget()
+        self.close()
+        self._memory = MemoryWatch()
+
+    def close(self) -> None:
+        if self._memory:
+            self._memory.close()
 
     def note(self, event: Event) -> None:
         if isinstance(event, WorkerStarted):
             self.pids[event.worker] = event.pid
+            self.began_at[event.worker] = event.at
         elif isinstance(event, StartFailed):
             self.errors[event.worker] = os.strerror(event.errno)
-        elif isinstance(event, WorkerExited) and event.told:
-            self.stopped.add(event.worker)
+        elif isinstance(event, WorkerExited):
+            self.exits[event.worker] = event
+            if event.code in (-SIGKILL, 128 + SIGKILL) and not event.told and self._memory:
+                self._kills[event.worker] = self._memory.look(self.pids.get(event.worker, 0))
 
     def report(self, started: Started | None, verdict: Verdict) -> Report:
         """None: no round has begun."""
-        return Report(
+        report = Report(
             job_id=self.spec.job_id,
             verdict=verdict,
             sizes=sizes_of(self.spec, started.roster) if started else {},
             rounds=self.rounds,
             seconds=time.monotonic() - self.began,
             log_dir=self.spec.log.directory,
-            failed=tuple(self.failed(failure, started) for failure in verdict.failures) if started else (),
-            stopped=self.stopped_workers(started) if started else (),
+            stopped=self._workers(started, told=True) if started else (),
             ignored=tuple(self.ignored),
+            several=self.spec.meeting is not None,
+        )
+        if started is None or not verdict.failures:
+            return report
+        return with_failures(report, self.found, self.ended_well(started))
+
+    def ended_well(self, started: Started) -> tuple[tuple[str, int], ...]:
+        return self._workers(started, told=False)
+
+    def _workers(self, started: Started, *, told: bool) -> tuple[tuple[str, int], ...]:
+        """Those that were told to stop, or those that ended with 0 by themselves."""
+        ends = sorted(self.exits.items())
+        numbers = [worker for worker, end in ends if end.told is told and (told or end.code == 0)]
+        return tuple((worker.name, worker.rank) for worker in (started.plans[number].worker for number in numbers))
+
+    # Who failed, and of what.
+
+    def find(self, failures: list[Failure], started: Started) -> tuple[Failure, ...]:
+        """The same failures, and who else may be to blame, in order of blame and with their causes; kept for the
+        report."""
+        found = {self.failed(failure, started): failure.worker for failure in failures}
+        if all(one.suffered for one in found):
+            found |= self.suspects(started)
+        self.found = tuple(in_order_of_blame(list(found)))
+        return tuple(
+            Failure(
+                worker=found[one],
+                code=one.code,
+                cause=one.cause,
+                ran=one.ran,
+                at=one.at - self.epoch,
+                final=one.final,
+                exception=one.exception,
+                step=one.step,
+                told=one.told,
+            )
+            for one in self.found
         )
 
-    def stopped_workers(self, started: Started) -> tuple[tuple[str, int], ...]:
-        workers = [started.plans[worker].worker for worker in sorted(self.stopped)]
-        return tuple((worker.name, worker.rank) for worker in workers)
+    def has_suffered(self, exited: WorkerExited, started: Started) -> bool:
+        return self.failed(self._failure(exited), started).suffered
+
+    def suspects(self, started: Started) -> dict[FailedWorker, int]:
+        """Workers that no failure is known of and that are to blame all the same, if nobody else is: they were told to
+        stop when they had failed already, or had ended as if their work were done."""
+        found: dict[FailedWorker, int] = {}
+        for worker, exited in self.exits.items():
+            role = self.spec.parts[started.plans[worker].worker.role]
+            if role.on_failure == IGNORE or bool(exited.code) is not exited.told or (role.serves and not exited.told):
+                continue
+            one = self.failed(self._failure(exited), started)
+            name = one.exception.rpartition(".")[2]
+            had_failed = name not in STOPPED_BY or (exited.code < 0 and -exited.code not in STOPS)
+            if not exited.told or (had_failed and not one.suffered):
+                found[one] = worker
+        return found
+
+    def _failure(self, exited: WorkerExited) -> Failure:
+        ran = max(0.0, exited.at - self.began_at.get(exited.worker, exited.at))
+        return Failure(exited.worker, exited.code, "", ran, exited.at, told=exited.told)
 
     def failed(self, failure: Failure, started: Started) -> FailedWorker:
+        roster = started.roster
         if failure.cause == SHEPHERD_LOST:
-            node = started.roster.seats[started.seat].node
+            node, ending = roster.seats[started.seat].node, ending_in_words(failure.code)
+            at = failure.at + self.epoch
             return FailedWorker(
-                -1, -1, node, 0, failure.code, failure.cause, ending_in_words(failure.code), 0.0, "", ()
+                -1, -1, node, 0, failure.code, failure.cause, ending, 0.0, "", (), attempt=roster.attempt, at=at
+            )
+        if failure.cause == HUNG:
+            return self._hung(failure, started)
+        from flota.job.causes import diagnose, suffers
+
+        worker = started.plans[failure.worker].worker
+        said, evidence = self._said(failure, started)
+        diagnosis = diagnose(evidence)
+        kill = self._kills.get(failure.worker)
+        return FailedWorker(
+            rank=worker.rank,
+            local_rank=worker.local_rank,
+            node=roster.seats[worker.seat].node,
+            pid=self.pids.get(failure.worker, 0),
+            code=failure.code,
+            cause=diagnosis.cause,
+            ending=ending_in_words(failure.code, diagnosis.words),
+            ran=failure.ran,
+            log="" if self.spec.interactive else worker.stderr,
+            said=tuple(said),
+            role=worker.name,
+            final=failure.final,
+            attempt=roster.attempt,
+            step=self._step(failure.worker, started),
+            at=failure.at + self.epoch,
+            told=failure.told,
+            suffered=suffers(evidence),
+            exception=diagnosis.exception,
+            evidence=kill.words if kill else "",
+            hint=diagnosis.hint,
+        )
+
+    def _hung(self, failure: Failure, started: Started) -> FailedWorker:
+        """One that made the others wait; -1: nobody stands out."""
+        node, attempt = started.roster.seats[started.seat].node, started.roster.attempt
+        at, ran = failure.at + self.epoch, failure.ran
+        if failure.worker < 0:
+            return FailedWorker(
+                -1, -1, node, 0, failure.code, HUNG, HANG_IN_WORDS, ran, "", failure.words, attempt=attempt, at=at
             )
         worker = started.plans[failure.worker].worker
         return FailedWorker(
             rank=worker.rank,
             local_rank=worker.local_rank,
-            node=started.roster.seats[worker.seat].node,
+            node=node,
             pid=self.pids.get(failure.worker, 0),
             code=failure.code,
-            cause=failure.cause,
-            ending=ending_in_words(failure.code),
-            ran=failure.ran,
-            log="" if self.spec.interactive else worker.stderr,
-            said=tuple(self._said(failure, started)),
+            cause=HUNG,
+            ending=HANG_IN_WORDS,
+            ran=ran,
+            log=worker.stderr,
+            said=failure.words,
             role=worker.name,
-            final=failure.final,
+            attempt=attempt,
+            step=self._step(failure.worker, started),
+            at=at,
         )
 
-    def _said(self, failure: Failure, started: Started) -> list[str]:
-        """What was recorded knows best; then the last traceback in the log; then its last lines."""
+    def _step(self, worker: int, started: Started) -> int:
+        return started.channel.read(worker).step if started.channel.fd >= 0 else NO_STEP
+
+    def _said(self, failure: Failure, started: Started) -> tuple[list[str], Evidence]:
+        """What it said last, for people and for a diagnosis. What was recorded knows best; then the last traceback in
+        the log; then its last lines."""
+        from flota.job.causes import Evidence, signal_of
+        from flota.logs.tail import SAID_LINES, last_exceptions, last_words, shorten
+
         if failure.cause == NOT_STARTED:
-            return [f"{self.errors[failure.worker]}: {started.plans[failure.worker].worker.argv[0]}"]
-        worker = started.plans[failure.worker].worker
-        recorded = recorded_traceback(error_file(self.spec, worker))
+            program = started.plans[failure.worker].worker.argv[0]
+            return [f"{self.errors[failure.worker]}: {program}"], Evidence(failure.code, unstarted=True)
+        tails = self._tails(failure.worker, started)
+        kill = self._kills.get(failure.worker) or self._kill_of_a_child(tails)
+        seen = Evidence(failure.code, failure.told, memory=kill.killed, counted=kill.counted)
+        recorded = recorded_traceback(error_file(self.spec, started.plans[failure.worker].worker))
         if recorded:
-            return shorten(recorded, SAID_LINES)
+            raised, root, _ = last_exceptions(recorded)
+            last = raised or recorded[-1]
+            return shorten(recorded, SAID_LINES), seen._replace(raised=last, root=root or last)
+        signalled = signal_of(failure.code) != 0 and not failure.told
+        words = last_words(tails, signalled=signalled)
+        return list(words.said), seen._replace(raised=words.raised, root=words.root, tail=words.tail)
+
+    def _kill_of_a_child(self, tails: list[list[str]]) -> MemoryEvidence:
+        """A worker whose data loader was killed for memory fails with an exception of its own."""
+        if self._memory and any(CHILD_KILLED in line for lines in tails for line in lines[-20:]):
+            return self._memory.look(0)
+        return MemoryEvidence("", counted=False, words="")
+
+    def _tails(self, number: int, started: Started) -> list[list[str]]:
+        from flota.logs.tail import read_tail
+
+        worker = started.plans[number].worker
         begins = {path: end for path, (_, end) in started.marks.items()}
         begins |= {log.path: 0 for log in started.rotating if log.rotated}
-        tails = [read_tail(path, begins[path]) for path in reversed(worker.logs) if path in begins]
-        if failure.cause != SIGNALLED:
-            for tail in tails:
-                traceback = last_traceback(tail)
-                if traceback:
-                    return shorten(traceback, SAID_LINES)
-        return next(filter(None, (last_lines(tail, SAID_LINES - 3) for tail in tails)), [])
+        return [read_tail(path, begins[path]) for path in reversed(worker.logs) if path in begins]
 
 
 def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
@@ -113,12 +266,16 @@ def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
 
 def recorded_traceback(path: str) -> list[str]:
     """What a script that uses flota.record or torch's @record has written, if anything."""
+    try:
+        with open(path) as file:
+            text = file.read()
+    except (OSError, ValueError):
+        return []
     import json
 
     try:
-        with open(path) as file:
-            message = json.load(file)["message"]
-        text = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
-    except (OSError, ValueError, KeyError, TypeError):
+        message = json.loads(text)["message"]
+        stack = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
+    except (ValueError, KeyError, TypeError):
         return []
-    return str(text).rstrip().split("\n")
+    return str(stack).rstrip().split("\n")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from flota.job.meeting import LEASE
 from flota.rendezvous.cards import Present, decode_card, encode_card
 from flota.rendezvous.chair import Chair
-from flota.rendezvous.node import Node, Order
+from flota.rendezvous.node import Node
 from flota.rendezvous.notices import ENDED, Notice, decode_notice, encode_notice
+from flota.rendezvous.orders import Order
 from flota.rendezvous.terms import Terms
 from flota.store.messages import Distrusted, NotAdmitted, Stranger
 from flota.store.presence import Presence
@@ -116,7 +117,7 @@ class Member:
             self.chair = self._proclaimed = self._look_at = None
             return
         if self.chair is None:
-            self.chair = Chair(self.terms, self.node.notice, now, self.node.name)
+            self.chair = Chair(self.terms, self.node.notice, now, self.node.name, self.node.epoch)
             self.presence.news = True
         if self.presence.news:
             self.presence.news = False

@@ -12,8 +12,8 @@ from flota.frameworks import equip, paddle, torch
 from flota.host.channel import Channel
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
 from flota.host.round import Round
-from flota.host.shepherd import Spawn
 from flota.host.signals import Signals
+from flota.host.spawns import Spawn
 from flota.job.plan import Worker, WorkerPlan, plan_workers
 from flota.job.roles import SERVER
 from flota.job.roster import Ports, Roster, Seat, completed, split_endpoint
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from flota.job.report import Report
     from flota.logs.rotation import RotatingLog
+    from flota.run.warm import Warm
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2")
 JOB_CONTROL = ("SIGTSTP", "SIGCONT", "SIGCHLD")
@@ -55,6 +56,7 @@ def run(
 ) -> Report:
     """Run this node's part of a job to the job's end."""
     lock = open_directory(spec.log.directory, spec.job_id, shared=spec.meeting is not None)
+    warm = warm_up(spec)
     try:
         preempt = [spec.preempt_signal] if spec.preempt_signal else []
         signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL, *preempt])
@@ -63,20 +65,50 @@ def run(
                 from flota.run.together import run_together
             except ModuleNotFoundError as error:
                 raise MissingPackage(error.name or "h11") from None
-            return run_together(spec, environ, signals, configuration, notes)
-        started = start_round(spec, environ, 0, 0)
+            return run_together(spec, environ, signals, configuration, notes, warm)
+        started = start_round(spec, environ, 0, 0, warm)
         from flota.run.alone import Alone
 
-        return Alone(spec, environ, signals, started).run(configuration, notes)
+        return Alone(spec, environ, signals, started, warm).run(configuration, notes)
     finally:
+        if warm:
+            warm.close()
         os.close(lock)
 
 
-def start_round(spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int) -> Started:
+def warm_up(spec: JobSpec) -> Warm | None:
+    if not spec.warm:
+        return None
+    from flota.run.warm import Warm
+
+    return Warm(spec)
+
+
+def start_round(
+    spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int, warm: Warm | None = None
+) -> Started:
     """A round of a job on this machine alone."""
     held, ports = hold_ports(spec)
     roster = one_node_roster(spec, ports, round_number, attempt)
-    return start_workers(spec, environ, roster, 0, held, first=round_number == 0)
+    return start_workers(spec, environ, roster, 0, held, first=round_number == 0, warm=warm)
+
+
+def spawns_to_come(spec: JobSpec, environ: Mapping[str, str]) -> list[Spawn]:
+    """The workers of a round that is not agreed on yet, as far as imports can tell."""
+    ports = Ports(("",) * spec.workers, *[""] * MASTERS)
+    roster = one_node_roster(spec, ports, 0, 0)
+    plans = [equip(spec, roster, worker, environ, "") for worker in plan_workers(spec, roster, 0)]
+    return [_spawn(spec, plan._replace(env=_certain(spec, plan.env)), environ, {}) for plan in plans]
+
+
+def _certain(spec: JobSpec, env: dict[str, str]) -> dict[str, str]:
+    """Of a worker's variables those that do not depend on who else takes part."""
+    given = {name for name, _ in spec.env}
+    return {
+        name: value
+        for name, value in env.items()
+        if name in given or name == "OMP_NUM_THREADS" or "_VISIBLE_" in name or name.startswith("FLAGS_selected_")
+    }
 
 
 def start_workers(
@@ -88,11 +120,12 @@ def start_workers(
     *,
     first: bool,
     farewell: Callable[[], object] | None = None,
+    warm: Warm | None = None,
 ) -> Started:
     """This node's workers of a round, the `first` or a later one; `farewell`: what its shepherd does if it dies."""
     began = time.monotonic()
     workers = plan_workers(spec, roster, seat)
-    channel = Channel(len(workers))
+    channel = Channel(len(workers), names=warm is not None)
     plans = tuple(equip(spec, roster, worker, environ, channel.name(number)) for number, worker in enumerate(workers))
     marks = {} if spec.interactive else open_logs(spec, roster, workers, first=first)
     for worker in workers:
@@ -100,10 +133,21 @@ def start_workers(
     back_up_long_values(spec, roster, workers)
     rotating = open_rotating_logs(spec, workers)
     spawns = [_spawn(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
-    round_ = Round(spawns, held, own_session=not spec.interactive, farewell=farewell)
-    for log in rotating:
-        log.close_writer()
+    start = warm.start(spawns) if warm else None
+    round_ = Round(
+        spawns,
+        held,
+        own_session=not spec.interactive,
+        farewell=farewell,
+        warm=start,
+        when_started=lambda: close_writers(rotating),
+    )
     return Started(round_, roster, plans, marks, rotating, began, seat, channel)
+
+
+def close_writers(logs: tuple[RotatingLog, ...]) -> None:
+    for log in logs:
+        log.close_writer()
 
 
 def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int) -> Roster:

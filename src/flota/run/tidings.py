@@ -7,13 +7,14 @@ import shlex
 
 from flota.job.meeting import Meeting
 from flota.job.plan import lead_role
+from flota.job.report import HUNG
 from flota.job.roles import TRAINER, label
 from flota.job.roster import endpoint
 from flota.logs.files import remove, write_whole
-from flota.rendezvous.notices import GATHERING, Notice
+from flota.rendezvous.notices import GATHERING, ROLL_CALL, Notice
 from flota.run.console import Console
 from flota.run.start import Started
-from flota.supervise.blame import sentence
+from flota.supervise.blame import restart_in_words, sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,16 +102,24 @@ class Tidings:
         if notice.state == GATHERING and notice.missing and notice.missing != (before.missing if before else ""):
             here = f"; {self._here} can be reached from this machine only" if self._here else ""
             self.console.say("INFO", f"waiting for the other nodes: {notice.missing}{here}")
+        if notice.state == ROLL_CALL and notice.faults[0].cause == HUNG and not (before and before.faults):
+            self._tell_of_hang(notice)
         last_round = before.round if before else 0
         if notice.round > last_round and notice.state == GATHERING:
             self._tell_why(notice)
 
+    def _tell_of_hang(self, notice: Notice) -> None:
+        what, *where = notice.faults[0].said
+        self.console.event("hang_found", suspects=[fault.rank for fault in notice.faults if fault.rank >= 0])
+        self.console.say("WARNING", f"the job hangs: {what}")
+        self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in where))
+
     def _tell_why(self, notice: Notice) -> None:
         if notice.faults:
             first = notice.faults[0]
-            culprit = sentence(first.rank, first.cause, first.code, first.ran, first.host, first.role)
-            limit = self.console.spec.restarts.limit
-            self.console.say("WARNING", f"{culprit}; restart {notice.attempt} of {limit}")
+            culprit = sentence(first.rank, first.cause, first.code, first.ran, first.host, first.role, first.ending)
+            restart = restart_in_words(notice.attempt, self.console.spec.restarts.limit, notice.delay)
+            self.console.say("WARNING", f"{culprit}; {restart}")
         elif notice.why:
             self.console.say("WARNING", f"{notice.why}; the nodes meet again")
 

@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 import time
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN, FlotaError, PortInUse
 from flota.host.ports import release
 from flota.host.signals import Signals
 from flota.job.meeting import LEASE, Meeting, lease_of
 from flota.job.plan import roles_of
-from flota.job.report import SUCCEEDED, FailedWorker, Failure, Report, Verdict
-from flota.job.roster import Ports, Roster, Seat, completed
+from flota.job.report import SUCCEEDED, Report, Verdict, with_failures
+from flota.job.roster import Roster, completed
 from flota.job.spec import JobSpec, RestartPolicy
-from flota.rendezvous.cards import DEAD, MASTERS, Card, Fault, encode_card, sendable
-from flota.rendezvous.node import Begin, Leave, LookAtWorkers, Node, Offer, Order, Recall, Release, Yield
-from flota.rendezvous.notices import Ending, Notice, SeatRow
-from flota.rendezvous.terms import agreed, terms_of
+from flota.rendezvous import orders
+from flota.rendezvous.cards import DEAD, encode_card, sendable
+from flota.rendezvous.node import Node
+from flota.rendezvous.notices import Ending, Notice
+from flota.rendezvous.terms import blank_card, terms_of
+from flota.run.hanging import Hanging
 from flota.run.member import Member
 from flota.run.point import MeetingPoint
-from flota.run.start import counts_of, hold_ports, start_workers
+from flota.run.start import hold_ports, spawns_to_come, start_workers
+from flota.run.testimony import failures_of, faults_of, testify
 from flota.run.tidings import Tidings
-from flota.run.watch import Standing, Watch
+from flota.run.watch import Watch
+from flota.run.yielding import Standing
 from flota.store.keys import keys_of
 from flota.store.presence import Presence
 from flota.supervise.actions import StartRound
@@ -37,10 +41,11 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Mapping
 
+    from flota.run.warm import Warm
+
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
 OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
 LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
-LONGEST_LINE = 400
 LOOK_AGAIN = 1.0  # seconds between looks whether this node could serve, where nobody does
 LOOK_AGAIN_AT_PORTS = 0.1
 LOOK_UP_AGAIN = 15.0  # the same for a name, because a resolver may take seconds, in which no signal is heard
@@ -52,9 +57,10 @@ def run_together(
     signals: Signals,
     configuration: tuple[tuple[str, str], ...],
     notes: tuple[str, ...],
+    warm: Warm | None,
 ) -> Report:
     assert spec.meeting is not None
-    together = Together(spec, spec.meeting, environ, signals)
+    together = Together(spec, spec.meeting, environ, signals, warm)
     try:
         return together.run(configuration, notes)
     finally:
@@ -64,13 +70,16 @@ def run_together(
 
 
 class Together(Watch):
-    def __init__(self, spec: JobSpec, meeting: Meeting, environ: Mapping[str, str], signals: Signals) -> None:
-        super().__init__(spec, environ, signals)
+    def __init__(
+        self, spec: JobSpec, meeting: Meeting, environ: Mapping[str, str], signals: Signals, warm: Warm | None
+    ) -> None:
+        super().__init__(spec, environ, signals, warm)
         self.meeting = meeting
         self.held: list[socket] = []
         self.keys = keys_of(sendable(spec.job_id) if meeting.etcd else None)
         self.final: Ending | None = None
-        self.told_failure = self.told_work_is_done = False
+        self.told_failure = self.told_doubt = self.told_work_is_done = False
+        self.hanging = Hanging(self, self.vigil)
         self.tidings = Tidings(self.console, meeting)
         self.point = MeetingPoint(spec, meeting, self.loop, self.tidings.wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
@@ -82,27 +91,14 @@ class Together(Watch):
     def _make_member(self, name: str, began: float) -> Member:
         spec, meeting = self.spec, self.meeting
         serves = self.point.master is not None
-        blank = Card(
-            job=sendable(spec.job_id),
-            host=sendable(os.uname().nodename),
-            address=spec.address,
-            ports=(),
-            least=meeting.least,
-            most=meeting.most,
-            frameworks=spec.frameworks,
-            rank=meeting.rank,
-            serves=serves,
-            roles=tuple(sendable(role.name) for role in spec.roles),
-            counts=counts_of(spec),
-            mode=spec.mode,
-            agreed=agreed(spec),
-        )
+        blank = blank_card(spec, meeting, os.uname().nodename, serves=serves)
         ttl = lease_of(meeting)
         node = Node(
             name,
             blank,
             patience=meeting.join_timeout,
             lifeline=max(OUTAGE, ttl) if meeting.etcd else LIFELINE * ttl,
+            epoch=self.ending.epoch,
         )
         presence = Presence(
             self.point.client, self.keys, name, ttl, may_chair=meeting.etcd or serves, clock=time.monotonic
@@ -111,8 +107,10 @@ class Together(Watch):
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
+        if self.warm:
+            self.warm.prepare(spawns_to_come(self.spec, self.environ))
         self.tidings.welcome(configuration, notes, self.point)
-        self._advance()
+        self.advance()
         while self.final is None:
             self._turn()
         give_up = time.monotonic() + LAST_BREATH
@@ -133,7 +131,7 @@ class Together(Watch):
         deadline = self.member.presence.deadline
         if deadline is not None and now >= deadline:
             self.member.presence.pursue()
-        self._advance()
+        self.advance()
 
     def _serve_if_nobody_does(self, now: float) -> None:
         """A machine may be known by its own name only after it has started, and the last job's master may still have
@@ -151,31 +149,35 @@ class Together(Watch):
         notice = self.member.node.notice
         return notice is None or not notice.seats
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Until nothing follows from anything any more."""
-        while orders := self.member.advance(time.monotonic()):
-            for order in orders:
+        while wanted := self.member.advance(time.monotonic()):
+            for order in wanted:
                 self._obey(order)
         self.tidings.tell(self.member, time.monotonic())
 
-    def _obey(self, order: Order) -> None:
-        if isinstance(order, Offer):
+    def _obey(self, order: orders.Order) -> None:
+        if isinstance(order, orders.Offer):
             self._offer(order.round)
-        elif isinstance(order, Begin):
+        elif isinstance(order, orders.Begin):
             self._begin(order.notice, order.seat)
-        elif isinstance(order, Recall):
+        elif isinstance(order, orders.Recall):
             if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.YIELDING):
                 self.console.event("round_recalled", round=self.started.roster.round)
                 self.act_on(RoundRecalled())
-        elif isinstance(order, Release):
+        elif isinstance(order, orders.Release):
             self.let_servers_end()
-        elif isinstance(order, LookAtWorkers):
+        elif isinstance(order, orders.Testify):
+            testify(self.member.node, self.ending, failed=self.told_failure)
+        elif isinstance(order, orders.LookAtWorkers):
             standing = self.standing()
             self.member.node.stands(yields=standing.yields, step=standing.step, pace=standing.pace)
-        elif isinstance(order, Yield):
+        elif isinstance(order, orders.Yield):
             self._yield(order.step)
-        elif isinstance(order, Leave):
+        elif isinstance(order, orders.Leave):
             self.final = order.ending
+        elif isinstance(order, orders.TakeStacks):
+            self.hanging.answer()
 
     def _offer(self, round_number: int) -> None:
         """Fresh ports, held from now on: the roster will promise them to everybody."""
@@ -205,7 +207,7 @@ class Together(Watch):
 
     def _begin(self, notice: Notice, seat: int) -> None:
         held, self.held = self.held, []
-        seats = tuple(_seat(row) for row in notice.seats)
+        seats = tuple(row.seat() for row in notice.seats)
         roster = completed(Roster(notice.round, notice.attempt, seats), self.spec.parts)
         card, name = self.member.node.card, self.member.node.name
         assert card is not None
@@ -213,13 +215,15 @@ class Together(Watch):
         farewell = self.point.farewell(self.member.presence.lease, last_word)
         try:
             first = notice.round == 0
-            started = start_workers(self.spec, self.environ, roster, seat, held, first=first, farewell=farewell)
+            started = start_workers(
+                self.spec, self.environ, roster, seat, held, first=first, farewell=farewell, warm=self.warm
+            )
         except FlotaError as error:
             release(held)
             self.member.node.swept(well=False)
             self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
             return
-        self.told_failure = self.told_work_is_done = False
+        self.told_failure = self.told_doubt = self.told_work_is_done = False
         self.tidings.round_begins(started)
         # What follows a failure is the chair's to decide: here a round ends with its first one.
         once = RestartPolicy(0, enabled=False)
@@ -240,7 +244,7 @@ class Together(Watch):
             self.member.node.stop(
                 number, time.monotonic(), yields=standing.yields, step=standing.step, pace=standing.pace
             )
-            self._advance()
+            self.advance()
         if (self.in_round and not (standing and standing.yields)) or over:
             super().stop(number)
 
@@ -254,25 +258,25 @@ class Together(Watch):
 
     def step(self, event: Event) -> None:
         super().step(event)
-        if self.in_round and self.supervisor.failures and not self.told_failure:
-            self.told_failure = True
-            self.member.node.failed(tuple(self._fault(failure) for failure in self.supervisor.failures))
-            self._advance()
+        failures, doubts = self.supervisor.failures, self.supervisor.doubts
+        if self.in_round and failures and (not self.told_failure or (self.told_doubt and not doubts)):
+            self.told_failure, self.told_doubt = True, doubts
+            self.member.node.failed(faults_of(self.ending, failures, self.started))
+            self.advance()
         self._say_what_is_left()
 
     def _say_what_is_left(self) -> None:
         if self.in_round and self.supervisor.only_serves and not self.told_work_is_done:
             self.told_work_is_done = True
             self.member.node.only_serves()
-            self._advance()
-
-    def _fault(self, failure: Failure) -> Fault:
-        failed = self.ending.failed(failure, self.started)
-        said = tuple(sendable(line[:LONGEST_LINE]) for line in failed.said)
-        return Fault(*failed._replace(log=sendable(failed.log), said=said))
+            self.advance()
 
     def finish(self, verdict: Verdict) -> None:
         self.member.node.swept(well=verdict.kind == SUCCEEDED, yielded=verdict.exit_code == TRY_AGAIN)
+        self.hanging.workers_are_gone()
+
+    def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
+        self.hanging.stands(still=stands)
 
     def start_again(self, action: StartRound) -> None:
         raise AssertionError(f"a round of many nodes does not restart by itself: {action}")
@@ -286,10 +290,4 @@ class Together(Watch):
         notice = self.member.node.notice
         attempt = notice.attempt if notice else 0
         verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)
-        failed = tuple(FailedWorker(*astuple(fault)) for fault in ending.faults)
-        return self.ending.report(self.started if self.ending.rounds else None, verdict)._replace(failed=failed)
-
-
-def _seat(row: SeatRow) -> Seat:
-    ports = [str(port) for port in row.ports]
-    return Seat(row.host, row.address, Ports(tuple(ports[:-MASTERS]), *ports[-MASTERS:]), row.counts)
+        return with_failures(self.ending.report(self.ending.last, verdict), failures_of(ending), ending.ended)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import time
 
-from flota.host.channel import WANTS_SIGNAL
 from flota.host.loop import Loop
 from flota.host.signals import Signals, suspend_self
 from flota.job.report import Report, Verdict
@@ -13,26 +12,37 @@ from flota.job.roles import label
 from flota.job.spec import JobSpec
 from flota.run.console import Console
 from flota.run.ending import Ending
+from flota.run.pacing import Pacing
 from flota.run.start import PASSED_ON, Started
+from flota.run.yielding import NOBODY, Standing, ask, look_at
 from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.blame import counts_in_words, ending_in_words, signal_name
-from flota.supervise.events import DeadlinePassed, Event, StartFailed, StopRequested, WorkerExited, WorkIsDone
+from flota.supervise.events import (
+    DeadlinePassed,
+    Event,
+    HangFound,
+    RoundRecalled,
+    RoundSwept,
+    StartFailed,
+    StopRequested,
+    WorkerExited,
+    WorkIsDone,
+)
 from flota.supervise.machine import Supervisor
 from flota.supervise.phases import Phase
-from flota.supervise.yielding import NO_OPINION, NOW
-from flota.values import NamedTuple
+from flota.supervise.yielding import NOW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flota.run.vigil import Vigil
+    from flota.run.warm import Warm
 
-class Standing(NamedTuple):
-    """Whether all of this node's workers that do the job's work can end by themselves, and how far the first is."""
 
-    yields: bool
-    step: int
-    pace: float = 0.0  # steps a second
+def epoch(environ: Mapping[str, str]) -> float:
+    """What the clock that never jumps lacks to be the time of day; tests give a machine a wrong one."""
+    return time.time() - time.monotonic() + float(environ.get("FLOTA_TEST_CLOCK_OFFSET", "0"))
 
 
 class Watch:
@@ -41,31 +51,52 @@ class Watch:
     supervisor: Supervisor
     started: Started
 
-    def __init__(self, spec: JobSpec, environ: Mapping[str, str], signals: Signals) -> None:
+    def __init__(self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, warm: Warm | None = None) -> None:
         self.spec = spec
+        self.warm = warm
         self.environ = environ
         self.loop = Loop()
         # An interactive worker shares the terminal: Ctrl-C reaches it directly, and it decides what that means.
         stops = [name for name in spec.stop_signals if not (spec.interactive and name == "SIGINT")]
         self.stop_signals = {int(getattr(_signal, name)) for name in stops}
+        self.preempt_signal = int(getattr(_signal, spec.preempt_signal)) if spec.preempt_signal else 0
         self.signals = signals
         self.console = Console(spec, environ, self.loop)
-        self.ending = Ending(spec, time.monotonic())
+        self.ending = Ending(spec, time.monotonic(), epoch(environ))
         self.hurried = False
         self.yield_at = NOW
         self.in_round = False
+        if warm:
+            warm.attach(self.loop, self.console.say)
+        self.vigil: Vigil | None = None
+        self.pacing: Pacing | None = None
+        if spec.hang_timeout is not None:
+            from flota.run.vigil import Vigil
+
+            self.vigil = Vigil(spec, environ, self.loop, self.console, self.on_stands)
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         self.started = started
         self.supervisor = supervisor
         self.in_round = True
-        self.ending.begin_round()
+        self.ending.begin_round(started)
         self.loop.watch(started.round.fd, self._on_round)
         self.console.begin_round(started)
+        if self.warm:
+            roles = [self.spec.parts[plan.worker.role] for plan in started.plans]
+            working = [number for number, role in enumerate(roles) if not role.serves]
+            self.warm.begin_round(started.round, started.channel, working)
+        self.pacing = Pacing(started, self.console, time.monotonic())
+        if self.vigil:
+            self.vigil.begin_round(started, supervisor, self.ending.pids)
 
     def leave_round(self) -> None:
         if self.in_round:
             self.in_round = False
+            if self.warm:
+                self.warm.end_round()
+            if self.vigil:
+                self.vigil.end_round()
             self.loop.forget(self.started.round.fd)
             self.console.end_round(self.started)
             self.started.channel.close()
@@ -73,21 +104,41 @@ class Watch:
     def turn(self, until: float | None) -> None:
         """One turn of the loop, until somebody's deadline at the latest."""
         deadline = self.supervisor.deadline if self.in_round else None
-        times = [time for time in (deadline, until) if time is not None]
+        others = (self.warm.deadline if self.warm else None, *self._looks())
+        times = [time for time in (deadline, until, *others) if time is not None]
         wait = max(0.0, min(times) - time.monotonic()) if times else None
         self.loop.turn(self.console.patience(wait))
         self.console.pump()
+        if self.warm:
+            self.warm.on_time(time.monotonic())
         due = self.in_round and deadline is not None and deadline == self.supervisor.deadline
         if due and deadline is not None and time.monotonic() >= deadline:
             self.step(DeadlinePassed())
+        if self.in_round:
+            self._look_at_workers(time.monotonic())
+
+    def _looks(self) -> tuple[float | None, ...]:
+        if not self.in_round or self.supervisor.phase != Phase.RUNNING:
+            return ()
+        return self.vigil.deadline if self.vigil else None, self.pacing.deadline if self.pacing else None
+
+    def _look_at_workers(self, now: float) -> None:
+        if self.vigil:
+            self.vigil.on_time(now)
+        if self.pacing and now >= self.pacing.deadline:
+            self.pacing.look(self.supervisor.alive - self.supervisor.serving, now)
+
+    def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called back
+        """This node's workers stand still, or no longer do."""
+        raise NotImplementedError
 
     def conclude(self, report: Report, *, writes: bool = True) -> Report:
         """Tell how the job ended: to programs first, then to people, who may keep us waiting."""
-        if writes:
-            self.console.write_down(report)
+        self.console.write_down(report, alone=writes)
         self._show_the_rest()
         self.console.tell(report)
         self._show_the_rest()
+        self.ending.close()
         return report
 
     def _show_the_rest(self) -> None:
@@ -98,18 +149,24 @@ class Watch:
         self.console.finish()
 
     def _on_round(self) -> None:
-        for event in self.started.round.read():
+        round_ = self.started.round
+        fd = round_.fd
+        events = round_.read()
+        if round_.fd != fd:  # warm workers did not come, and cold ones are started
+            self.loop.forget(fd)
+            self.loop.watch(round_.fd, self._on_round)
+        for event in events:
             self.step(event)
 
     def on_signals(self) -> None:
         for number in self.signals.read():
             name = signal_name(number)
-            if number in self.stop_signals:
-                self.console.say("INFO", f"{name} received")
-                self.stop(number)
-            elif name == self.spec.preempt_signal:
+            if number == self.preempt_signal:
                 self.console.say("INFO", f"{name} received")
                 self.stop(int(_signal.SIGTERM))
+            elif number in self.stop_signals:
+                self.console.say("INFO", f"{name} received")
+                self.stop(number)
             elif not self.in_round:
                 continue
             elif name in PASSED_ON:
@@ -133,33 +190,39 @@ class Watch:
     # Workers that can end by themselves.
 
     def standing(self) -> Standing:
-        working = self.supervisor.alive - self.supervisor.serving if self.in_round else ()
-        beats = [self.started.channel.read(worker) for worker in working]
-        if not beats:
-            return Standing(True, NO_OPINION)  # noqa: FBT003
-        steps = [beat.step for beat in beats]
-        pace = max((1 / beat.seconds for beat in beats if beat.seconds), default=0.0)
-        return Standing(all(beat.listens for beat in beats), NOW if NOW in steps else max(steps), pace)
+        return look_at(self.started.channel, self._working()) if self.in_round else NOBODY
 
     def _ask_to_yield(self) -> None:
         wait = self.spec.grace if self.spec.preempt_timeout is None else self.spec.preempt_timeout
-        when = f"after step {self.yield_at}" if self.yield_at != NOW else "now"
+        when = f"at step {self.yield_at}" if self.yield_at != NOW else "now"
         self.console.say("INFO", f"the workers are asked to save and end {when}, within {wait:g} s")
-        for worker in self.supervisor.alive - self.supervisor.serving:
-            self.started.channel.tell_to_stop(worker, self.yield_at)
-            if self.started.channel.read(worker).listens & WANTS_SIGNAL:
-                self.started.round.send("stop", worker, _signal.SIGTERM)
+        ask(self.started.channel, self.started.round, self._working(), self.yield_at)
+
+    def _working(self) -> set[int]:
+        return self.supervisor.alive - self.supervisor.serving
 
     def _to_all(self, word: str, number: int) -> None:
         for worker in self.supervisor.alive:
             self.started.round.send(word, worker, number)
 
     def step(self, event: Event) -> None:
+        if isinstance(event, RoundSwept) and self.supervisor.failures:
+            self.console.end_round(self.started)  # all that was said is in the logs
+            event = RoundSwept(self.ending.find(self.supervisor.failures, self.started))
         self.ending.note(event)
+        if self.vigil:
+            self.vigil.note(event)
+        if isinstance(event, WorkerExited) and self._fails_first(event):
+            event = event._replace(suffered=self.ending.has_suffered(event, self.started))
         self.console.record(event, self.started)
         if isinstance(event, WorkerExited | StartFailed) and self.supervisor.forgives(event.worker):
             self._tell_of_forgiven(event)
         self.act_on(event)
+
+    def _fails_first(self, event: WorkerExited) -> bool:
+        """Whether what this worker said decides about the others."""
+        failed = event.code != 0 and not event.told and not self.supervisor.forgives(event.worker)
+        return failed and self.supervisor.phase == Phase.RUNNING
 
     def _tell_of_forgiven(self, event: WorkerExited | StartFailed) -> None:
         """A bad end that is no failure of the job's would otherwise be seen by nobody."""
@@ -183,12 +246,24 @@ class Watch:
             left = counts_in_words({name: names.count(name) for name in sorted(set(names))})
             self.console.say("INFO", f"the work is done; {left} left, to end within {self.spec.grace:g} s")
 
+    def end_hung(self, event: HangFound | RoundRecalled, *, blind: bool) -> None:
+        """All at one moment where stacks are left behind: one that dies first would change the others'. Those that a
+        signal has stopped go on, to their ends."""
+        if blind:
+            self._to_all("suspend", _signal.SIGSTOP)
+        alive = set(self.supervisor.alive)
+        self.step(event)
+        for worker in alive:
+            self.started.round.send("suspend", worker, _signal.SIGCONT)
+
     def act_on(self, event: Event) -> None:
         for action in self.supervisor.step(event, time.monotonic()):
             self._perform(action)
 
     def _perform(self, action: Action) -> None:
         round_ = self.started.round
+        if isinstance(action, StopWorker | KillWorker) and self.warm and round_.is_pending:
+            self.warm.call_off()
         if isinstance(action, StopWorker):
             round_.send("stop", action.worker, action.signal)
         elif isinstance(action, AskToYield):

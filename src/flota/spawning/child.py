@@ -121,12 +121,29 @@ def leave_error(result: int, error: BaseException) -> int:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
-    kind = UNGUARDED if type(error).__name__ == "MissingGuard" else RAISED
-    leave(result, kind, text.encode("utf-8", "replace"), cloudy=False)
+    kind = UNGUARDED if is_unguarded(error) else RAISED
+    # A traceback's last line may be anything: a message of several lines, a note, a hint.
+    left = f"{summary(error)}\n{text}"
+    leave(result, kind, left.encode("utf-8", "replace"), cloudy=False)
     if kind == RAISED and "FLOTA_LOG_DIR" in os.environ:
         sys.stderr.write(text)  # whoever reads the log wants it there, too; on a screen the parent shows it
         sys.stderr.flush()
     return 1
+
+
+def is_unguarded(error: BaseException) -> bool:
+    """Whether it says that the script starts workers while it is imported; whoever says so has loaded that error."""
+    errors = sys.modules.get("flota.errors.spawning")
+    return errors is not None and isinstance(error, errors.MissingGuard)
+
+
+def summary(error: BaseException) -> str:
+    """One line: its kind, and the first line of what it says."""
+    try:
+        said = str(error).strip().split("\n")[0]
+    except Exception:  # the user's own class
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def exit_code(ending: SystemExit) -> int:
@@ -170,6 +187,9 @@ def run_forked(call: Callable[[int], Any] | None, parcel: int, result: int, rank
 
     os.environ.clear()
     os.environ.update(env)
+    heartbeat: Any = sys.modules.get("flota.worker.heartbeat")
+    if heartbeat:
+        heartbeat.start_anew()  # the parent may be a worker, too
     # The parent's may be a notebook's; and what is left in their buffers is the parent's to write.
     sys.stdin = open(0, closefd=False)
     sys.stdout = open(1, "w", buffering=1, closefd=False)

@@ -10,14 +10,14 @@ from flota.errors import FlotaError
 from flota.errors.spawning import BadOption, MissingGuard
 from flota.frameworks import SHOWN_OF, equip
 from flota.host.ports import release
-from flota.host.shepherd import Spawn
+from flota.host.spawns import Spawn
 from flota.job.plan import WorkerPlan, plan_workers
 from flota.logs import blocks
 from flota.logs.files import open_directory, open_logs
 from flota.run.start import hold_ports, one_node_roster
 from flota.spawning import child
 from flota.spawning.link import Link
-from flota.spawning.node import Orders, forked
+from flota.spawning.node import Orders
 from flota.spawning.output import choose_outputs
 from flota.spawning.parcel import Parcel, close_all, files_with, interpreter_command, pack
 from flota.spawning.wish import Wish, understand
@@ -55,6 +55,7 @@ def spawn(
     backend      PADDLE_DISTRI_BACKEND ['gloo' without devices]
     log_dir      write each worker's output to log_dir/workerlog.N [the console]
     timeout      end all workers after so many seconds, or '2m' [never]
+    grace        how long workers that are to end have from SIGTERM to SIGKILL [30]
     ips          this machine's address ['127.0.0.1']
     print_config print the first worker's variables
     """
@@ -100,11 +101,6 @@ def start(
     spawns = [
         spawn_of(plan, environ, targets, sent, result, parcel.fds) for plan, result in zip(plans, results, strict=True)
     ]
-    if call:
-        spawns = [
-            one._replace(call=forked(call, sent, result, plan.worker.rank, one.env))
-            for one, result, plan in zip(spawns, results, plans, strict=True)
-        ]
     if wish.print_config:
         show_config(wish, plans)
     server = wish.start_method == "forkserver"
@@ -113,6 +109,7 @@ def start(
         wish.spec.grace,
         wish.timeout,
         inherited=(sent, *results, *parcel.fds, *(target for target in targets if target > 2)),
+        call=call,
         template=sent if server else -1,
         results=tuple(results),
     )
@@ -133,7 +130,7 @@ def start(
 def prepare(wish: Wish, environ: Mapping[str, str]) -> tuple[list[socket], tuple[WorkerPlan, ...], list[int]]:
     """Ports held, variables made out, logs opened and locked."""
     spec = wish.spec
-    locks = [open_directory(spec.log.directory, spec.job_id)] if wish.logged else []
+    locks = [open_directory(spec.log.directory, spec.job_id, option="log_dir")] if wish.logged else []
     held: list[socket] = []
     try:
         held, ports = hold_ports(spec)

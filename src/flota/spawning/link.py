@@ -39,6 +39,7 @@ class Link:
         self.unstarted: dict[int, int] = {}
         self.failures: list[tuple[int, int, str, float]] = []
         self.kind: str | None = None
+        self.exit_code = 0
         self.code = 0  # the node's own
         self.timed_out = False
         self.started = threading.Event()
@@ -50,7 +51,7 @@ class Link:
         self._daemon = daemon
         self._node = 0  # its pid
         self._listens = False
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()  # a signal handler may write in the middle of a write
 
     def start(self, orders: Orders, env: dict[str, str], *, fork: bool) -> None:
         """Start the node, and through it the workers. `env`: the node's own; a fork has the program's."""
@@ -58,6 +59,7 @@ class Link:
         self._reports, reports = os.pipe()
         self._program = os.getpid()
         orders = orders._replace(program=self._program, commands=commands, reports=reports)
+        _flush()  # what the program has written before comes before; and forks would write it again
         try:
             self._node = self._fork(orders) if fork else _execute(orders, env)
         except OSError as error:
@@ -91,9 +93,6 @@ class Link:
             os.close(self._commands)  # it takes this for the program's end
 
     def _fork(self, orders: Orders) -> int:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()  # or workers would write it again
         node = os.fork()
         if node == 0:
             tend_fork(orders, [self._commands, self._reports])
@@ -135,7 +134,7 @@ class Link:
         elif word == "timeout":
             self.timed_out = True
         elif word == "ended":
-            self.kind = rest[0]
+            self.kind, self.exit_code = rest[0], int(rest[1])
         with self.changed:
             self.changed.notify_all()
         if len(self.pids) + len(self.unstarted) == self.workers:
@@ -167,9 +166,20 @@ class Link:
         """The program is about to exit: daemons are ended, as is everybody when an exception is the reason."""
         if os.getpid() != self._program:
             return  # a fork of the program, whose exit is nobody's
-        if self._daemon or getattr(sys, "last_value", None) is not None:
+        # A shell notes every mistake that was made in it, and goes on.
+        failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
+        if self._daemon or failed:
             self.send("kill")
         self.ended.wait()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            pass  # closed, or nobody reads it: the program's own to find out
 
 
 def _execute(orders: Orders, env: dict[str, str]) -> int:

@@ -12,14 +12,16 @@ import pickle
 import time
 
 from flota.errors import BUG
+from flota.host.channel import Channel
 from flota.host.loop import Loop
 from flota.host.round import Round
-from flota.host.shepherd import Spawn
 from flota.host.signals import forget_wakeup
+from flota.host.spawns import Spawn
 from flota.job.report import Verdict
 from flota.job.spec import RestartPolicy
+from flota.run.yielding import AT_ONCE, ask, look_at
 from flota.spawning import child
-from flota.supervise.actions import Action, Finish, KillWorker, StopWorker, SweepRound
+from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
     Event,
@@ -30,6 +32,8 @@ from flota.supervise.events import (
     WorkerStarted,
 )
 from flota.supervise.machine import SIGINT, SIGTERM, Supervisor
+from flota.supervise.phases import Phase
+from flota.supervise.yielding import NO_OPINION, NOW, agreed_step
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -49,6 +53,7 @@ class Orders(NamedTuple):
     commands: int = -1
     reports: int = -1
     inherited: tuple[int, ...] = ()  # every descriptor that came through exec; workers get those that they need
+    call: Callable[[int], object] | None = None  # what workers do that are forks of the program
     template: int = -1  # the parcel, where workers are forks of an interpreter that has imported the script
     results: tuple[int, ...] = ()
 
@@ -61,10 +66,8 @@ def main(fd: int) -> None:
         os.set_inheritable(inherited, False)  # noqa: FBT003
     code = BUG
     try:
-        if orders.template < 0:
+        if orders.template < 0 or import_script(orders):
             Node(orders).run()
-        elif import_script(orders):
-            Node(as_forks(orders)).run()
         code = 0
     finally:
         os._exit(code)
@@ -77,18 +80,28 @@ def import_script(orders: Orders) -> bool:
     except BaseException as error:
         child.leave_error(orders.results[0], error)
         _say(orders.reports, f"failure 0 1 exited {0.0}")
-        _say(orders.reports, "ended failed 0")
+        _say(orders.reports, "ended failed 1")
         return False
     return True
 
 
-def as_forks(orders: Orders) -> Orders:
-    return orders._replace(
-        spawns=tuple(
-            spawn._replace(call=forked(None, orders.template, result, rank, spawn.env))
-            for rank, (spawn, result) in enumerate(zip(orders.spawns, orders.results, strict=True))
-        )
-    )
+def complete(orders: Orders, channel: Channel) -> list[Spawn]:
+    """What only this process can say: how workers find their pages, and what forks do."""
+    spawns = [with_page(spawn, channel.name(rank)) for rank, spawn in enumerate(orders.spawns)]
+    if orders.call is None and orders.template < 0:
+        return spawns
+    return [
+        spawn._replace(call=forked(orders.call, orders.template, result, rank, spawn.env))
+        for rank, (spawn, result) in enumerate(zip(spawns, orders.results, strict=True))
+    ]
+
+
+def with_page(spawn: Spawn, page: str) -> Spawn:
+    """The node of a job, which flota.launch starts, is none of its workers."""
+    if not page or "FLOTA_GIVEN" not in spawn.env:
+        return spawn
+    given = f"{spawn.env['FLOTA_GIVEN']},FLOTA_CHANNEL"
+    return spawn._replace(env={**spawn.env, "FLOTA_GIVEN": given, "FLOTA_CHANNEL": page})
 
 
 def forked(
@@ -123,7 +136,9 @@ class Node:
     def __init__(self, orders: Orders) -> None:
         self.orders = orders
         self.deadline = time.monotonic() + orders.timeout if orders.timeout is not None else None
-        self.round = Round(list(orders.spawns), [], own_session=True)
+        self.channel = Channel(len(orders.spawns))
+        self.yield_at = NOW
+        self.round = Round(complete(orders, self.channel), [], own_session=True)
         self.supervisor = Supervisor(len(orders.spawns), RestartPolicy(), orders.grace, time.monotonic())
         self.loop = Loop()
         self.rest = b""
@@ -164,9 +179,19 @@ class Node:
             self._leave()
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
+            if line == b"yield":
+                self._stop_gently()
+                continue
             self.step(StopRequested(SIGINT))
             if line == b"kill":
                 self.step(StopRequested(SIGINT))  # as a second Ctrl-C
+
+    def _stop_gently(self) -> None:
+        """As SIGTERM to the node of a job: workers that can save and end by themselves are asked to."""
+        standing = look_at(self.channel, self.supervisor.alive)
+        running = self.supervisor.phase == Phase.RUNNING and standing.step != NO_OPINION
+        self.yield_at = agreed_step([standing.step], standing.pace, AT_ONCE)
+        self.step(StopRequested(SIGTERM, gently=running and standing.yields))
 
     def _on_round(self) -> None:
         for event in self.round.read():
@@ -187,6 +212,8 @@ class Node:
     def _perform(self, action: Action) -> None:
         if isinstance(action, StopWorker):
             self.round.send("stop", action.worker, action.signal)
+        elif isinstance(action, AskToYield):
+            ask(self.channel, self.round, self.supervisor.alive, self.yield_at)
         elif isinstance(action, KillWorker):
             self.round.send("kill", action.worker, SIGKILL)
         elif isinstance(action, SweepRound):
@@ -197,7 +224,7 @@ class Node:
     def _finish(self, verdict: Verdict) -> None:
         for failure in verdict.failures:
             self.say(f"failure {failure.worker} {failure.code} {failure.cause} {failure.ran}")
-        self.say(f"ended {verdict.kind} {verdict.signal}")
+        self.say(f"ended {verdict.kind} {verdict.exit_code}")
         self.over = True
 
     def say(self, line: str) -> None:

@@ -77,13 +77,16 @@ def _pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, importa
     name = getattr(function, "__qualname__", repr(function))
     cloudpickle = _find_cloudpickle()
     why = ""
-    if importable or (cloudpickle is None and function.__module__ != "__main__"):
+    if importable or cloudpickle is None:
+        pickler = ForkingPickler if importable else _for_strangers(ForkingPickler)
         try:
-            return False, bytes(ForkingPickler.dumps((function, args)))
+            return False, bytes(pickler.dumps((function, args)))
+        except FlotaError:
+            raise
         except Exception as error:  # whatever the objects' own code raises
             why = f"{type(error).__name__}: {error}"
     if cloudpickle is None:
-        raise NotPicklable(name, why) if why else DefinedInteractively(name)
+        raise NotPicklable(name, why)
     from collections import ChainMap
 
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc, name-defined, unused-ignore]
@@ -99,6 +102,19 @@ def _pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, importa
     except Exception as error:
         raise NotPicklable(name, f"{type(error).__name__}: {error}") from None
     return True, buffer.getvalue()
+
+
+def _for_strangers(pickler: Any) -> Any:
+    """A pickler for workers that cannot import the main module: it is said here, and not by an error in the worker."""
+    from types import FunctionType
+
+    class Pickler(pickler):  # type: ignore[misc]
+        def reducer_override(self, thing: object) -> object:
+            if isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__":
+                raise DefinedInteractively(thing.__qualname__)
+            return NotImplemented
+
+    return Pickler
 
 
 def _find_cloudpickle() -> Any:

@@ -12,7 +12,7 @@ import sys
 
 from flota.errors import FlotaError
 from flota.errors.spawning import BadOption, NodeLost
-from flota.host.shepherd import Spawn
+from flota.host.spawns import Spawn
 from flota.job.report import Report
 from flota.spawning.child import read_all
 from flota.spawning.functions import check_guard
@@ -70,10 +70,9 @@ def read(
     from flota.cli.keywords import command_line
     from flota.cli.settings import gather, without_parents_variables
 
-    try:
-        name = os.fspath(script)
-    except TypeError:
-        raise BadOption("script", script, "a path or the name of a module", "flota.launch('train.py')") from None
+    name = os.fspath(script) if isinstance(script, (str, os.PathLike)) else None
+    if not isinstance(name, str) or "\0" in name:
+        raise BadOption("script", script, "a path or the name of a module", "flota.launch('train.py')")
     if "module" not in keywords and is_module(name):
         keywords = {**keywords, "module": True}
     line = command_line(name, args, keywords)

@@ -6,9 +6,10 @@ import os
 import pickle
 import threading
 
-from flota.errors.spawning import MissingGuard, NodeLost, NoResult, TimedOut, WorkerFailed
-from flota.job.report import NOT_STARTED, SHEPHERD_LOST
-from flota.spawning.child import RETURNED, UNGUARDED, read_all
+from flota.errors import TRY_AGAIN
+from flota.errors.spawning import MissingGuard, NodeLost, NoResult, TimedOut, WorkerFailed, WorkersStopped
+from flota.job.report import NOT_STARTED, SHEPHERD_LOST, STOPPED
+from flota.spawning.child import RAISED, RETURNED, UNGUARDED, read_all
 from flota.spawning.link import Link
 from flota.supervise.blame import ending_in_words, sentence
 
@@ -76,26 +77,38 @@ class Workers:
         return [process.pid for process in self.processes if process.pid is not None]
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until all have ended: True, or False when `timeout` seconds have passed before.
+        """Wait until all have ended by themselves: True, or False when `timeout` seconds have passed before.
 
-        Raises WorkerFailed for the first that failed. Interrupted by Ctrl-C, it ends them all.
+        Raises WorkerFailed for the first that failed, and WorkersStopped when the program has ended them. Interrupted
+        by Ctrl-C, it ends them all.
         """
         try:
             if not self._link.ended.wait(timeout):
                 return False
         except BaseException:  # Ctrl-C, or whatever else the program's own signal handlers raise
-            self._stop()
+            self._interrupt()
             raise
         self._raise_failure()
         return True
 
     def results(self) -> list[Any]:
         """What the workers returned, in rank order, after they have all ended."""
-        self.join()
+        try:
+            self.join()
+        except WorkersStopped:
+            pass  # some may have been done; of the others it is said which, and why
         with self._lock:
             if self._loaded is None:
                 self._loaded = [self._result(rank) for rank in range(len(self._results))]
         return list(self._loaded)
+
+    def stop(self) -> None:
+        """Ask them to save what they have and end, all at the same step, as SIGTERM to the command does.
+
+        `join` waits for that. If one does not use flota.should_stop or flota.on_stop, all get SIGTERM. Signal handlers
+        may call this.
+        """
+        self._link.send("yield")
 
     def kill(self) -> None:
         """End them all at once."""
@@ -108,12 +121,15 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.join()
-        else:
+        if kind is not None:
             self.kill()
+            return
+        try:
+            self.join()
+        except WorkersStopped:
+            pass  # by the block itself
 
-    def _stop(self) -> None:
+    def _interrupt(self) -> None:
         self._link.send("stop")
         try:
             self._link.ended.wait()
@@ -137,6 +153,8 @@ class Workers:
         if not link.failures:
             if link.timed_out and self._timeout is not None:
                 raise TimedOut(self._timeout)
+            if link.kind == STOPPED and link.exit_code != TRY_AGAIN:
+                raise WorkersStopped
             return
         rank, code, cause, ran = link.failures[0]
         if cause == SHEPHERD_LOST:
@@ -144,10 +162,11 @@ class Workers:
         content = read_all(self._results[rank])
         if content[:1] == UNGUARDED:
             raise MissingGuard
-        text = content[1:].decode(errors="replace") if content[:1] not in (b"", RETURNED) else ""
+        left = content[1:].decode(errors="replace") if content[:1] == RAISED else ""
+        summary, _, text = left.partition("\n")
         message = sentence(rank, cause, code, ran)
         if cause == NOT_STARTED:
             message += f": {os.strerror(link.unstarted[rank])}"
-        elif text:
-            message += f": {text.strip().splitlines()[-1]}"
+        elif summary:
+            message += f": {summary}"
         raise WorkerFailed(message, rank, code, text, self._logs[rank] if self._logs else "")

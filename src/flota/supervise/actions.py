@@ -28,11 +28,12 @@ class SweepRound(NamedTuple):
 
 
 class StartRound(NamedTuple):
-    """Start all workers anew, after these failures."""
+    """Start all workers anew, after these failures, and after so many seconds."""
 
     round: int
     attempt: int
     after: tuple[Failure, ...]
+    delay: float = 0.0
 
 
 class Finish(NamedTuple):

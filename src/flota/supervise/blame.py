@@ -4,8 +4,27 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 
-from flota.job.report import NOT_STARTED, SHEPHERD_LOST
+from flota.job.report import HUNG, NOT_STARTED, SHEPHERD_LOST
 from flota.job.roles import TRAINER, label
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Protocol, TypeVar
+
+    class End(Protocol):
+        """A failure as this node found it, or as another has told of it."""
+
+        @property
+        def code(self) -> int: ...
+        @property
+        def at(self) -> float: ...
+        @property
+        def told(self) -> bool: ...
+        @property
+        def suffered(self) -> bool: ...
+
+    Failed = TypeVar("Failed", bound=End)
 
 OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
 NAMES = {
@@ -42,24 +61,71 @@ def signal_name(number: int) -> str:
     return NAMES.get(number, f"signal {number}")
 
 
-def ending_in_words(code: int) -> str:
-    """How it ended, e.g. `exit code 3` or `SIGSEGV (segmentation fault)`."""
-    if code >= 0:
-        return f"exit code {code}"
-    name = signal_name(-code)
-    words = SIGNALS_IN_WORDS.get(name)
+def ending_in_words(code: int, words: str = "") -> str:
+    """How it ended, e.g. `exit code 3` or `SIGSEGV (segmentation fault)`; with other words where they are known."""
+    name = f"exit code {code}" if code >= 0 else signal_name(-code)
+    words = words or SIGNALS_IN_WORDS.get(name, "")
     return f"{name} ({words})" if words else name
 
 
-def sentence(rank: int, cause: str, code: int, ran: float, host: str = "", role: str = TRAINER) -> str:
-    """The line that names the culprit; its host where there are several."""
+def sentence(
+    rank: int, cause: str, code: int, ran: float, host: str = "", role: str = TRAINER, ending: str = ""
+) -> str:
+    """The line that names the culprit; its host where there are several. `ending`: its end in words, where more is
+    known than its code.
+    """
     who = label(role, rank)
     where = f" on {host}" if host else ""
     if cause == SHEPHERD_LOST:
         return f"flota's own shepherd process{where} ended with {ending_in_words(code)}; its workers were stopped"
+    if cause == HUNG:
+        return f"{f'{who}{where}' if rank >= 0 else 'the job'} hung: found after {duration_in_words(ran)}"
     if cause == NOT_STARTED:
         return f"{who}{where} could not be started"
-    return f"{who}{where} failed first: {ending_in_words(code)} after {duration_in_words(ran)}"
+    end = f"{ending or ending_in_words(code)} after {duration_in_words(ran)}"
+    return f"{who}{where} left too early: {end}" if code == 0 else f"{who}{where} failed first: {end}"
+
+
+def in_order_of_blame(found: Sequence[Failed]) -> list[Failed]:
+    """Who is to blame first, then who else failed by itself, then who only suffered, each in order of time.
+
+    Where all that failed have only suffered, one of them has seen a death before we have: then the one to blame is one
+    that was told to stop when it had failed already, or that had left too early.
+    """
+    failed = [one for one in found if not one.told and one.code != 0]
+    suspects: list[Failed] = []
+    if all(one.suffered for one in failed):
+        own = [one for one in found if one.told and not one.suffered]
+        suspects = own or [one for one in found if one.code == 0]
+    first = sorted(suspects, key=lambda one: one.at)[:1]
+    return first + sorted(failed, key=lambda one: (one.suffered, one.at))
+
+
+def numbers_in_words(numbers: Iterable[int]) -> str:
+    """Ranks, with ranges folded: `0-3, 7`."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def workers_in_words(workers: Iterable[tuple[str, int]]) -> str:
+    """Workers by role, with ranges folded: `rank 3; servers 0-1`."""
+    ranks: dict[str, list[int]] = {}
+    for role, rank in workers:
+        ranks.setdefault(role, []).append(rank)
+    return "; ".join(
+        f"{plural('rank' if role == TRAINER else role) if len(own) > 1 else ('rank' if role == TRAINER else role)} "
+        f"{numbers_in_words(own)}"
+        for role, own in ranks.items()
+    )
+
+
+def restart_in_words(attempt: int, limit: int, delay: float) -> str:
+    return f"restart {attempt} of {limit}{f' in {delay:g} s' if delay else ''}"
 
 
 def counts_in_words(sizes: dict[str, int]) -> str:

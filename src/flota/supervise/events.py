@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.job.report import Failure
 from flota.values import NamedTuple
 
 
@@ -20,16 +21,42 @@ class StartFailed(NamedTuple):
 
 
 class WorkerExited(NamedTuple):
-    """`code` is the exit code, or minus the signal's number; `told` whether flota had told it to stop before."""
+    """`code` is the exit code, or minus the signal's number; `told` whether flota had told it to stop before;
+    `suffered` whether it says that another has died.
+    """
 
     worker: int
     code: int
     told: bool
     at: float
+    suffered: bool = False
+
+
+class HangFound(NamedTuple):
+    """The job stands still, because of these workers, or of nobody in particular. `words`: what people are told.
+
+    `blind`: their stacks could not be had, unless they leave them behind when they are aborted.
+    """
+
+    suspects: tuple[int, ...]
+    words: tuple[str, ...]
+    at: float
+    blind: bool = False
+
+
+class HangExplained(NamedTuple):
+    """What they have left behind tells more."""
+
+    suspects: tuple[int, ...]
+    words: tuple[str, ...]
 
 
 class RoundSwept(NamedTuple):
-    """Every process of the round is gone, strays included."""
+    """Every process of the round is gone, strays included. `failures`: what is known of them by now, with their causes,
+    the one to blame first; None: no more than before.
+    """
+
+    failures: tuple[Failure, ...] | None = None
 
 
 class RoundNotStarted(NamedTuple):
@@ -46,7 +73,9 @@ class ShepherdLost(NamedTuple):
 
 
 class RoundRecalled(NamedTuple):
-    """Of many nodes, one has failed, left or come: the round ends on all of them."""
+    """Of many nodes, one has failed, left or come: the round ends on all of them. `signal`: that tells workers so."""
+
+    signal: int = 15
 
 
 class WorkIsDone(NamedTuple):
@@ -68,6 +97,8 @@ Event = (
     WorkerStarted
     | StartFailed
     | WorkerExited
+    | HangFound
+    | HangExplained
     | RoundSwept
     | RoundNotStarted
     | ShepherdLost

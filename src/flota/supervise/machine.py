@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from flota.errors import BUG, TRY_AGAIN
+from flota.errors import BUG, HANG, TRY_AGAIN
 from flota.job.report import (
     EXITED,
     FAILED,
+    HUNG,
     NOT_STARTED,
     SHEPHERD_LOST,
     SIGNALLED,
@@ -13,7 +14,7 @@ from flota.job.report import (
     SUCCEEDED,
     Failure,
     Verdict,
-    exit_code_of,
+    exit_code_of_all,
 )
 from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
@@ -21,6 +22,8 @@ from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, Star
 from flota.supervise.events import (
     DeadlinePassed,
     Event,
+    HangExplained,
+    HangFound,
     RoundNotStarted,
     RoundRecalled,
     RoundSwept,
@@ -32,7 +35,7 @@ from flota.supervise.events import (
     WorkIsDone,
 )
 from flota.supervise.phases import Phase
-from flota.supervise.policy import should_restart
+from flota.supervise.policy import Decision, History, decide
 from flota.supervise.reactions import REACTIONS
 
 TYPE_CHECKING = False
@@ -41,8 +44,9 @@ if TYPE_CHECKING:
 
     Reaction = Callable[[Event, float], list[Action]]
 
-SIGHUP, SIGINT, SIGQUIT, SIGTERM = 1, 2, 3, 15
+SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGTERM = 1, 2, 3, 6, 15
 CANNOT_RUN = 127  # a shell's code for a program that could not be run
+DOUBT = 0.5  # seconds for a worker to end whose death others have seen before us
 TERMINAL_SIGNALS = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
 
 
@@ -73,6 +77,8 @@ class Supervisor:
         self.recalled = False
         self.deadline: float | None = None
         self.before: tuple[Failure, ...] = ()  # what the last restart followed
+        self.history = History()
+        self.why = ""  # restarts are on and left, and there is none
         self._begin(now)
 
     def step(self, event: Event, now: float) -> list[Action]:
@@ -94,6 +100,7 @@ class Supervisor:
         self.alive = set(range(self.workers))
         self.started_at = dict.fromkeys(self.alive, now)
         self.failures: list[Failure] = []
+        self.victims: set[int] = set()
 
     def _worker_started(self, event: WorkerStarted, _now: float) -> list[Action]:
         self.started_at[event.worker] = event.at
@@ -104,9 +111,42 @@ class Supervisor:
         if event.code != 0 and not event.told and not self.forgives(event.worker):
             cause = EXITED if event.code > 0 else SIGNALLED
             self._note_failure(event.worker, event.code, cause, event.at)
+            if event.suffered:
+                self.victims.add(event.worker)
         if self.failures and self.phase == Phase.RUNNING:
-            return self._stop_workers(SIGTERM, now)
+            return self._doubt(now) if self.doubts else self._stop_workers(SIGTERM, now)
         return self._sweep_when_alone()
+
+    @property
+    def doubts(self) -> bool:
+        """Whether all who failed say that another has died, of whom we do not know yet."""
+        victims = all(failure.worker in self.victims for failure in self.failures)
+        return self.phase == Phase.RUNNING and bool(self.failures and self.alive) and victims
+
+    def _doubt(self, now: float) -> list[Action]:
+        """Whoever was stopped now could not end any more in the way that tells why."""
+        if self.deadline is None:
+            self.deadline = now + DOUBT
+        return []
+
+    def _hang_found(self, event: HangFound, now: float) -> list[Action]:
+        self._blame_for_hang(event.suspects, event.words, event.at)
+        return self._stop_workers(SIGABRT if event.blind else SIGTERM, now)
+
+    def _hang_explained(self, event: HangExplained, _now: float) -> list[Action]:
+        found = [failure for failure in self.failures if failure.cause == HUNG]
+        if found:
+            self.failures = self.failures[len(found) :]
+            self._blame_for_hang(event.suspects, event.words, found[0].at)
+        return []
+
+    def _blame_for_hang(self, suspects: tuple[int, ...], words: tuple[str, ...], at: float) -> None:
+        """Found before whatever else has happened since; -1: nobody stands out."""
+        began = min(self.started_at.values(), default=at)
+        self.failures[:0] = [
+            Failure(worker, HANG, HUNG, at - self.started_at.get(worker, began), at, words=words)
+            for worker in suspects or (-1,)
+        ]
 
     def _start_failed(self, event: StartFailed, now: float) -> list[Action]:
         self.alive.discard(event.worker)
@@ -127,9 +167,9 @@ class Supervisor:
         self.alive.clear()
         return self._sweep_when_alone()
 
-    def _round_recalled(self, _event: RoundRecalled, now: float) -> list[Action]:
+    def _round_recalled(self, event: RoundRecalled, now: float) -> list[Action]:
         self.recalled = True
-        return self._stop_workers(SIGTERM, now)
+        return self._stop_workers(event.signal, now)
 
     def _work_is_done(self, _event: WorkIsDone, now: float) -> list[Action]:
         self.released = True
@@ -197,8 +237,12 @@ class Supervisor:
         self.deadline = None
         return [SweepRound()]
 
-    def _round_swept(self, _event: RoundSwept, now: float) -> list[Action]:
-        if self.stop_signal or self.released or not self.failures or not self._may_restart():
+    def _round_swept(self, event: RoundSwept, now: float) -> list[Action]:
+        if event.failures is not None:
+            self.failures = list(event.failures)
+        decision = self._decide()
+        if decision is None or not decision.restarts:
+            self.why = decision.why if decision else ""
             self.phase = Phase.ENDED
             return [Finish(self._verdict())]
         failures = tuple(self.failures)
@@ -206,7 +250,7 @@ class Supervisor:
         self.round += 1
         self.attempt += 1
         self._begin(now)
-        return [StartRound(self.round, self.attempt, failures)]
+        return [StartRound(self.round, self.attempt, failures, decision.delay)]
 
     def _round_not_started(self, event: RoundNotStarted, _now: float) -> list[Action]:
         """The job ends as if there had been no restarts left."""
@@ -216,8 +260,13 @@ class Supervisor:
         self.attempt -= 1
         return [Finish(self._verdict())]
 
-    def _may_restart(self) -> bool:
-        return should_restart(self.failures[0].cause, self.attempt, self.policy, final=self.failures[0].final)
+    def _decide(self) -> Decision | None:
+        """What follows the failures; None where it is not the policy's to say."""
+        if self.stop_signal or self.released or not self.failures:
+            return None
+        decision = decide(self.failures[0], self.history, self.attempt, self.policy)
+        self.history = decision.history
+        return decision
 
     def _verdict(self) -> Verdict:
         failures = tuple(self.failures)
@@ -227,7 +276,8 @@ class Supervisor:
             code = TRY_AGAIN if self.yielded else 128 + self.stop_signal
             return Verdict(STOPPED, code, self.attempt, failures, self.stop_signal)
         if failures:
-            return Verdict(FAILED, exit_code_of(failures[0].code), self.attempt, failures)
+            code = exit_code_of_all((failure.code, failure.told) for failure in failures)
+            return Verdict(FAILED, code, self.attempt, failures, reason=self.why)
         if self.recalled:
             return Verdict(STOPPED, 0, self.attempt)
         return Verdict(SUCCEEDED, 0, self.attempt)

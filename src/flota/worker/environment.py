@@ -49,10 +49,10 @@ def _from_flota(environ: Mapping[str, str]) -> Env:
     return Env(
         rank=_number(environ, "FLOTA_RANK", 0),
         local_rank=_number(environ, "FLOTA_LOCAL_RANK", 0),
-        world_size=_number(environ, "FLOTA_WORLD_SIZE", 1),
-        local_world_size=_number(environ, "FLOTA_LOCAL_WORLD_SIZE", 1),
+        world_size=_number(environ, "FLOTA_WORLD_SIZE", 1, least=1),
+        local_world_size=_number(environ, "FLOTA_LOCAL_WORLD_SIZE", 1, least=1),
         node_rank=_number(environ, "FLOTA_NODE_RANK", 0),
-        nodes=_number(environ, "FLOTA_NODES", 1),
+        nodes=_number(environ, "FLOTA_NODES", 1, least=1),
         device=environ.get("FLOTA_DEVICE", ""),
         role=environ.get("FLOTA_ROLE", "trainer"),
         attempt=_number(environ, "FLOTA_ATTEMPT", 0),
@@ -63,8 +63,8 @@ def _from_flota(environ: Mapping[str, str]) -> Env:
 
 def _from_torchrun(environ: Mapping[str, str]) -> Env:
     """Started by hand, a worker has the first two of these and MASTER_ADDR alone: then it has its machine to itself."""
-    world = _number(environ, "WORLD_SIZE", 1)
-    local_rank, local_world = _number(environ, "LOCAL_RANK", 0), _number(environ, "LOCAL_WORLD_SIZE", 1)
+    world = _number(environ, "WORLD_SIZE", 1, least=1)
+    local_rank, local_world = _number(environ, "LOCAL_RANK", 0), _number(environ, "LOCAL_WORLD_SIZE", 1, least=1)
     rank = _number(environ, "RANK", 0)
     role = environ.get("ROLE_NAME", "default")
     return Env(
@@ -84,9 +84,9 @@ def _from_torchrun(environ: Mapping[str, str]) -> Env:
 
 def _from_paddle(environ: Mapping[str, str]) -> Env:
     """Paddle's spawn says nothing of machines: there is one."""
-    rank, world = _number(environ, "PADDLE_TRAINER_ID", 0), _number(environ, "PADDLE_TRAINERS_NUM", 1)
+    rank, world = _number(environ, "PADDLE_TRAINER_ID", 0), _number(environ, "PADDLE_TRAINERS_NUM", 1, least=1)
     local_rank = _number(environ, "PADDLE_LOCAL_RANK", _number(environ, "PADDLE_RANK_IN_NODE", rank))
-    local_world = _number(environ, "PADDLE_LOCAL_SIZE", world)
+    local_world = _number(environ, "PADDLE_LOCAL_SIZE", world, least=1)
     chosen = environ.get("FLAGS_selected_gpus", "")
     return Env(
         rank=rank,
@@ -101,12 +101,12 @@ def _from_paddle(environ: Mapping[str, str]) -> Env:
     )
 
 
-def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+def _number(environ: Mapping[str, str], name: str, default: int, *, least: int = 0) -> int:
     given = environ.get(name, "").strip()
     if not given:
         return default
-    if not given.isdecimal():
-        raise BadVariable(name, given)
+    if not given.isdecimal() or int(given) < least:
+        raise BadVariable(name, given, least)
     return int(given)
 
 

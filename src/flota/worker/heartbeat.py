@@ -7,15 +7,15 @@ from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from mmap import mmap
 
 # As in host/channel.py, which has the layout's description.
 PAGE, NUMBERS_AT, STOP_AT = 4096, 40, 2048
-RECENT = 0.2  # of the last step in the average
 NO_STEP = -1
-POLLS, WANTS_SIGNAL = 1, 2
+POLLS, WANTS_SIGNAL, BEHIND = 1, 2, 4
 LONGEST_NAME = 255
+RECENT = 10  # steps
+NEVER = float("inf")
 
 
 class _Page:
@@ -25,33 +25,43 @@ class _Page:
         self.memory: mmap | None = None
         self.base = 0
         self.count = 0
-        self.step = NO_STEP
+        self.step = self.highest = NO_STEP
         self.stepped_at = 0.0
-        self.seconds = 0.0  # a step, on average
+        self.steps = 0
+        self.fastest = self.fastest_before = NEVER  # seconds a step, in these RECENT steps and in those before
+        self.seconds = 0.0  # the less of the two; 0.0: not known yet
         self.listens = 0
         self.tried = False
 
-    def open(self) -> mmap | None:
+    def is_open(self) -> bool:
+        """Opened at the first question: most scripts never ask."""
+        return self.memory is not None or (not self.tried and self.open())
+
+    def open(self) -> bool:
         self.tried = True
-        path, _, slot = os.environ.get("FLOTA_CHANNEL", "").rpartition(":")
-        if not path or not slot.isdigit():
-            return None
+        # Taken away: a program that this worker starts is not this worker.
+        path, _, slot = os.environ.pop("FLOTA_CHANNEL", "").rpartition(":")
+        if not path or not slot.isdecimal():
+            return False
         from mmap import mmap
 
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            return None  # in a container of its own, say: then nobody listens
+            return False  # in a container of its own, say: then nobody listens
         try:
-            self.memory = mmap(fd, 0)
+            memory = mmap(fd, 0)
         except (OSError, ValueError):
-            return None
+            return False
         finally:
             os.close(fd)
         self.base = int(slot) * PAGE
-        # A child that this worker forks is not this worker.
+        if len(memory) < self.base + PAGE:
+            return False
+        self.memory = memory
+        # Nor is a child that it forks.
         os.register_at_fork(after_in_child=self.forget)
-        return self.memory
+        return True
 
     def forget(self) -> None:
         self.memory = None
@@ -60,9 +70,37 @@ class _Page:
     def advance(self, step: int) -> None:
         now = monotonic()
         if self.step >= 0 and step > self.step:
-            took = (now - self.stepped_at) / (step - self.step)
-            self.seconds += (took - self.seconds) * RECENT if self.seconds else took
+            self.note_pace((now - self.stepped_at) / (step - self.step))
+        # Steps that have begun anew say nothing about where a worker is, until they come beyond where they have been.
+        if step > self.highest:
+            self.highest = step
+            self.listens &= ~BEHIND
+        elif step < self.step:
+            self.listens |= BEHIND
         self.step, self.stepped_at = step, now
+
+    def note_pace(self, seconds: float) -> None:
+        """The fastest recent step counts: a mean would remember a pause, after which steps are as fast as ever."""
+        if self.steps == RECENT:
+            self.fastest_before, self.fastest, self.steps = self.fastest, NEVER, 0
+        self.steps += 1
+        self.fastest = min(self.fastest, seconds)
+        self.seconds = min(self.fastest, self.fastest_before)
+
+    def listen(self, how: int) -> None:
+        if not self.listens & how:
+            self.listens |= how
+            self.write(b"")
+
+    def told_step(self) -> int | None:
+        """The step at which the node wants this worker to stop, NO_STEP for at once; None: it shall go on."""
+        memory = self.memory
+        if memory is None:
+            return None
+        from struct import unpack_from
+
+        told, step = unpack_from("=Iq", memory, self.base + STOP_AT)
+        return int(step) if told else None
 
     def write(self, numbers: bytes) -> None:
         memory = self.memory
@@ -79,12 +117,14 @@ class _Page:
 
 
 _page = _Page()
-_callbacks: list[Callable[[], object]] = []
 
 
 def heartbeat(step: int | None = None, **numbers: float) -> None:
-    """Say that this worker is alive, which step it has come to, and any numbers. Never waits, never raises."""
-    if _page.memory is None and (_page.tried or _page.open() is None):
+    """Say that this worker is alive, which step it has come to, and any numbers. Never waits, never raises.
+
+    With `on_stop`, the step that was agreed on is where it calls the callbacks and ends.
+    """
+    if not _page.is_open():
         return
     try:
         if step is not None:
@@ -92,42 +132,43 @@ def heartbeat(step: int | None = None, **numbers: float) -> None:
         _page.write(_packed(numbers) if numbers else b"")
     except Exception:  # noqa: S110  training must go on, whatever was passed
         pass
+    if _page.listens & WANTS_SIGNAL and _has_come_to_the_end():
+        from flota.worker.stopping import end
+
+        end()
 
 
 def should_stop() -> bool:
     """Whether this worker shall save what it has and end: all ranks hear it at the same step, if they tell their steps
     by `heartbeat`.
     """
-    memory = _page.memory
-    if memory is None and (_page.tried or _page.open() is None):
+    if not _page.is_open():
         return False
-    memory = _page.memory
-    assert memory is not None
-    if not _page.listens & POLLS:
-        _page.listens |= POLLS
-        _page.write(b"")
-    from struct import unpack_from
+    _page.listen(POLLS)
+    told = _page.told_step()
+    if told is None or (told != NO_STEP and _page.step < told and not _page.listens & BEHIND):
+        return False
+    if _page.listens & WANTS_SIGNAL:
+        from flota.worker.stopping import call_back
 
-    told, step = unpack_from("=Iq", memory, _page.base + STOP_AT)
-    return bool(told) and (step == NO_STEP or _page.step >= step)
-
-
-def on_stop(callback: Callable[[], object]) -> None:
-    """Call this when the worker shall stop, in its main thread; afterwards it ends, with exit code 0."""
-    import signal
-
-    _callbacks.append(callback)
-    if len(_callbacks) == 1:
-        signal.signal(signal.SIGTERM, _stop)
-    if _page.memory is not None or (not _page.tried and _page.open() is not None):
-        _page.listens |= WANTS_SIGNAL
-        _page.write(b"")
+        call_back()
+    return True
 
 
-def _stop(_number: int, _frame: object) -> None:
-    while _callbacks:
-        _callbacks.pop(0)()
-    raise SystemExit(0)
+def _has_come_to_the_end() -> bool:
+    """Who asks `should_stop`, too, hears it there, and here only if it has not asked in the agreed step."""
+    told = _page.told_step()
+    if told is None:
+        return False
+    if _page.listens & POLLS:
+        return told != NO_STEP and _page.step > told
+    return _page.step >= told or bool(_page.listens & BEHIND)
+
+
+def start_anew() -> None:
+    """In a fork that is a worker of its own, with variables of its own."""
+    global _page  # noqa: PLW0603
+    _page = _Page()
 
 
 def _packed(numbers: dict[str, float]) -> bytes:

@@ -6,6 +6,7 @@ import os
 import sys
 
 from flota.errors.worker import (
+    FrameworkMissing,
     NoFramework,
     NotInitialised,
     NoWrapper,
@@ -35,7 +36,7 @@ _chosen: list[str] = []  # by init_parallel_env, for the calls that follow
 
 def init_parallel_env(framework: str | None = None) -> Env:
     """Connect this worker to the others, by the framework that the script has imported. Alone or again: harmless."""
-    if framework is not None and framework not in NEEDED:
+    if framework is not None and framework not in KNOWN:
         raise UnknownFramework(framework, KNOWN)
     name = framework or find_framework("init_parallel_env")
     here = env()
@@ -80,5 +81,8 @@ def find_framework(call: str) -> str:
 
 def adapter_of(name: str) -> ModuleType:
     """One framework's is_running, init and shutdown; and wrap, or INSTEAD of it what to do."""
-    adapter: ModuleType = __import__(f"flota.worker.{name}", None, None, (name,))
+    try:
+        adapter: ModuleType = __import__(f"flota.worker.{name}", None, None, (name,))
+    except ImportError as error:
+        raise FrameworkMissing(name, str(error)) from error
     return adapter

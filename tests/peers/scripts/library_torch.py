@@ -20,6 +20,7 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 weights = ",".join(f"{weight:.6f}" for weight in model.module.weight.flatten().tolist())
-print(f"RESULT rank={env.rank} world={env.world_size} sum={total.item()} weights={weights}")
+# In one write: torchrun's workers share its stdout, unbuffered.
+print(f"RESULT rank={env.rank} world={env.world_size} sum={total.item()} weights={weights}\n", end="", flush=True)
 flota.shutdown()
 flota.shutdown()

@@ -1,34 +1,66 @@
-"""Counts steps, says which, and asks whether to stop; in ways that its arguments name.
+"""Counts steps, says which, and asks whether to stop; in ways that its arguments name, one for all ranks or one each.
 
-saves: when told to stop, it notes the step and ends. calls: it has a callback for that. ignores: it only counts.
-stalls: it says that it listens, and does not. fails: when told to stop, it ends with 3.
+saves: when told to stop, it notes the step and ends. calls: it has a callback for that; both: it has one, and asks.
+threads: it counts in a thread. silent: it has a callback, and tells no steps. epochs: its steps begin anew.
+raises, lingers: its callback fails; or takes a second. handles: it has a handler of its own for SIGTERM, too.
+ignores: it only counts. stalls: it says that it listens, and does not. fails: when told to stop, it ends with 3.
+dies: it ends with 3 after some steps.
 """
 
 import os
+import signal
 import sys
+import threading
 import time
 
 import flota
 
-HOW = sys.argv[1] if os.environ["FLOTA_RANK"] == "0" or len(sys.argv) < 3 else sys.argv[2]
 RANK = os.environ["FLOTA_RANK"]
+HOW = sys.argv[1] if RANK == "0" or len(sys.argv) < 3 else sys.argv[2]
 step = 0
 
 
 def save():
-    with open(f"saved.{RANK}", "w") as file:
+    note("begun")
+    if HOW == "raises":
+        raise OSError("the disk is full")
+    if HOW == "lingers":
+        time.sleep(1)
+    note("saved")
+
+
+def note(what):
+    with open(f"{what}.{RANK}", "w") as file:
         file.write(str(step))
 
 
-if HOW == "calls":
+def handle(*_):
+    note("handled")
+    sys.exit(0)
+
+
+def count():
+    global step
+    while True:
+        if HOW not in ("ignores", "silent"):
+            flota.heartbeat(step % 7 if HOW == "epochs" else step)
+        if HOW in ("saves", "both", "epochs", "stalls", "fails") and flota.should_stop() and HOW != "stalls":
+            note("asked" if HOW == "both" else "saved")
+            sys.exit(3 if HOW == "fails" else 0)
+        if step == 20:
+            note("going")
+        if step == 40 and HOW == "dies":
+            sys.exit(3)
+        step += 1
+        time.sleep(0.01)
+
+
+if HOW == "handles":
+    signal.signal(signal.SIGTERM, handle)
+if HOW in ("calls", "both", "threads", "silent", "raises", "lingers", "handles", "dies"):
     flota.on_stop(save)
-while True:
-    if HOW != "ignores":
-        flota.heartbeat(step)
-    if HOW in ("saves", "stalls", "fails") and flota.should_stop() and HOW != "stalls":
-        save()
-        sys.exit(3 if HOW == "fails" else 0)
-    if step == 5:
-        open(f"going.{RANK}", "w").close()
-    step += 1
-    time.sleep(0.01)
+if HOW == "threads":
+    thread = threading.Thread(target=count)
+    thread.start()
+    thread.join()
+count()

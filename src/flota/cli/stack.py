@@ -1,0 +1,61 @@
+"""`flota stack [RANK …]`: where the ranks of a running job stand, by hand."""
+
+from __future__ import annotations
+
+import os
+
+from flota.cli.convert import convert
+from flota.errors import BadValue, UnknownFlag
+
+USAGE = """\
+usage: flota stack [RANK …] [--log_dir DIR] [--native] [--watch[=SECONDS]]
+
+Shows where this machine's ranks of a running job stand, and all their stacks;
+those of some ranks only, where they are named. The job is the one that writes to
+the log directory.
+
+  --log_dir DIR       the job's log directory [log]
+  --native            C and C++ frames, too: each worker stands for a moment
+  --watch[=SECONDS]   who stands where, again and again [2s], until Ctrl-C
+"""
+PERIOD = 2.0
+
+
+def print_stacks(words: list[str]) -> int:
+    directory, native, watch = "log", False, 0.0
+    ranks: list[int] = []
+    following = iter(words)
+    for word in following:
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if name in ("-h", "--help"):
+            print(USAGE, end="")
+            return 0
+        if name == "--log-dir":
+            directory = value if equals else next(following, "")
+        elif name == "--native" and not equals:
+            native = True
+        elif name == "--watch":
+            watch = float(str(convert("--watch", "duration", value))) if equals else PERIOD
+        elif name.startswith("-"):
+            raise UnknownFlag(word, "one of --log_dir, --native, --watch")
+        else:
+            ranks.append(int(str(convert("flota stack", "count", word))))
+    if not directory:
+        raise BadValue("--log_dir", "", "a directory", "--log_dir log")
+    return _show(directory, tuple(ranks), native=native, watch=watch)
+
+
+def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float) -> int:
+    import time
+
+    from flota.run.asking import Asker
+
+    asker = Asker(os.path.abspath(directory), os.environ, ranks, native=native)
+    while True:
+        groups, page = asker.ask()
+        if not watch:
+            print(page, end="")
+            return 0
+        print(time.strftime("%H:%M:%S"), *(f"  {line}" for line in groups), sep="\n", flush=True)
+        time.sleep(watch)

@@ -1,0 +1,35 @@
+"""Errors of `flota stack`."""
+
+from __future__ import annotations
+
+from flota.errors import FlotaError
+
+
+class NoRunningJob(FlotaError):
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"no job of this machine is running with the log directory `{directory}`",
+            "name the job's with --log_dir DIR",
+        )
+
+
+class NoSuchRank(FlotaError):
+    def __init__(self, rank: int, here: str) -> None:
+        super().__init__(
+            f"rank {rank} is not running on this machine: those of {here} are",
+            "run `flota stack` on the machine it is on",
+        )
+
+
+class NoSpy(FlotaError):
+    def __init__(self) -> None:
+        super().__init__("stacks are read by py-spy, which is not here", "run `pip install 'flota[stacks]'`")
+
+
+class StacksUnreadable(FlotaError):
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"stacks cannot be read: {why}",
+            "run it as the job's user, and as root where `sysctl kernel.yama.ptrace_scope` is not 0; "
+            "in a container with --cap-add SYS_PTRACE",
+        )

@@ -1,0 +1,124 @@
+"""A process as /proc shows it, without touching it: what it waits for, what it has used, and its descendants."""
+
+from __future__ import annotations
+
+import os
+
+from flota.host.sweep import children_of
+from flota.supervise.stacks import DISK, LOCK, PIPE, RUNNING, SLEEP, SOCKET, Sample
+
+TICKS = os.sysconf("SC_CLK_TCK")
+MOST_CHILDREN = 64
+FILE = "file"  # depends on what is open there
+SELECT, POLL = "select", "poll"  # waiting for nothing at all is sleeping, as old Pythons do it
+CALLS = {
+    "x86_64": {
+        **dict.fromkeys((35, 230), SLEEP),
+        202: LOCK,
+        **dict.fromkeys((0, 1, 17, 18, 19, 20), FILE),
+        **dict.fromkeys((42, 43, 44, 45, 46, 47, 232, 281, 288, 299), SOCKET),
+        **dict.fromkeys((23, 270), SELECT),
+        **dict.fromkeys((7, 271), POLL),
+        **dict.fromkeys((26, 74, 75, 162, 277, 306), DISK),
+    },
+    "aarch64": {
+        **dict.fromkeys((101, 115), SLEEP),
+        98: LOCK,
+        **dict.fromkeys((63, 64, 65, 66, 67, 68), FILE),
+        **dict.fromkeys((22, 202, 203, 206, 207, 211, 212, 242, 243), SOCKET),
+        72: SELECT,
+        73: POLL,
+        **dict.fromkeys((81, 82, 83, 84, 227, 267), DISK),
+    },
+}
+OPENED = (("socket:", SOCKET), ("pipe:", PIPE), ("/dev/pts/", PIPE), ("/dev/tty", PIPE))
+
+
+def observe(pid: int) -> Sample | None:
+    """None when it is gone."""
+    own = _observe_alone(pid)
+    if own is None:
+        return None
+    found = (_observe_alone(child) for child in _below(pid)[:MOST_CHILDREN])
+    return own._replace(children=tuple(child for child in found if child))
+
+
+def _below(pid: int) -> list[int]:
+    found: list[int] = []
+    queue = [pid]
+    while queue and len(found) < MOST_CHILDREN:
+        children = children_of(queue.pop())
+        found += children
+        queue += children
+    return found
+
+
+def _observe_alone(pid: int) -> Sample | None:
+    stat = _read(f"/proc/{pid}/stat")
+    head, _, rest = stat.rpartition(")")
+    fields = rest.split()
+    if not fields or fields[0] in "ZX":
+        return None
+    counters = dict(line.split(": ") for line in _read(f"/proc/{pid}/io").splitlines())
+
+    def largest(*names: str) -> int:
+        return max(int(counters.get(name, 0)) for name in names)
+
+    return Sample(
+        pid,
+        state=fields[0],
+        call=_call(pid),
+        cpu=(int(fields[11]) + int(fields[12])) / TICKS,
+        # What is mapped is counted when it reaches the disk only, what goes to memory before that only.
+        read=largest("rchar", "read_bytes"),
+        written=largest("wchar", "write_bytes"),
+        name=head.partition("(")[2],
+    )
+
+
+def _call(pid: int) -> str:
+    """What its main thread waits for in the kernel; empty where that is not known or not told to us."""
+    number, *args = (_read(f"/proc/{pid}/syscall") or "-").split()
+    if number == "running":
+        return RUNNING
+    kind = CALLS.get(os.uname().machine, {}).get(int(number) if number.isdecimal() else -1, "")
+    if kind == FILE:
+        return _opened(pid, int(args[0], 16))
+    if kind in (SELECT, POLL):
+        return SOCKET if int(args[kind == POLL], 16) else SLEEP
+    if not kind and "nanosleep" in _read(f"/proc/{pid}/wchan"):
+        return SLEEP  # one that was interrupted and goes on has another number
+    return kind
+
+
+def _opened(pid: int, fd: int) -> str:
+    try:
+        target = os.readlink(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return ""
+    return next((kind for prefix, kind in OPENED if target.startswith(prefix)), "")
+
+
+def runs_python(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
+    except OSError:
+        return False
+
+
+def line_of(pid: int, file: str, number: int) -> str:
+    """A line of a file that a process runs, as it is now; empty if it cannot be read."""
+    try:
+        with open(file if file.startswith("/") else f"/proc/{pid}/cwd/{file}", errors="replace") as lines:
+            found = next((line for count, line in enumerate(lines, 1) if count == number), "")
+    except OSError:
+        return ""
+    return "".join(letter for letter in found.strip() if letter.isprintable())[:80]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,83 @@
+"""When all nodes of a round stand still: where all ranks of the job stand, and who makes the others wait; pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from flota.errors import HANG
+from flota.job.report import HUNG
+from flota.rendezvous.cards import FAILED, RUNNING, SERVING, STACKED, Fault, PostRow, Present
+from flota.rendezvous.notices import ROLL_CALL, Notice
+from flota.supervise.places import Post
+from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+ANSWER_TIME = 20.0  # seconds in which every node must say where its ranks stand: some have to abort them for it
+MOST_SUSPECTS = 8
+TOGETHER = 1 / 4  # of the time that each has stood still
+
+
+class Lull:
+    """Whether all nodes stand still together: one may have waited for long for another that has just ended its work,
+    and the next moment it will go on. `deadline`: when to ask again though nothing has changed.
+    """
+
+    def __init__(self) -> None:
+        self.deadline: float | None = None
+        self._since = 0.0
+        self._done: frozenset[str] | None = None
+
+    def lasts(self, notice: Notice, of_round: list[Present], done: Collection[str], now: float) -> bool:
+        seconds = all_stand(notice, of_round, done)
+        if not seconds:
+            self.deadline = self._done = None
+            return False
+        if self._done != frozenset(done):
+            self._since, self._done = now, frozenset(done)
+        enough = self._since + TOGETHER * seconds
+        self.deadline = enough if now < enough else None
+        return now >= enough
+
+
+def all_stand(notice: Notice, of_round: list[Present], done: Collection[str]) -> float:
+    """For how many seconds every node that has work says that its workers have stood still; 0: one does not."""
+    cards = {one.node: one.card for one in of_round}
+    at_work = [row.node for row in notice.seats if row.node not in done]
+    busy = [node for node in at_work if node not in cards or cards[node].state != SERVING]
+    stand = [cards[node].stands if node in cards and cards[node].state == RUNNING else 0.0 for node in busy]
+    return min(stand, default=0.0)
+
+
+def next_word(
+    notice: Notice, by_node: dict[str, Present], lost: Collection[str], done: Collection[str], *, late: bool
+) -> Notice | None:
+    """What the chair says next; None while it waits for answers. Who fails meanwhile fails because of the hang."""
+    cards = [by_node[row.node].card for row in notice.seats if row.node in by_node and row.node not in lost]
+    answered = [card for card in cards if card.posts or card.state in (STACKED, FAILED, SERVING)]
+    asked = [row for row in notice.seats if row.node in by_node or row.node not in done]
+    if len(answered) < len(asked) and not late:
+        return None
+    posts = tuple(_post(row, card.host) for card in cards for row in card.posts)
+    quiet = max((card.stands for card in cards), default=0.0)
+    return replace(notice, state=ROLL_CALL, faults=_faults(posts, quiet, cards[0].host if cards else ""))
+
+
+def _faults(posts: tuple[Post, ...], quiet: float, host: str) -> tuple[Fault, ...]:
+    suspects = find_suspects(posts)
+    words = (
+        f"no sign of life for {quiet:.1f} s, and all ranks stand still",
+        *filter(None, (suspicion(posts, suspects), *groups_in_words(posts))),
+    )
+    if not suspects:
+        return (Fault(-1, -1, host, 0, HANG, HUNG, "hang", max((one.ran for one in posts), default=0.0), "", words),)
+    return tuple(
+        Fault(one.rank, one.worker, one.host, one.pid, HANG, HUNG, "hang", one.ran, one.log, words, role=one.role)
+        for one in suspects[:MOST_SUSPECTS]
+    )
+
+
+def _post(row: PostRow, host: str) -> Post:
+    return Post(row.rank, row.kind, row.words, row.role, host, row.local_rank, row.pid, row.log, row.ran)

@@ -1,0 +1,142 @@
+"""After a failure: who has answered the roll call, how wrong whose clock is, who is to blame, and what follows."""
+
+from __future__ import annotations
+
+from msgspec.structs import astuple, replace
+
+from flota.job.causes import HUNG
+from flota.job.report import FAILED as JOB_FAILED
+from flota.job.report import exit_code_of_all
+from flota.job.spec import RestartPolicy
+from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, Fault, Present
+from flota.rendezvous.notices import Ending, Notice
+from flota.supervise.blame import in_order_of_blame
+from flota.supervise.policy import Decision, History, decide
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+A_MOMENT = 0.5  # seconds for a worker to end whose death others have seen before us
+SETTLE = 1.0  # seconds in which nodes may add to a report what is of interest, but changes nothing
+DOUBT = 5.0  # the same while all who are known to have failed have only suffered
+TOLD_IN_FULL = 32  # faults: a notice goes to everybody
+
+
+class Doubt:
+    """Of one round: while none but victims have failed, the one who died may be about to be seen, and a roll call would
+    stop it."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def lasts_until(self, failed: list[Present], now: float) -> float | None:
+        """None when there is nothing to wait for."""
+        if failed and self._since is None:
+            self._since = now
+        victims = all(fault.suffered for one in failed for fault in one.card.faults)
+        until = self._since + A_MOMENT if self._since is not None and victims else now
+        return until if until > now else None
+
+    def is_over(self, failed: list[Present], now: float) -> bool:
+        return self.lasts_until(failed, now) is None
+
+
+class Finding(NamedTuple):
+    """`host`: where the culprit ran; empty if its node is gone. `ending`: of the job, unless there is a restart."""
+
+    node: str
+    host: str
+    culprit: Fault
+    decision: Decision
+    leaves: bool  # the culprit's node does, and the others go on
+    ending: Ending
+
+
+class Inquest:
+    """Of one roll call, which began at `called_at`. `epoch` makes a time of day of the chair's own time; None where
+    another chair has called."""
+
+    def __init__(self, called_at: float, epoch: float | None) -> None:
+        self.called_at = called_at
+        self.answered: set[str] = set()
+        self._epoch = epoch
+        self._clocks: dict[str, tuple[float, float]] = {}  # what a node's showed, and when that was heard here
+        self._complete_at: float | None = None
+
+    def hear(self, of_round: list[Present], now: float) -> None:
+        for one in of_round:
+            if one.card.state in (HERE, FAILED, DONE, DEAD):
+                self.answered.add(one.node)
+            if one.card.clock and self._epoch is not None:
+                self._clocks.setdefault(one.node, (one.card.clock, now + self._epoch))
+
+    def ahead(self, node: str) -> float:
+        """By how many seconds a node's clock is ahead of ours.
+
+        It showed what the node said at some time between the call and the answer. Clocks that may agree are taken to
+        agree: whoever keeps clocks right does it better than we could. Otherwise an answer has taken as long as the
+        quickest one; if it came late, the node was late to hear the call.
+        """
+        if node not in self._clocks or self._epoch is None:
+            return 0.0
+        clock, heard = self._clocks[node]
+        called = self.called_at + self._epoch
+        if called <= clock <= heard:
+            return 0.0
+        quickest = min(heard for _, heard in self._clocks.values()) - called
+        return clock - (heard - quickest / 2)
+
+    def blame(self, of_round: list[Present]) -> list[tuple[str, Fault]]:
+        """All faults, with the time by the chair's clock, each with its node, in order of blame. Of two at the same
+        time the store has the order."""
+        nodes: dict[Fault, str] = {}
+        for one in sorted(of_round, key=lambda one: one.said):
+            for fault in one.card.faults:
+                nodes[replace(fault, at=fault.at - self.ahead(one.node))] = one.node
+        return [(nodes[fault], fault) for fault in in_order_of_blame(list(nodes))]
+
+    def find(self, of_round: list[Present], notice: Notice, policy: RestartPolicy) -> Finding:
+        """The faults that the roll was called for are all there is, where their node is gone. A hang has no node that
+        tells of it, and comes before all that fail because of it."""
+        hung = [("", fault) for fault in notice.faults if fault.cause == HUNG]
+        blamed = hung + self.blame(of_round) or [("", fault) for fault in notice.faults]
+        node, culprit = blamed[0]
+        host = next((one.card for one in of_round if one.node == node), None)
+        decision = decide(culprit, History(*astuple(notice.past)), notice.attempt, policy)
+        faults = [fault for _, fault in blamed]
+        code = exit_code_of_all((fault.code, fault.told) for fault in faults)
+        ending = Ending(JOB_FAILED, code, 0, decision.why, told_to_all(faults), ended_well(of_round, faults))
+        leaves = policy.enabled and policy.elastic_level == 0 and not culprit.final and host and not host.serves
+        return Finding(node, host.host if host else "", culprit, decision, bool(leaves), ending)
+
+    def wait_until(self, of_round: list[Present], now: float, culprit: Fault, *, restarts: bool) -> float:
+        """When to decide; restarts are not kept waiting when it is clear who is to blame."""
+        if self._complete_at is None:
+            self._complete_at = now
+        failed = [one for one in of_round if any(_is_failure(fault) for fault in one.card.faults)]
+        is_ordered = self._epoch is None or len(failed) < 2 or all(one.node in self._clocks for one in failed)
+        is_clear = culprit.cause == HUNG or any(
+            _is_failure(fault) and not fault.suffered for one in failed for fault in one.card.faults
+        )
+        waits = any(one.node in self.answered and not one.card.swept and one.card.state != DEAD for one in of_round)
+        if is_ordered and (not waits or (restarts and is_clear)):
+            return now
+        return self._complete_at + (SETTLE if is_clear else DOUBT)
+
+
+def _is_failure(fault: Fault) -> bool:
+    return fault.code != 0 and not fault.told
+
+
+def told_to_all(faults: list[Fault]) -> tuple[Fault, ...]:
+    """The first in full; of the others who they are, and how they ended."""
+    rest = (replace(fault, said=(), log="", evidence="", hint="") for fault in faults[TOLD_IN_FULL:])
+    return (*faults[:TOLD_IN_FULL], *rest)
+
+
+def ended_well(of_round: list[Present], blamed: Collection[Fault]) -> tuple[tuple[str, int], ...]:
+    """The workers that had done their work, by role and rank."""
+    guilty = {(fault.role, fault.rank) for fault in blamed}
+    return tuple(worker for one in of_round for worker in one.card.ended if worker not in guilty)

@@ -1,0 +1,54 @@
+"""What a node's part in the job can ask of it, in its own order."""
+
+from __future__ import annotations
+
+from flota.rendezvous.notices import Ending, Notice
+from flota.values import NamedTuple
+
+
+class Offer(NamedTuple):
+    """Take fresh ports for this round, and say so with `offered`."""
+
+    round: int
+
+
+class Begin(NamedTuple):
+    """Start the workers of this round, from this seat."""
+
+    notice: Notice
+    seat: int
+
+
+class Recall(NamedTuple):
+    """Stop the workers; `swept` when they are gone."""
+
+
+class Release(NamedTuple):
+    """The job has ended well: let the workers that only serve end; `swept` when they are gone."""
+
+
+class Testify(NamedTuple):
+    """Say with `testified` what is known of the workers of the round, which are gone."""
+
+
+class LookAtWorkers(NamedTuple):
+    """Say with `stands` whether the workers can end by themselves, and how far they are."""
+
+
+class Yield(NamedTuple):
+    """Ask the workers to save and end by themselves, at this step; `swept` when they are gone."""
+
+    step: int
+
+
+class TakeStacks(NamedTuple):
+    """Say with `stacked` where the ranks of this node stand."""
+
+
+class Leave(NamedTuple):
+    """The job has ended for this node, in this way."""
+
+    ending: Ending
+
+
+Order = Offer | Begin | Recall | Release | Testify | LookAtWorkers | Yield | TakeStacks | Leave

@@ -1,0 +1,101 @@
+"""Stacks of a running job, for somebody who asks by hand: its workers are found by what it has written."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from flota.errors.stacks import NoRunningJob, NoSpy, NoSuchRank, StacksUnreadable
+from flota.host.loop import Loop
+from flota.host.spy import Spy, find_spy
+from flota.job.roles import TRAINER
+from flota.run.stacking import StackTaker, Subject, Taken, page, posts_of
+from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOOK_AGAIN = 0.1  # seconds between looks at the clock
+MOST_FORKS = 8  # between a node and a worker that something else has started again
+
+
+class Asker:
+    def __init__(self, log_dir: str, environ: Mapping[str, str], ranks: tuple[int, ...], *, native: bool) -> None:
+        self.log_dir = log_dir
+        self.ranks = ranks
+        self.native = native
+        program = find_spy(environ)
+        if not program:
+            raise NoSpy
+        self.loop = Loop()
+        self.spy = Spy(program, self.loop)
+        self.taker = StackTaker(self.spy)
+
+    def ask(self) -> tuple[tuple[str, ...], str]:
+        """Who stands where, and a page of all stacks."""
+        subjects = self._subjects()
+        taken = self._take(subjects)
+        if taken.blind:
+            raise StacksUnreadable(taken.trouble or "the workers have just ended")
+        posts = posts_of(subjects, taken.samples)
+        words = groups_in_words(posts)
+        if len(posts) > 1 and not self.ranks:
+            words += (f"if this is a hang: {suspicion(posts, find_suspects(posts))}",)
+        return words, page(f"flota: {self.log_dir}", words, subjects, taken.samples)
+
+    def _subjects(self) -> list[Subject]:
+        found = running_workers(self.log_dir)
+        if not found:
+            raise NoRunningJob(self.log_dir)
+        here = {subject.rank for subject in found if subject.role == TRAINER}
+        for rank in self.ranks:
+            if rank not in here:
+                raise NoSuchRank(rank, ", ".join(map(str, sorted(here))))
+        return [one for one in found if not self.ranks or (one.rank in self.ranks and one.role == TRAINER)]
+
+    def _take(self, subjects: list[Subject]) -> Taken:
+        taken: list[Taken] = []
+        self.taker.take(subjects, taken.append, everybody=True, native=self.native)
+        while not taken:
+            self.loop.turn(LOOK_AGAIN)
+            self.spy.on_time(time.monotonic())
+        return taken[0]
+
+
+def running_workers(log_dir: str) -> list[Subject]:
+    """This machine's workers of the job that writes here, by what events.<node>.jsonl has of them."""
+    import json
+
+    nodes: set[int] = set()
+    workers: dict[tuple[str, int], int] = {}
+    try:
+        with open(f"{log_dir}/events.{os.uname().nodename}.jsonl") as lines:
+            for line in lines:
+                try:
+                    event = json.loads(line)
+                    if event["event"] == "job_started":
+                        nodes.add(event["pid"])
+                    elif event["event"] == "worker_started":
+                        workers[event.get("role", TRAINER), event["rank"]] = event["pid"]
+                    elif event["event"] == "worker_exited":
+                        workers.pop((event.get("role", TRAINER), event["rank"]), None)
+                except (ValueError, KeyError, TypeError):
+                    continue  # half a line, of a node that is writing it
+    except OSError:
+        return []
+    living = [(role, rank, pid) for (role, rank), pid in sorted(workers.items()) if _is_below(pid, nodes)]
+    return [Subject(number, rank, pid, role) for number, (role, rank, pid) in enumerate(living)]
+
+
+def _is_below(pid: int, nodes: set[int]) -> bool:
+    """A number may be another process's by now: a worker descends from its node."""
+    for _ in range(MOST_FORKS):
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                pid = int(stat.read().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            return False
+        if pid in nodes:
+            return True
+    return False

@@ -1,0 +1,72 @@
+"""A node's part when the whole job stands still: says so to the chair, and where its ranks stand when it is asked."""
+
+from __future__ import annotations
+
+import time
+
+from flota.rendezvous.cards import PostRow, sendable
+from flota.rendezvous.node import Node
+from flota.run.vigil import Vigil
+from flota.supervise.events import RoundRecalled
+from flota.supervise.machine import SIGABRT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.run.together import Together
+    from flota.supervise.places import Post
+
+
+class Hanging:
+    """`waits`: the stacks are had only when the workers that were aborted for them are gone."""
+
+    def __init__(self, together: Together, vigil: Vigil | None) -> None:
+        self.together = together
+        self.vigil = vigil
+        self.waits = False
+
+    @property
+    def _node(self) -> Node:
+        return self.together.member.node
+
+    def stands(self, *, still: bool) -> None:
+        assert self.vigil
+        self._node.stands_still(time.monotonic() - self.vigil.hangs.life_at if still else 0.0)
+        self.together.advance()
+
+    def answer(self) -> None:
+        """Where the ranks stand, as soon as it is known; a node that does not watch them has nothing to say."""
+        if self.vigil:
+            self.vigil.take_all(self._tell)
+        else:
+            self._node.stacked(())
+
+    def _tell(self, posts: tuple[Post, ...], blind: bool) -> None:  # noqa: FBT001  as it is called back
+        if blind and self.vigil and self.together.in_round:
+            self.waits = self.vigil.blind = True
+            self.together.end_hung(RoundRecalled(SIGABRT), blind=True)
+        else:
+            self._say(posts)
+
+    def workers_are_gone(self) -> None:
+        if self.waits and self.vigil:
+            self.waits = False
+            self._say(self.vigil.left_behind())
+
+    def _say(self, posts: tuple[Post, ...]) -> None:
+        plans = self.together.started.plans
+        self._node.stacked(
+            tuple(
+                PostRow(
+                    post.rank,
+                    post.kind,
+                    sendable(post.words),
+                    post.role,
+                    plans[post.worker].worker.local_rank,
+                    post.pid,
+                    sendable(post.log),
+                    post.ran,
+                )
+                for post in posts
+            )
+        )
+        self.together.advance()

@@ -1,0 +1,65 @@
+"""The page about a failed job: who is to blame and of what, then all others, folded into a line each."""
+
+from __future__ import annotations
+
+from flota.job.report import NO_STEP, FailedWorker, Report
+from flota.job.roles import label
+from flota.supervise.blame import abort_line, sentence, workers_in_words
+
+MOST_NAMED = 4  # of those who failed by themselves, with how
+
+
+def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
+    """At most 25 lines, or with `verbose` all that is known of all who failed."""
+    first, *others = report.failed
+    failed = [failed.rank for failed in report.failed if failed.rank >= 0 and failed.role == first.role]
+    rest = (*others, *report.suffered) if verbose else ()
+    return [
+        *([abort_line(report.sizes.get(first.role, 0), failed, first.role)] if failed else []),
+        culprit_in_words(first, name_host=report.several),
+        *_details(first, name_host=report.several),
+        *_also_failed(others, name_host=report.several),
+        *_folded("only suffered", [(one.role, one.rank) for one in report.suffered]),
+        *([f"not restarted: {report.verdict.reason}"] if report.verdict.reason else []),
+        *_folded("stopped by flota", list(report.stopped)),
+        *(line for one in rest for line in _in_full(one, name_host=report.several)),
+    ]
+
+
+def culprit_in_words(failed: FailedWorker, *, name_host: bool = False) -> str:
+    host = failed.node if name_host else ""
+    return sentence(failed.rank, failed.cause, failed.code, failed.ran, host, failed.role, failed.ending)
+
+
+def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
+    """What it was doing, what it said last, where its log is, and what to do about it."""
+    step = f", last step {failed.step}" if failed.step != NO_STEP else ""
+    facts = f"  pid {failed.pid}, attempt {failed.attempt}{step}" if failed.pid else ""
+    return [
+        *([facts] if facts else []),
+        *(f"  {line}" for line in failed.said),
+        *([f"memory: {failed.evidence}"] if failed.evidence else []),
+        *([f"log{f' on {failed.node}' if name_host else ''}: {failed.log}"] if failed.log else []),
+        *([f"hint: {failed.hint}"] if failed.hint else []),
+    ]
+
+
+def _also_failed(others: list[FailedWorker], *, name_host: bool) -> list[str]:
+    if not others:
+        return []
+    named = [_in_short(one, name_host=name_host) for one in others[:MOST_NAMED]]
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    return [f"also failed by themselves: {', '.join(named)}{more}"]
+
+
+def _in_short(failed: FailedWorker, *, name_host: bool) -> str:
+    return f"{label(failed.role, failed.rank)}{f' on {failed.node}' if name_host else ''} with {failed.ending}"
+
+
+def _folded(words: str, workers: list[tuple[str, int]]) -> list[str]:
+    return [f"{words}: {workers_in_words(workers)}"] if workers else []
+
+
+def _in_full(failed: FailedWorker, *, name_host: bool) -> list[str]:
+    head = f"{_in_short(failed, name_host=name_host)}{' (only suffered)' if failed.suffered else ''}:"
+    return ["", head, *_details(failed, name_host=name_host)]

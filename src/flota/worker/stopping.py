@@ -1,0 +1,121 @@
+"""on_stop: what a worker without a loop of its own does before it ends."""
+
+from __future__ import annotations
+
+import os
+
+from flota.errors.worker import NothingToCall, NotInMainThread
+from flota.worker import heartbeat
+from flota.worker.heartbeat import NO_STEP, WANTS_SIGNAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class _State:
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], object]] = []
+        self.previous: Any = None  # what was done about SIGTERM before
+        self.handles = self.watches_forks = False
+        self.asked = False  # by another thread, which has come to the agreed step
+        self.ending = False
+        self.masks: dict[int, set[Any]] = {}  # of threads that fork just now
+
+
+_state = _State()
+
+
+def on_stop(callback: Callable[[], object]) -> None:
+    """Call this in the main thread when the job is preempted; afterwards the worker ends, with exit code 0.
+
+    All ranks call theirs in the `heartbeat` of the same step, if they tell their steps, else at once.
+    """
+    if not callable(callback):
+        raise NothingToCall(callback)
+    page = heartbeat._page  # noqa: SLF001
+    if not page.is_open():
+        return
+    if not _is_main_thread():
+        raise NotInMainThread
+    if not _state.handles:
+        import signal
+
+        _state.previous = signal.signal(signal.SIGTERM, _on_sigterm)
+        _state.handles = True
+    if not _state.watches_forks:
+        _state.watches_forks = True
+        os.register_at_fork(before=_hold_back, after_in_parent=_let_through, after_in_child=_forget)
+    _state.callbacks.append(callback)
+    page.listen(WANTS_SIGNAL)
+
+
+def end() -> None:
+    """Call the callbacks, and end this process; where this is another thread, the main one does, and this one ends."""
+    call_back()
+    raise SystemExit(0)
+
+
+def call_back() -> None:
+    """Each callback once, in the main thread."""
+    if not _is_main_thread():
+        import signal
+        import threading
+
+        if not _state.asked:
+            _state.asked = True
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        return
+    _state.ending = True
+    while _state.callbacks:
+        _state.callbacks.pop(0)()
+
+
+def _on_sigterm(number: int, _frame: object) -> None:
+    """A preemption without steps, or an ordinary stop: then it is as if there were no callbacks."""
+    if _state.ending:
+        return  # it saves; if that takes too long, SIGKILL follows
+    if _state.asked or heartbeat._page.told_step() == NO_STEP:  # noqa: SLF001
+        end()
+    _restore()
+    os.kill(os.getpid(), number)
+
+
+def _restore() -> None:
+    import signal
+
+    if _state.handles and signal.getsignal(signal.SIGTERM) is _on_sigterm:
+        # None: a handler that was not set from Python.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if _state.previous is None else _state.previous)
+    _state.handles = False
+
+
+def _hold_back() -> None:
+    """SIGTERM to a child that has just been forked: a handler's pending signals are forgotten by the interpreter."""
+    import signal
+    from threading import get_ident
+
+    _state.masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _let_through() -> None:
+    import signal
+    from threading import get_ident
+
+    signal.pthread_sigmask(signal.SIG_SETMASK, _state.masks.pop(get_ident()))
+
+
+def _forget() -> None:
+    """A child that this worker forks is not this worker."""
+    _restore()
+    _state.callbacks.clear()
+    _state.asked = _state.ending = False
+    _let_through()
+    _state.masks.clear()
+
+
+def _is_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()

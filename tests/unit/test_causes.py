@@ -1,0 +1,171 @@
+"""Why a worker ended, as a table: what is known of its end, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from flota.job import causes
+from flota.job.causes import Evidence, diagnose, exception_name, suffers
+from flota.logs.tail import last_exceptions, last_traceback
+
+STACK = ["Traceback (most recent call last):", '  File "train.py", line 88, in <module>', "    step()"]
+GLOO = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:40213"
+NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2264, ncclRemoteError: remote process exited"
+PADDLE_MEMORY = [
+    "SystemError: ",
+    "",
+    "--------------------------------------",
+    "C++ Traceback (most recent call last):",
+    "--------------------------------------",
+    "0   paddle::memory::Alloc()",
+    "----------------------",
+    "Error Message Summary:",
+    "----------------------",
+    "ResourceExhaustedError: ",
+    "",
+    "Out of memory error on GPU 0. Cannot allocate 2.0GB memory on GPU 0.",
+]
+BLOCK = [
+    "--------------------------------------",
+    "C++ Traceback (most recent call last):",
+    "--------------------------------------",
+    "[TimeInfo: *** Aborted at 1635916135 (unix time) ***]",
+    "[SignalInfo: *** SIGTERM (@0x3fe) received by PID 1164 (TID 0x7f6cf1fc6700) from PID 1022 ***]",
+]
+ARGPARSE = ["usage: train.py [-h] [--local_rank LOCAL_RANK]", "train.py: error: unrecognized arguments: --local-rank=1"]
+
+
+def evidence(code: int, *lines: str, **more) -> Evidence:
+    """As it is found in a log that ends like this."""
+    raised, root, after = last_exceptions(list(lines))
+    return Evidence(code, raised=raised, root=root, tail=tuple(after if raised else lines[-12:]), **more)
+
+
+def raised(line: str, *more: str) -> Evidence:
+    return evidence(1, "step 3", *STACK, line, *more)
+
+
+@pytest.mark.parametrize(
+    ("found", "cause", "words"),
+    [
+        (evidence(-9, memory="the kernel's log names it"), causes.OUT_OF_MEMORY, "killed for memory: the kernel's log"),
+        (evidence(-9, counted=True), causes.KILLED, "killed from outside"),
+        (evidence(-9), causes.KILLED, "killed from outside, or by the kernel for memory"),
+        (evidence(137, counted=True), causes.KILLED, "killed from outside"),
+        (evidence(-15), causes.TERMINATED, "terminated from outside"),
+        (evidence(143), causes.TERMINATED, "terminated from outside"),
+        (evidence(-11, "Fatal Python error: Segmentation fault"), causes.SEGMENTATION_FAULT, "segmentation fault"),
+        (evidence(139), causes.SEGMENTATION_FAULT, "segmentation fault"),
+        (evidence(-6, "Fatal Python error: Aborted"), causes.ABORTED, ""),
+        (evidence(-6, "terminate called", "  what():  CUDA out of memory"), causes.DEVICE_OUT_OF_MEMORY, "out of memory"),
+        (evidence(-6, "[PG ID 0] Watchdog caught collective operation timeout"), causes.LOST_CONNECTION, "lost its"),
+        (evidence(-7), causes.SIGNALLED, "bus error"),
+        (evidence(-10), causes.SIGNALLED, ""),
+        (raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"), causes.DEVICE_OUT_OF_MEMORY, ""),
+        (raised("torch.OutOfMemoryError: HIP out of memory."), causes.DEVICE_OUT_OF_MEMORY, ""),
+        (raised("RuntimeError: NPU out of memory. Tried to allocate"), causes.DEVICE_OUT_OF_MEMORY, ""),
+        (raised("torch.OutOfMemoryError: XPU out of memory."), causes.DEVICE_OUT_OF_MEMORY, ""),
+        (raised("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while"), causes.DEVICE_OUT_OF_MEMORY, ""),
+        (raised(*PADDLE_MEMORY), causes.DEVICE_OUT_OF_MEMORY, "out of memory on the device"),
+        (raised("MemoryError"), causes.OUT_OF_MEMORY, "no memory left"),
+        (raised("OSError: [Errno 12] Cannot allocate memory"), causes.OUT_OF_MEMORY, "no memory left"),
+        (raised("OSError: [Errno 28] No space left on device: 'model.pt'"), causes.DISK_FULL, "the disk is full"),
+        (raised("OSError: [Errno 122] Disk quota exceeded"), causes.DISK_FULL, "the disk is full"),
+        (raised("RuntimeError: DataLoader worker is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory."), causes.SHARED_MEMORY_FULL, "shared memory"),
+        (raised("OSError: [Errno 24] Too many open files"), causes.TOO_MANY_FILES, "too many open files"),
+        (raised("ModuleNotFoundError: No module named 'apex'"), causes.MISSING_MODULE, "no module named 'apex'"),
+        (evidence(1, "/usr/bin/python: No module named trainer"), causes.MISSING_MODULE, "no module named trainer"),
+        (raised("ImportError: cannot import name 'f' from 'm'"), causes.FAILED_IMPORT, "failed import: cannot import"),
+        (raised("OSError: libcudart.so.12: cannot open shared object file: No such file"), causes.FAILED_IMPORT, "failed import"),
+        (raised("OSError: [Errno 98] Address already in use"), causes.PORT_IN_USE, "the port is already in use"),
+        (raised("torch.distributed.DistNetworkError: EADDRINUSE, port: 29500"), causes.PORT_IN_USE, "already in use"),
+        (evidence(2, *ARGPARSE), causes.LOCAL_RANK, "does not know --local-rank"),
+        (evidence(2, "usage: train.py [-h] --data DATA", "train.py: error: --data is required"), causes.USAGE, "--data is"),
+        (evidence(2, "python: can't open file '/job/no.py': [Errno 2] No such file"), causes.BAD_PATH, "can't open '/job"),
+        (evidence(1, '  File "train.py", line 3', "    def f(:", "          ^", "SyntaxError: invalid syntax"), causes.SYNTAX_ERROR, "SyntaxError: inv"),
+        (raised("SyntaxError: invalid syntax"), causes.SYNTAX_ERROR, "SyntaxError: invalid syntax"),
+        (raised("RuntimeError: CUDA error: device-side assert triggered"), causes.DEVICE_FAILED, "error of the device"),
+        (raised(GLOO), causes.LOST_CONNECTION, "lost its connection"),
+        (raised("ValueError: bad shard"), causes.EXCEPTION, "ValueError"),
+        (raised("my.own.Trouble"), causes.EXCEPTION, "my.own.Trouble"),
+        (evidence(3, "bye"), causes.EXITED, ""),
+        (evidence(2, "bye"), causes.EXITED, ""),
+        (evidence(1), causes.EXITED, ""),
+    ],
+)  # fmt: skip
+def test_each_end_has_its_cause(found, cause, words):
+    diagnosis = diagnose(found)
+
+    assert (diagnosis.cause, words in diagnosis.words) == (cause, True), diagnosis
+    assert cause in causes.ALL
+
+
+@pytest.mark.parametrize(
+    ("found", "suffered"),
+    [
+        (raised(GLOO), True),
+        (raised(NCCL), True),
+        (raised("ConnectionResetError: [Errno 104] Connection reset by peer"), True),
+        (raised("jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: The coordination service"), True),
+        (evidence(-6, "Terminating process because the JAX distributed service detected fatal errors."), True),
+        (evidence(-15, *BLOCK), True),
+        (evidence(1, *BLOCK), True),
+        (evidence(-15), False),
+        (evidence(-9, "Connection reset by peer"), False),
+        (evidence(-11, "Connection reset by peer"), False),
+        (raised("torch.distributed.DistNetworkError: EADDRINUSE, port: 29500"), False),
+        (raised("ValueError: bad shard"), False),
+        (raised("ValueError: bad shard", "[W TCPStore.cpp:123] recvValue failed: Connection reset by peer"), False),
+        (evidence(3, "bye"), False),
+    ],
+)
+def test_who_only_suffered_is_known_by_what_it_says(found, suffered):
+    assert suffers(found) is suffered
+
+
+def test_what_was_raised_first_tells_whether_another_is_to_blame():
+    culprit = [
+        *STACK,
+        "ValueError: bad shard",
+        "",
+        "During handling of the above exception, another exception occurred:",
+    ]
+    victim = [*STACK, "ConnectionResetError: [Errno 104] Connection reset by peer", "", "The above exception was the direct cause of the following exception:"]  # fmt: skip
+
+    assert not suffers(evidence(1, *culprit, "", *STACK, GLOO))
+    assert suffers(evidence(1, *victim, "", *STACK, "RuntimeError: the step failed"))
+
+
+def test_a_prefix_before_each_line_hides_nothing():
+    lines = [f"[rank1]: {line}" for line in (*STACK, "KeyError: 1", "", "During handling of the above exception, another exception occurred:", "", *STACK, "ValueError: x")]  # fmt: skip
+
+    assert last_exceptions(lines)[:2] == ("ValueError: x", "KeyError: 1")
+    assert last_traceback(lines)[-1] == "ValueError: x"
+
+
+def test_an_exception_that_was_caught_long_before_explains_nothing():
+    caught = [*STACK, "ConnectionResetError: [Errno 104] Connection reset by peer"]
+    later = evidence(7, *caught, *(f"step {number}" for number in range(50)))
+
+    assert (diagnose(later).cause, suffers(later)) == (causes.EXITED, False)
+    assert suffers(evidence(7, *caught, "step 1"))
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("ValueError: x", "ValueError"),
+        ("torch.OutOfMemoryError: CUDA out", "torch.OutOfMemoryError"),
+        ("StopIteration", "StopIteration"),
+        ("", ""),
+        ("two words: x", ""),
+        ("3: x", ""),
+    ],
+)
+def test_names_of_exceptions(line, name):
+    assert exception_name(line) == name
+
+
+def test_every_cause_that_has_words_or_a_hint_is_a_cause():
+    assert set(causes.HINTS) | set(causes.WORDS) <= set(causes.ALL)
+    assert all(hint[0].islower() and not hint.endswith(".") for hint in causes.HINTS.values())

@@ -1,0 +1,92 @@
+"""What the kernel ended for memory, from files like those of Linux."""
+
+from __future__ import annotations
+
+import pytest
+
+from flota.host.memory import MemoryWatch, available, find_cgroup
+
+V1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
+V2 = "0::/jobs/7\n"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Makes a machine with a cgroup of this version, which counts so many kills."""
+
+    def make(version, kills=0, where="jobs/7"):
+        (tmp_path / "proc" / "self").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "proc" / "self" / "cgroup").write_text(V1 if version == 1 else V2)
+        (tmp_path / "proc" / "meminfo").write_text("MemTotal: 25165824 kB\nMemAvailable: 12582912 kB\n")
+        group = tmp_path / "cgroup" / ("memory" if version == 1 else ".") / where
+        group.mkdir(parents=True, exist_ok=True)
+        if version == 1:
+            (group / "memory.oom_control").write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n")
+            (group / "memory.limit_in_bytes").write_text(f"{64 << 20}\n")
+            (group / "memory.max_usage_in_bytes").write_text(f"{63 << 20}\n")
+        else:
+            (group / "memory.events").write_text(f"low 0\nhigh 0\nmax 9\noom 1\noom_kill {kills}\n")
+            (group / "memory.max").write_text("max\n")
+        return {"proc": str(tmp_path / "proc"), "cgroups": str(tmp_path / "cgroup"), "log": str(tmp_path / "kmsg")}
+
+    return make
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("where", ["jobs/7", "."])
+def test_a_count_that_rose_in_the_round_is_a_kill(machine, version, where):
+    watch = MemoryWatch(**machine(version, 3, where))
+    before = watch.look(11)
+
+    machine(version, 4, where)
+
+    assert (before.killed, before.counted) == ("", True)
+    assert watch.look(11).killed == "the kernel counts 1 such kill in its cgroup since the round began"
+
+
+def test_the_kernels_log_names_the_process(machine, tmp_path):
+    (tmp_path / "kmsg").write_text("6,1,1,-;Out of memory: Killed process 11 (python) of an earlier round\n")
+    watch = MemoryWatch(**machine(2))
+
+    with (tmp_path / "kmsg").open("a") as log:
+        log.write("3,2,2,-;Memory cgroup out of memory: Killed process 12 (python) total-vm:9kB\n")
+
+    assert watch.look(11).killed == ""
+    watch.close()
+
+
+def test_a_process_that_the_log_names_was_killed(machine, tmp_path):
+    (tmp_path / "kmsg").write_text("")
+    watch = MemoryWatch(**machine(2))
+
+    with (tmp_path / "kmsg").open("a") as log:
+        log.write("3,2,2,-;Memory cgroup out of memory: Killed process 12 (python) total-vm:9kB\n")
+
+    assert watch.look(12).killed == "the kernel's log names it"
+    watch.close()
+
+
+def test_limit_and_peak_are_told_and_what_the_machine_has(machine):
+    with_limit = MemoryWatch(**machine(1)).look(1).words
+
+    assert with_limit == "the cgroup may have 64 MiB and had 63 MiB; the machine has 12.0 GiB of 24.0 GiB left"
+
+
+def test_no_limit_is_not_told(machine):
+    assert MemoryWatch(**machine(2)).look(1).words == "the machine has 12.0 GiB of 24.0 GiB left"
+
+
+def test_where_nothing_is_counted_that_is_known(tmp_path):
+    nowhere = str(tmp_path)
+
+    evidence = MemoryWatch(nowhere, nowhere, f"{nowhere}/kmsg").look(1)
+
+    assert (evidence.killed, evidence.counted, evidence.words) == ("", False, "")
+    assert find_cgroup(nowhere, nowhere) == ("", 0)
+
+
+def test_there_is_some_memory_to_spare():
+    with open("/proc/meminfo") as file:
+        total = int(file.readline().split()[1]) * 1024
+
+    assert 0 < available() <= total

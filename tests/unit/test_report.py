@@ -1,0 +1,84 @@
+"""The report: on the page, as JSON and back."""
+
+from __future__ import annotations
+
+from flota.job.report import FAILED, FailedWorker, Report, Verdict, report_as_dict, report_from_dict, with_failures
+from flota.run.page import failure_page
+
+SAID = tuple(f"line {number}" for number in range(11))
+
+
+def failed(rank, role="trainer", **facts):
+    facts = {"said": SAID, "log": f"/log/workerlog.{rank}", "at": 1000.5 + rank, **facts}
+    return FailedWorker(rank, 0, "gpu01", 4711, 1, "exception", "exit code 1 (ValueError)", 2.5, role=role, **facts)
+
+
+FIRST = failed(4, step=118, attempt=1, exception="ValueError", evidence="the cgroup may have 64 MiB", hint="do better")
+BLANK = Report(
+    "job", Verdict(FAILED, 1, 1, reason="no progress"), {"trainer": 8, "server": 2}, 2, 9.0, "/log", several=True
+)
+FULL = with_failures(
+    BLANK,
+    (FIRST, *(failed(rank) for rank in (1, 2)), failed(0, suffered=True), failed(5, suffered=True)),
+    (("server", 0),),
+)
+
+
+def test_the_page_has_everything_in_25_lines():
+    page = failure_page(FULL)
+
+    assert len(page) <= 25
+    assert page[0].startswith("ABORT!!! Out of all 8 trainers, the trainer process with rank=[1,2,4] was aborted.")
+    assert page[1:3] == [
+        "rank 4 on gpu01 failed first: exit code 1 (ValueError) after 2.5 s",
+        "  pid 4711, attempt 1, last step 118",
+    ]
+    assert page[3:14] == [f"  {line}" for line in SAID]
+    assert page[14:] == [
+        "memory: the cgroup may have 64 MiB",
+        "log on gpu01: /log/workerlog.4",
+        "hint: do better",
+        "also failed by themselves: rank 1 on gpu01 with exit code 1 (ValueError), rank 2 on gpu01 with exit code 1 (ValueError)",
+        "only suffered: ranks 0, 5",
+        "not restarted: no progress",
+        "stopped by flota: ranks 3, 6-7; server 1",
+    ]
+
+
+def test_verbose_has_all_of_all():
+    page = failure_page(FULL, verbose=True)
+
+    assert page.count("  line 10") == 5
+    assert "rank 5 on gpu01 with exit code 1 (ValueError) (only suffered):" in page
+
+
+def test_of_many_failures_only_some_are_named():
+    page = failure_page(with_failures(BLANK, tuple(failed(rank) for rank in range(8))))
+
+    assert page[-3].endswith("rank 4 on gpu01 with exit code 1 (ValueError) and 3 more")
+
+
+def test_json_and_back():
+    told = report_as_dict(FULL)
+
+    assert report_as_dict(report_from_dict(told)) == told
+    assert failure_page(report_from_dict(told)) == failure_page(FULL)
+
+
+def test_a_lost_shepherd_and_a_signal_come_back_as_they_were():
+    shepherd = FailedWorker(-1, -1, "gpu01", 0, -9, "shepherd-lost", "SIGKILL", 0.0, "", ())
+    report = with_failures(BLANK._replace(sizes={"trainer": 1}), (shepherd,))
+
+    assert report_from_dict(report_as_dict(report)).failed == (shepherd,)
+
+
+def test_what_an_older_flota_has_written_can_be_told():
+    old = {
+        "job_id": "job",
+        "verdict": "failed",
+        "exit_code": 3,
+        "world_size": 1,
+        "failures": [{"rank": 0, "exit_code": 3}],
+    }
+
+    assert failure_page(report_from_dict(old))[1] == "rank 0 failed first: exit code 3 after 0.0 s"

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+import pytest
+
+from flota.host.channel import NAMES, Channel
+from flota.host.spawns import Spawn
+from flota.job.spec import Command
+from flota.warming import imports
+from flota.warming.choice import (
+    COLD,
+    FORK,
+    SPARES,
+    Parked,
+    Way,
+    first_way,
+    never_forked,
+    shared,
+)
+from flota.warming.head import read_head
+from flota.warming.imports import Recorder, Wish, is_installed, module_file
+from flota.warming.wire import pack, receive, send, unpack
+
+SCRIPT = Command("script", "train.py", (), "/bin/python")
+
+
+@pytest.mark.parametrize(
+    ("commands", "wrappers", "way"),
+    [
+        ([SCRIPT], [], Way(FORK)),
+        ([SCRIPT, SCRIPT._replace(args=("--ps",))], [], Way(FORK)),
+        ([SCRIPT, SCRIPT._replace(target="serve.py")], [], Way(SPARES, "the roles have scripts of their own")),
+        ([SCRIPT, SCRIPT._replace(kind="program", target="ps")], [], Way(COLD, "`ps` is not a Python script")),
+        ([SCRIPT], ["/bin/python"], Way(COLD, "`/bin/python` is a script, not an interpreter")),
+    ],
+)
+def test_the_way_that_is_known_before_anything_is_imported(commands, wrappers, way):
+    assert first_way(commands, wrappers) == way
+
+
+@pytest.mark.parametrize(
+    ("parked", "unforkable"),
+    [
+        (Parked(), ""),
+        (Parked(failed="cannot import `x`"), "cannot import `x`"),
+        (Parked(never_forked="jax", threads=9), "jax is never forked"),
+        (Parked(threads=2), "there are 2 threads after the imports"),
+        (Parked(opened="/dev/nvidia0"), "`/dev/nvidia0` is open after the imports"),
+        (Parked(misread="RANK"), "an import has read RANK, which is not the same for all workers"),
+        (Parked(children=True), "the imports have started processes"),
+        (Parked(generators=True), "a module has a random generator of its own"),
+        (Parked(stale="/x.py"), "`/x.py` has changed since it was imported"),
+    ],
+)
+def test_when_a_fork_is_not_safe(parked, unforkable):
+    assert parked.unforkable == unforkable
+
+
+def test_which_modules_are_never_forked():
+    assert never_forked(["os", "jax.numpy"]) == "jax"
+    assert never_forked(["jaxtyping", "torch"]) == ""
+
+
+def test_one_import_serves_what_is_the_same_for_all():
+    environments = [{"A": "1", "RANK": "0", "ONLY": "x"}, {"A": "1", "RANK": "1"}]
+
+    assert shared(environments) == {"A": "1"}
+
+
+def test_the_imports_of_a_script_are_those_made_when_it_runs(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, torch.nn as nn\nfrom . import near\nfrom numpy import array\n"
+        "try:\n    import tried\nexcept ImportError:\n    import other\n"
+        "if __name__ == '__main__':\n    with open('x'):\n        import deep\n"
+        "def later():\n    import late\nclass C:\n    import inner\n"
+    )
+
+    head = read_head(str(script))
+
+    assert [name for name, _ in head.always] == ["os", "torch.nn", "numpy"]
+    assert head.maybe == ["tried", "deep"]
+    script.write_text("this is no Python")
+    assert read_head(str(script)).always == []
+
+
+@pytest.mark.parametrize(
+    ("line", "variables", "opaque"),
+    [
+        ("x = 1", {}, False),
+        ("os.environ['A'] = '1'", {"A": "1"}, False),
+        ("os.environ.setdefault('A', '1')", {"A": "1"}, False),
+        ("os.environ.setdefault('PATH', '1')", {}, False),
+        ("rank = int(os.environ['RANK']) + int(os.environ.get('X', 0))", {}, False),
+        ("here = os.path.join('a', 'b')", {}, False),
+        ("os.environ['A'] = value()", {}, True),
+        ("os.environ.update(A='1')", {}, True),
+        ("del os.environ['A']", {}, True),
+        ("sys.path.insert(0, 'vendor')", {}, True),
+        ("if x:\n    sys.path += ['vendor']", {}, True),
+    ],
+)
+def test_what_a_script_does_before_an_import(tmp_path, line, variables, opaque):
+    script = tmp_path / "train.py"
+    script.write_text(f"import os, sys\n{line}\nimport torch\n")
+
+    head = read_head(str(script))
+
+    assert head.is_opaque == opaque
+    assert head.always[2:] == ([] if opaque else [("torch", variables)])
+
+
+def test_auto_stands_for_installed_modules_and_what_frameworks_import_late(tmp_path):
+    (tmp_path / "train.py").write_text("import json, mine, hypothesis, decimal")
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "decimal.py").touch()  # the script would find this one
+    order = {"modules": ["auto"], "script": str(tmp_path / "train.py"), "is_module": False, "seen": ["fractions", "no"]}
+
+    assert Wish(order).wanted == ["json", "hypothesis"]
+    assert Wish(order).welcome == ["fractions"]
+    assert Wish({**order, "modules": ["torch", "mine"]}).wanted == ["torch", "mine"]
+    assert "torch._dynamo" in Wish({**order, "modules": ["torch"]}).welcome
+
+
+def test_a_module_is_found_without_running_the_packages_around_it(tmp_path):
+    (tmp_path / "package" / "inner").mkdir(parents=True)
+    (tmp_path / "package" / "train.py").touch()
+    (tmp_path / "package" / "inner" / "__main__.py").touch()
+
+    assert module_file("package.train", ["/nowhere", str(tmp_path)]) == str(tmp_path / "package" / "train.py")
+    assert module_file("package.inner", [str(tmp_path)]) == str(tmp_path / "package" / "inner" / "__main__.py")
+    assert module_file("absent", [str(tmp_path)]) == ""
+
+
+def test_what_is_not_installed_is_not_imported_unasked(tmp_path):
+    assert is_installed("json", str(tmp_path))
+    assert not is_installed("not_there_at_all", str(tmp_path))
+    assert not is_installed("tests", "/nowhere")
+    assert not is_installed("__main__", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("busy", "hurried", "waits"), [(True, False, True), (False, False, False), (True, True, False)]
+)
+def test_imports_that_can_wait_let_others_work(monkeypatch, busy, hurried, waits):
+    monkeypatch.setattr(imports, "is_busy", lambda: busy)
+    patience = imports.Patience(lambda: hurried)
+    spent = time.process_time() + 0.02
+    while time.process_time() < spent:
+        pass
+    began = time.monotonic()
+
+    patience.find_spec("a module")
+
+    assert (time.monotonic() - began >= 0.15) == waits
+
+
+def test_names_of_modules_go_from_a_worker_to_the_node_until_there_is_no_room():
+    channel = Channel(3, names=True)
+    recorder = Recorder(channel.name(1).rpartition(":")[0], NAMES)
+    try:
+        for name in ("one", "two.three"):
+            recorder.find_spec(name, None)
+
+        assert channel.names() == ["one", "two.three"]
+        assert channel.read(2).step == -1
+
+        for number in range(NAMES // 8):
+            assert recorder.find_spec(f"m{number:07}") is None
+        assert len("\n".join(channel.names())) > NAMES - 20
+    finally:
+        channel.close()
+
+
+def test_workers_and_their_streams_go_through_a_link():
+    here, there = socket.socketpair()
+    log, end = os.pipe()
+    spawns = [Spawn(("python", "\udcff"), {"A": "\udcff" * 70_000}, "out", end), Spawn(("python",), {}, end, None)]
+    fds: list[int] = []
+
+    send(here, {"spawns": pack(spawns, fds)}, fds)
+    here.close()
+
+    message, received = receive(there)
+    first, second = unpack(message["spawns"], received)
+    assert (first.argv, first.env, first.stdout) == (spawns[0].argv, spawns[0].env, "out")
+    assert first.stderr == second.stdout and second.stderr is None
+    os.write(first.stderr, b"said")
+    assert os.read(log, 9) == b"said"
+    assert receive(there) is None
+    for fd in (log, end, *received):
+        os.close(fd)
+    there.close()

@@ -1,0 +1,87 @@
+"""Warm workers of the real frameworks train as cold ones do, at a start and after a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Peer, results, script
+
+pytestmark = pytest.mark.real
+
+FORKED = "warm: workers are forks of one interpreter that imported"
+PARKED = "warm: 2 of 2 interpreters are ready for the next start"
+FRAMEWORKS = {
+    "torch": ("ddp.py", FORKED),
+    "paddle": ("paddle_data_parallel.py", PARKED),  # it asks for PADDLE_TRAINER_ID when it is imported
+    "jax": ("jax_data_parallel.py", PARKED),
+    "tensorflow": ("tensorflow_mirrored.py", PARKED),
+}
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_framework_trains_to_the_same_loss(tmp_path, name):
+    peer = Peer(name, tmp_path)
+    trains, way = FRAMEWORKS[name]
+    flags = ["--framework", name, "--nproc_per_node", "2"]
+
+    peer.flota(*flags, "--log_dir", "cold", script(trains))
+    started = peer.flota(*flags, "--warm", "auto", "--log_dir", "warm", script(trains))
+    again = script("killed_when_parked.py")
+    restarted = peer.flota(
+        *flags, "--warm", name, "--max_restart", "1", "--log_dir", "again", again, way, script(trains)
+    )
+
+    assert ("warm: an ordinary start: " if way == PARKED else FORKED) in started.err
+    assert way in restarted.err
+    for rank in range(2):
+        assert peer.results(rank, "cold")
+        assert peer.results(rank, "warm") == peer.results(rank, "cold")
+        assert peer.results(rank, "again") == peer.results(rank, "cold")
+        assert f"MODULES {name}" in peer.said(rank, "again")
+
+
+def test_a_killed_rank_of_torch_resumes_with_the_same_loss(tmp_path):
+    torch = Peer("torch", tmp_path)
+    flags = ["--nproc_per_node", "2", "--max_restart", "2"]
+
+    cold = torch.flota(*flags, "--log_dir", "cold", script("ddp.py"))
+    killed = ["--checkpoint", "state.pt", "--killed-at", "5"]
+    warm = torch.flota(*flags, "--warm", "auto", script("ddp.py"), *killed)
+
+    assert FORKED in warm.err
+    assert results(warm.out) == results(cold.out)
+    assert "START rank=1 attempt=1 step=5" in torch.said(1)
+
+
+@pytest.mark.parametrize("flags", [[], ["--nproc_per_node", "2"]])
+def test_libraries_have_the_threads_of_a_cold_start_and_random_numbers_of_their_own(tmp_path, flags):
+    torch = Peer("torch", tmp_path)
+
+    torch.flota(*flags, "--log_dir", "cold", script("threads_and_chance.py"))
+    warm = torch.flota(*flags, "--warm", "auto", "--log_dir", "warm", script("threads_and_chance.py"))
+
+    assert FORKED in warm.err
+    ranks = range(2 if "--nproc_per_node" in flags else 1)
+    for rank in ranks:
+        assert torch.results(rank, "warm") == torch.results(rank, "cold")
+    drawn = [drawn_by(torch, rank, log) for rank in ranks for log in ("warm", "cold")]
+    assert len({number for numbers in drawn for number in numbers}) == 3 * len(drawn)
+
+
+def test_forks_of_paddle_have_random_numbers_of_their_own(tmp_path):
+    paddle = Peer("paddle", tmp_path)
+    (tmp_path / "draws.py").write_text(
+        "import os, paddle, sys\nprint('DRAWN', paddle.rand([1], 'float64').item())\n"
+        "sys.exit(1 if os.environ['FLOTA_ATTEMPT'] == '0' else 0)"
+    )
+
+    warm = paddle.flota("--warm", "auto", "--max_restart", "1", "draws.py")
+
+    assert FORKED in warm.err
+    first, second = [line for line in paddle.said(0).splitlines() if line.startswith("DRAWN")]
+    assert first != second
+
+
+def drawn_by(peer, rank, log):
+    [line] = [line for line in peer.said(rank, log).splitlines() if line.startswith("DRAWN")]
+    return line.split()[1:]

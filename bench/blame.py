@@ -1,0 +1,119 @@
+"""Crashes of one rank of four, while the others wait for it: whether the report names rank and cause, and when.
+
+The same script and faults for all launchers. Others are judged kindly: the rank must be in what the launcher itself
+says of the first failure, the cause may be anywhere on the screen.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import time
+from typing import NamedTuple
+
+from tests.faults.kinds import CRASHES, EARLY, KINDS, Kind
+
+from bench import environments
+from bench.harness import FLOTA, PADDLE, TORCHRUN, directory, free_port, launch, launchers
+from bench.table import Row, milliseconds
+
+WORKERS, CULPRIT = 4, 2
+BAR = 1.0  # seconds from the fall to the end of the launcher, the moment of doubt included
+PATIENCE = 120.0
+# Any of these on the screen tells the cause; besides, what is in brackets in flota's own line.
+WORDS = {
+    "killed": ("SIGKILL",),
+    "terminated": ("SIGTERM",),
+    "segmentation-fault": ("SIGSEGV", "Segmentation fault"),
+    "aborted": ("SIGABRT",),
+    "signalled": ("SIGINT", "SIGBUS", "KeyboardInterrupt"),
+    "exited": ("exitcode  : {}", "code {}"),
+    "out-of-memory": ("MemoryError",),
+    "device-out-of-memory": ("ut of memory", "RESOURCE_EXHAUSTED"),
+    "disk-full": ("No space left on device",),
+    "missing-module": ("No module named",),
+    "failed-import": ("ImportError",),
+    "port-in-use": ("Address already in use",),
+    "too-many-files": ("Too many open files",),
+    "local-rank-argument": ("unrecognized arguments",),
+    "usage": ("arguments are required",),
+    "syntax-error": ("SyntaxError",),
+    "bad-path": ("can't open file",),
+    "left-early": ("rank {}",),
+}
+
+
+class Told(NamedTuple):
+    """What a launcher made of a crash."""
+
+    rank: bool
+    cause: bool
+    seconds: float
+
+
+def measure() -> list[Row]:
+    kinds = [*KINDS, EARLY]
+    told = {launcher: [_crash(launcher, kind) for kind in kinds] for launcher in launchers()}
+    right = {launcher: sum(one.rank and one.cause for one in ones) for launcher, ones in told.items()}
+    ranks = {launcher: sum(one.rank for one in ones) for launcher, ones in told.items()}
+    took = {launcher: statistics.median(one.seconds for one in ones) for launcher, ones in told.items()}
+    slowest = max(one.seconds for one in told[FLOTA])
+    words = {launcher: f"{right[launcher]} ({ranks[launcher]} ranks)" for launcher in launchers()}
+    return [
+        Row(
+            f"of {len(kinds)} kinds of crashes: right rank and cause named",
+            words[FLOTA],
+            ratio="-",
+            bar=f"{len(kinds)}",
+            met=right[FLOTA] == len(kinds),
+            torchrun=words[TORCHRUN],
+            paddle=words.get(PADDLE, "-"),
+        ),
+        Row(
+            "from the crash to the end of the report, median (flota: slowest)",
+            f"{milliseconds(took[FLOTA])} ({milliseconds(slowest)})",
+            ratio="-",
+            bar=f"<= {BAR} s",
+            met=slowest <= BAR,
+            torchrun=milliseconds(took[TORCHRUN]),
+            paddle=milliseconds(took.get(PADDLE)),
+        ),
+    ]
+
+
+def _crash(launcher: str, kind: Kind) -> Told:
+    endpoints = ",".join(f"127.0.0.1:{free_port()}" for _ in range(WORKERS))
+    env = {**environments.environ(), "FAULT": kind.fault, "CULPRIT": str(CULPRIT)}
+    env |= {"CRASH_ENDPOINTS": endpoints} if launcher == TORCHRUN else {}
+    with directory() as here:
+        flags = ("--grace", 5) if launcher == FLOTA else ()
+        command = launch(launcher, WORKERS, *flags, CRASHES)
+        ended = subprocess.run(
+            command, cwd=here, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+        )
+        over = time.monotonic()
+        fell = next(path for path in (here / "log" / "fell", here / "fell") if os.path.exists(path))
+        return _judge(launcher, kind, ended.stdout + ended.stderr, over - float(fell.read_text()))
+
+
+def _judge(launcher: str, kind: Kind, screen: str, seconds: float) -> Told:
+    if launcher == FLOTA:
+        page = screen[screen.find("ABORT!!!") :].splitlines()
+        words = "left too early" if kind is EARLY else "failed first"
+        rank, line = f"rank {CULPRIT} {words}: ", page[1] if len(page) > 1 else ""
+        return Told(line.startswith(rank), line.startswith(f"{rank}{kind.ending}"), seconds)
+    marks = {
+        TORCHRUN: ("Root Cause", f"rank      : {CULPRIT} "),
+        PADDLE: ("Container failed", f"Container rank {CULPRIT} "),
+    }
+    begin, named = marks[launcher]
+    summary = screen[screen.find(begin) :] if begin in screen else ""
+    summary = "\n".join(summary.splitlines()[:8])
+    cause = any(word.format(kind.code) in screen for word in _telling(kind))
+    return Told(named in summary, cause, seconds)
+
+
+def _telling(kind: Kind) -> tuple[str, ...]:
+    bracketed = kind.ending.partition("(")[2].partition(")")[0]
+    return (*WORDS.get(kind.cause, ()), *([bracketed] if bracketed else []))

@@ -1,0 +1,145 @@
+"""Crashes on one machine: the page names the right rank and the right cause, and it is there at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.faults.groups import limited_group
+from tests.faults.kinds import CRASHES, EARLY, KINDS, MEMORY
+from tests.launching import COMMAND
+
+CULPRIT, WORKERS = 2, 4
+AT_ONCE = 1.0
+
+
+def crash(flota, fault, *words, **options):
+    env = {"CULPRIT": str(CULPRIT), "FAULT": fault}
+    return flota.run("--nproc_per_node", WORKERS, "--grace", 5, *words, CRASHES, env=env, **options)
+
+
+def check(flota, result, kind, verb="failed first"):
+    lines = result.stderr.splitlines()
+    page = lines[next(number for number, line in enumerate(lines) if line.startswith("ABORT!!!")) :]
+    report = json.loads((flota.directory / "log" / "report.json").read_text())
+    first = report["failures"][0]
+    assert page[1].startswith(f"rank {CULPRIT} {verb}: {kind.ending}"), result.stderr
+    assert (first["rank"], first["cause"], result.returncode) == (CULPRIT, kind.cause, kind.code)
+    assert [failure["rank"] for failure in report["failures"]] == [CULPRIT]
+    assert {*(one["rank"] for one in report["suffered"]), *report["stopped_by_flota"]} == {0, 1, 3}
+    assert len(page) <= 25
+    assert seconds_to_report(flota) < AT_ONCE
+
+
+def seconds_to_report(flota):
+    [path] = (flota.directory / "log").glob("events.*.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    last = max(event["monotonic"] for event in events if event["event"] == "worker_exited")
+    return next(event["monotonic"] for event in events if event["event"] == "job_ended") - last
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.fault)
+def test_the_first_line_names_rank_and_cause(flota, kind):
+    result = crash(flota, kind.fault)
+
+    check(flota, result, kind)
+
+
+def test_who_left_while_others_worked_is_named(flota):
+    result = crash(flota, EARLY.fault)
+
+    check(flota, result, EARLY, "left too early")
+    assert "all ranks have to do the same number of steps" in result.stderr
+
+
+def test_a_kill_for_memory_is_told_from_one_by_somebody(flota):
+    with limited_group(256) as group:
+        enter = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$0" "$@"', COMMAND]
+
+        result = crash(flota, MEMORY.fault, command=enter)
+
+    check(flota, result, MEMORY)
+    assert "memory: the cgroup may have 256 MiB and had 25" in result.stderr
+
+
+def test_a_program_that_cannot_run_is_named_and_not_tried_again(flota):
+    (flota.directory / "not_a_program").write_text("hello")
+    (flota.directory / "not_a_program").chmod(0o755)
+
+    result = flota.run("--max_restart", 3, "--no-python", "./not_a_program")
+
+    assert result.returncode == 127
+    assert "rank 0 could not be started" in result.stderr
+    assert "restart 1" not in result.stderr
+
+
+def test_a_segmentation_fault_shows_the_python_line(flota):
+    result = crash(flota, "segfaults")
+
+    assert "in segfaults" in result.stderr
+    assert "Fatal Python error: Segmentation fault" in result.stderr
+
+
+def test_verbose_shows_what_the_others_said(flota):
+    quiet = crash(flota, "dies_slowly")
+    verbose = crash(flota, "dies_slowly", "--verbose")
+
+    words = "ConnectionResetError: [Errno 104] Connection reset by peer"
+    assert (words in quiet.stderr, words in verbose.stderr) == (False, True)
+
+
+@pytest.mark.parametrize("fault", ["lacks_a_module", "gets_local_rank", "has_no_script", "has_bad_syntax"])
+def test_what_fails_at_the_start_burns_no_restarts(flota, fault):
+    result = crash(flota, fault, "--max_restart", 3)
+
+    assert "restart 1 of 3" not in result.stderr
+    assert "not restarted: it would fail in the same way" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "restarts"),
+    [
+        (["--restart-on", "ValueError"], 1),
+        (["--restart-on", "exception,7"], 1),
+        (["--restart-on", "SIGKILL"], 0),
+        (["--max_restart", 1, "--no-restart-on", "ValueError"], 0),
+        (["--max_restart", 1, "--no-restart-on", "KeyError"], 1),
+    ],
+)
+def test_restarts_follow_the_cause(flota, words, restarts):
+    result = crash(flota, "raises", *words, "--crash-loop", 2)
+
+    assert result.stderr.count("; restart ") == restarts
+    assert ("not restarted: " in result.stderr) is (restarts == 0 or "--max_restart" not in words)
+
+
+def test_a_crash_loop_ends_before_its_restarts_are_used_up(flota):
+    result = crash(flota, "exits", "--max_restart", 50, "--backoff", "0.05")
+
+    assert result.stderr.count("; restart ") == 4
+    assert "not restarted: the same failure 5 times in a row, without progress" in result.stderr
+    assert "restart 3 of 50 in 0.05 s" in result.stderr
+
+
+VICTIM = "import os, signal, sys, time\nif os.environ['FLOTA_ROLE'] == 'trainer':\n    time.sleep(0.3)\n    raise ConnectionResetError(104, 'Connection reset by peer')\n"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "sys.exit(0)",  # an evaluator whose work is done
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); time.sleep(20)",
+        "try: 1 / 0\nexcept ZeroDivisionError: import traceback; traceback.print_exc()\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); time.sleep(20)",
+        "signal.signal(signal.SIGTERM, signal.default_int_handler); time.sleep(20)",
+    ],
+)
+def test_nobody_is_blamed_for_being_told_to_stop_or_for_what_it_had_caught(flota, others):
+    """The network is to blame, and the one that met it is all there is to name."""
+    (flota.directory / "w.py").write_text(VICTIM + others)
+    ignored = "on_failure = 'ignore'\n" if others == "sys.exit(0)" else ""
+    (flota.directory / "flota.toml").write_text(f"[roles.trainer]\ncount = 1\n[roles.evaluator]\ncount = 2\n{ignored}")
+
+    result = flota.run("w.py")
+
+    assert "rank 0 failed first: exit code 1 (lost its connection to another process)" in result.stderr, result.stderr

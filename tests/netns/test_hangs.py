@@ -1,0 +1,111 @@
+"""Hangs of a job on three hosts: all stacks of all nodes at one moment, and the same suspect on every screen."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.launching import WORKERS, wait_until
+
+TIMEOUT = 4.0
+CULPRIT = 3
+FLAGS = ["--nnodes", 3, "--nproc_per_node", 2, "--hang-timeout", TIMEOUT, "--grace", 1]
+KINDS = {
+    "sleep": "asleep in hang",
+    "deadlock": "waiting for a lock in hang",
+    "gil": "holding the GIL in hang",
+    "busy": "busy in hang",
+    "stopped": "stopped by a signal, in hang",
+    "pipe": "blocked at a pipe in hang",
+    "left": "ended with 0 after",
+}
+
+
+def start(job, kind, *flags):
+    """Three nodes, once their workers have come to the step after which one hangs."""
+    words = [*FLAGS, *flags, *job.words, WORKERS / "hangs.py", kind, CULPRIT]
+    nodes = [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2, 3)]
+    for node, ranks in zip(nodes, ((0, 1), (2, 3), (4, 5)), strict=True):
+        node.wait_for_file(*(f"step.0.{rank}.3" for rank in ranks))
+    return nodes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_rank_is_named_on_every_node(job, kind):
+    nodes = start(job, kind)
+    began = time.monotonic()
+    for node in nodes:
+        node.wait_for("the job hangs: no sign of life for ", timeout=2 * TIMEOUT)
+    took = time.monotonic() - began
+
+    assert job.codes() == [124, 124, 124]
+    assert 0.7 * TIMEOUT < took < 2 * TIMEOUT
+    for node in nodes:
+        assert node.err.count("the job hangs") == 1
+        assert "rank 3 on host2 makes the others wait" in node.err
+        assert f"rank 3 on host2: {KINDS[kind]}" in node.err
+        assert "rank 3 on host2 hung: found after" in node.err
+        stacks = node.directory / "log" / f"stacks.0.{node.host.name}.txt"
+        assert "main (" in stacks.read_text()
+    assert "rank 2 (pid" in (nodes[1].directory / "log" / "stacks.0.host2.txt").read_text()
+
+
+def test_a_hang_is_restarted_everywhere(job):
+    nodes = start(job, "sleep", "--max_restart", 1)
+
+    assert job.codes() == [0, 0, 0]
+    for node in nodes:
+        assert "rank 3 on host2 hung: found after" in node.err and "restart 1 of 1" in node.err
+        assert node.err.count("the job hangs") == 1
+
+
+@pytest.fixture
+def blinded(job):
+    """Host 2 without py-spy."""
+    spy = Path(sys.executable).parent / "py-spy"
+    host = job.lab.host(2)
+    assert host.popen(["mount", "--bind", "/dev/null", spy]).wait() == 0
+    yield job
+    assert host.popen(["umount", spy]).wait() == 0
+
+
+@pytest.mark.parametrize("kind", ["sleep", "left"])
+def test_a_node_that_cannot_read_stacks_aborts_its_workers_for_them(blinded, kind):
+    nodes = start(blinded, kind)
+
+    assert blinded.codes() == [124, 124, 124]
+    for node in nodes:
+        assert "rank 3 on host2 makes the others wait" in node.err
+        assert node.err.count("the job hangs") == 1
+    assert "stacks cannot be read" in nodes[1].err and "stacks cannot be read" not in nodes[0].err
+    assert "receive (" in (nodes[1].directory / "log" / "stacks.0.host2.txt").read_text()
+
+
+def test_packets_dropped_on_the_workers_port_are_nobodys_fault(job):
+    nodes = start(job, "dropped")
+    port = int((nodes[0].directory / "step.0.0.3").read_text())
+    job.lab.shape(2, dropped_port=port)
+    try:
+        (job.stage / "dropped").touch()
+
+        assert job.codes(timeout=3 * TIMEOUT + 10) == [124, 124, 124]
+    finally:
+        job.lab.unshape(2)
+    for node in nodes:
+        assert "no rank stands out: all wait for each other; look at the network between host1 and host2" in node.err
+        assert node.err.count("the job hangs") == 1
+
+
+@pytest.mark.parametrize("kind", ["compile", "children", "checkpoint", "evaluation"])
+def test_one_rank_at_work_is_enough(job, kind):
+    stage = {"STAGE": str(job.stage)}
+    words = ["--nnodes", 2, "--hang-timeout", 2, *job.words, WORKERS / "works_quietly.py", kind, 7]
+    nodes = [job.nodes.start(host, *words, env=stage) for host in (1, 2)]
+    wait_until((nodes[0].directory / "done").exists, "the work to be done", 30)
+    (nodes[1].directory / "done").touch()
+
+    assert job.codes() == [0, 0]
+    assert not any("the job hangs" in node.err for node in nodes)

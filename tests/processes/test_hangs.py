@@ -1,0 +1,158 @@
+"""Hangs of real workers on one machine: found in time, with the right suspect, and never where there is work."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.launching import WORKERS, wait_until
+
+TIMEOUT = 4.0
+KINDS = {
+    "sleep": "asleep in hang at hangs.py:",
+    "deadlock": "waiting for a lock in hang at hangs.py:",
+    "gil": "holding the GIL in hang at hangs.py:",
+    "busy": "busy in hang at hangs.py:",
+    "stopped": "stopped by a signal, in hang at hangs.py:",
+    "pipe": "blocked at a pipe in hang at hangs.py:",
+    "left": "ended with 0 after ",
+}
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def hang(flota, kind, *flags, culprit=1, words=(), **options):
+    """A job in which a rank hangs, and how long that took to be found."""
+    running = flota.start(
+        "--nproc_per_node",
+        3,
+        "--hang-timeout",
+        TIMEOUT,
+        "--grace",
+        1,
+        *flags,
+        "hangs.py",
+        kind,
+        culprit,
+        *words,
+        **options,
+    )
+    running.wait_for("step.0.0.3", "step.0.2.3")
+    began = time.monotonic()
+    wait_until(lambda: "hang_found" in events(flota), "a hang to be found", 2 * TIMEOUT)
+    return running, time.monotonic() - began
+
+
+def events(flota):
+    [path] = flota.directory.glob("log/events.*.jsonl")
+    return path.read_text()
+
+
+def report(flota):
+    return json.loads((flota.directory / "log" / "report.json").read_text())
+
+
+@pytest.mark.parametrize("beats", [False, True], ids=["silent", "beats"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
+    running, took = hang(flota, kind, words=["beats"] if beats else [])
+    _, err = running.output()
+
+    assert running.wait() == 124
+    assert 0.7 * TIMEOUT < took < 2 * TIMEOUT
+    assert err.count("the job hangs: ") == 1
+    assert f"the job hangs: no {'step' if beats else 'output'} for " in err
+    assert "rank 1 makes the others wait" in err
+    assert "rank 1 hung: found after " in err
+    [failure] = report(flota)["failures"]
+    assert (failure["rank"], failure["cause"], report(flota)["exit_code"]) == (1, "hung", 124)
+    assert any(line.startswith("rank 1: ") and KINDS[kind] in line for line in failure["said"])
+    stacks = (flota.directory / "log" / "stacks.0.txt").read_text()
+    assert "receive" in stacks and (kind == "left" or "    hang (" in stacks)
+
+
+def test_lost_packets_are_nobodys_fault(flota):
+    running, took = hang(flota, "dropped")
+    _, err = running.output()
+
+    assert (running.wait(), took < 2 * TIMEOUT) == (124, True)
+    assert "no rank stands out" in err and "the job hung: found after " in err
+    [failure] = report(flota)["failures"]
+    assert (failure["rank"], failure["cause"]) == (None, "hung")
+
+
+def test_the_first_rank_can_be_the_one(flota):
+    hang(flota, "sleep", culprit=0)[0].wait()
+
+    assert report(flota)["failures"][0]["rank"] == 0
+
+
+def test_a_hang_is_a_failure_that_is_restarted(flota):
+    running, _ = hang(flota, "sleep", "--max_restart", 1)
+    _, err = running.output()
+
+    assert running.wait() == 0
+    assert "rank 1 hung: found after" in err and "restart 1 of 1" in err
+    assert err.count("the job hangs") == 1
+    assert "3 workers ended well" in err
+
+
+@pytest.mark.parametrize("kind", ["sleep", "gil", "stopped", "left"])
+def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind, tmp_path_factory):
+    python = tmp_path_factory.mktemp("bin") / "python"
+    python.symlink_to(os.path.realpath(sys.executable))
+
+    running, _ = hang(
+        flota, kind, command=[python, "-m", "flota"], env={"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}
+    )
+    _, err = running.output()
+
+    assert running.wait() == 124
+    assert err.count("stacks cannot be read, so silence alone tells a hang") == 1
+    assert "2 of 3 ranks: waiting at a socket in receive at hangs.py:" in err or kind == "left"
+    [failure] = report(flota)["failures"]
+    assert (failure["rank"], failure["cause"]) == (1, "hung")
+    assert "receive (" in (flota.directory / "log" / "stacks.0.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "kind", ["compile", "children", "checkpoint", "evaluation", "slow evaluation", "native evaluation"]
+)
+def test_a_quiet_job_that_works_is_left_alone(flota, kind):
+    ended = flota.run("--nproc_per_node", 2, "--hang-timeout", 2, "works_quietly.py", kind, 7)
+
+    assert ended.returncode == 0
+    assert "the job hangs" not in ended.stderr
+    assert ended.stderr.count("but rank 0 is at work: ") == 1
+    assert not list(flota.directory.glob("log/stacks.*"))
+
+
+def test_native_frames_are_had_on_request(flota):
+    hang(flota, "stopped", "--native-stacks")[0].wait()
+
+    stacks = (flota.directory / "log" / "stacks.0.txt").read_text()
+    assert "recv" in stacks.partition("rank 1 (pid")[0].lower()
+    assert "    hang (" in stacks  # of the one that stands already, what can be had
+
+
+def test_a_job_that_is_not_watched_hangs_on(flota):
+    running = flota.start("--nproc_per_node", 2, "hangs.py", "sleep", 1)
+    running.wait_for("step.0.0.3", "step.0.1.3")
+
+    with pytest.raises(Exception, match="timed out"):
+        running.wait(timeout=3)
+
+
+@pytest.mark.parametrize("word", ["0", "-3", "never", "0.5"])
+def test_a_bad_timeout_is_refused(flota, word):
+    ended = flota.run("--hang-timeout", word, WORKERS / "prints.py")
+
+    assert ended.returncode == 2
+    assert (
+        f"--hang-timeout needs a duration of 1s or more, or auto: `{word}`" in ended.stderr
+        or "duration" in ended.stderr
+    )

@@ -1,0 +1,127 @@
+"""`flota stack` beside a running job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.launching import COMMAND, environment, wait_until
+
+
+@pytest.fixture
+def hung(flota):
+    """A job of three workers in which rank 1 sleeps, and nobody watches."""
+    running = flota.start("--nproc_per_node", 3, "hangs.py", "sleep", 1)
+    running.wait_for(*(f"step.0.{rank}.3" for rank in range(3)))
+    wait_until(lambda: "2 of 3 ranks: waiting" in stack(flota).stdout, "the others to wait for it")
+    return running
+
+
+def stack(flota, *words):
+    return subprocess.run(
+        [COMMAND, "stack", *map(str, words)],
+        cwd=flota.directory,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_it_shows_where_all_stand_and_why(flota, hung):
+    ended = stack(flota)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "2 of 3 ranks: waiting at a socket in receive at hangs.py:" in ended.stdout
+    assert "rank 1: asleep in hang at hangs.py:" in ended.stdout
+    assert "if this is a hang: rank 1 makes the others wait" in ended.stdout
+    assert all(f"rank {rank} (pid " in ended.stdout for rank in range(3))
+    assert ended.stdout.count("  MainThread") == 3
+    assert hung.process.poll() is None
+
+
+def test_it_shows_some_ranks(flota, hung):
+    ended = stack(flota, 1, "--log_dir", flota.directory / "log")
+
+    assert "rank 1 (pid " in ended.stdout and "rank 0" not in ended.stdout
+
+
+def test_it_shows_native_frames(flota, hung):
+    assert "recv" in stack(flota, 0, "--native").stdout
+
+
+def test_it_watches(flota, hung):
+    words = [COMMAND, "stack", "--watch=0.2"]
+    watching = subprocess.Popen(words, cwd=flota.directory, env=environment(), stdout=subprocess.PIPE, text=True)
+    lines = [watching.stdout.readline() for _ in range(8)]
+    watching.send_signal(signal.SIGINT)
+    watching.communicate()
+
+    assert watching.returncode == 130
+    assert sum("rank 1: asleep in hang" in line for line in lines) == 2
+
+
+def test_a_rank_that_is_not_here_is_named(flota, hung):
+    ended = stack(flota, 7)
+
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("flota: error: rank 7 is not running on this machine: those of 0, 1, 2 are\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--log_dir", "nowhere"], "no job of this machine is running with the log directory"),
+        (["--native=3"], "unknown flag `--native=3`"),
+        (["--whatever"], "unknown flag `--whatever`"),
+        (["x"], "flota stack needs a whole number"),
+        (["--log_dir"], "--log_dir needs a directory"),
+        (["--watch=x"], "--watch needs a duration"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(flota, words, error):
+    ended = stack(flota, *words)
+
+    assert ended.returncode == 2
+    assert error in ended.stderr.split("\n")[0]
+
+
+def test_a_job_that_has_ended_has_no_stacks(flota):
+    flota.run("prints.py")
+
+    assert "no job of this machine is running" in stack(flota).stderr
+
+
+def test_numbers_that_are_other_processes_now_are_left_alone(flota, hung):
+    [path] = flota.directory.glob("log/events.*.jsonl")
+    with path.open("a") as log:
+        log.write(f'{{"event": "worker_started", "rank": 9, "pid": {os.getpid()}}}\nhalf a li')
+
+    ended = stack(flota)
+
+    assert ended.returncode == 0
+    assert "rank 9" not in ended.stdout
+
+
+def test_help_is_had_without_a_job(flota):
+    assert stack(flota, "--help").stdout.startswith("usage: flota stack")
+
+
+def test_it_needs_py_spy(flota, hung, tmp_path_factory):
+    import sys
+
+    python = tmp_path_factory.mktemp("bin") / "python"
+    python.symlink_to(os.path.realpath(sys.executable))
+    source = os.path.dirname(os.path.dirname(__import__("flota").__file__))
+
+    ended = subprocess.run(
+        [python, "-m", "flota", "stack"], cwd=flota.directory, capture_output=True, text=True, check=False,
+        env=environment({"PYTHONPATH": source, "PATH": "/usr/bin:/bin"}),
+    )  # fmt: skip
+
+    assert ended.returncode == 2
+    assert "pip install 'flota[stacks]'" in ended.stderr
+    wait_until(lambda: hung.process.poll() is None, "the job to go on")

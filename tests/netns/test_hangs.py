@@ -62,6 +62,20 @@ def test_a_hang_is_restarted_everywhere(job):
         assert node.err.count("the job hangs") == 1
 
 
+def test_at_level_0_the_node_of_the_suspect_leaves(job):
+    flags = ["--nnodes", "2:3", "--nproc_per_node", 2, "--hang-timeout", TIMEOUT, "--grace", 1]
+    words = [*flags, "--elastic_level", 0, "--elastic_timeout", 5, *job.words, WORKERS / "hangs.py", "sleep", CULPRIT]
+    env = {"STAGE": str(job.stage), "HANG_SIZE": "6"}
+    nodes = [job.nodes.start(host, *words, env=env) for host in (1, 2, 3)]
+
+    assert sorted(job.codes()) == [0, 0, 124]
+    [left] = [node for node in nodes if node.process.returncode == 124]
+    assert f"rank 3 on {left.host.name} hung: found after" in left.err
+    for node in nodes:
+        if node is not left:
+            assert f"{left.host.name} left after rank 3 hung; the nodes meet again" in node.err
+
+
 @pytest.fixture
 def blinded(job):
     """Host 2 without py-spy."""

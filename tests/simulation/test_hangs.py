@@ -55,6 +55,22 @@ def test_a_hang_is_restarted_and_counted_once():
     assert {node.member.node.notice.attempt for node in cluster.nodes} == {1}
 
 
+def test_at_level_0_the_node_of_the_rank_that_hangs_leaves_and_the_others_go_on():
+    cluster = Cluster(8, terms(3, 4, RestartPolicy(3, enabled=True, elastic_level=0)), work=60)
+    for _ in range(4):
+        cluster.add()
+    cluster.run(8)
+    before = cluster.nodes[0].at_work.round
+
+    stand_all(cluster, culprit=2)
+    cluster.run(200)
+
+    left = cluster.nodes[2].ending
+    assert (left.kind, left.code, left.faults[0].host, left.faults[0].cause) == (FAILED, 124, "host2", HUNG)
+    assert {node.ending.kind for node in cluster.nodes if node is not cluster.nodes[2]} == {SUCCEEDED}
+    assert set(cluster.rosters[before + 1]) == {node.name for node in cluster.nodes} - {cluster.nodes[2].name}
+
+
 def test_nobody_stands_out():
     cluster = started(3, 4)
 

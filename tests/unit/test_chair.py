@@ -9,8 +9,9 @@ from flota.job.report import EXITED, FAILED, INCOMPLETE, NOT_STARTED, STOPPED, S
 from flota.job.spec import RestartPolicy
 from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, Present, decode_card, encode_card
-from flota.rendezvous.chair import FIRST_WORD, LEAVE_TOGETHER, NEXT_WORD, Chair
+from flota.rendezvous.chair import FIRST_WORD, NEXT_WORD, Chair
 from flota.rendezvous.inquest import A_MOMENT
+from flota.rendezvous.leaving import LEAVE_TOGETHER
 from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, YIELD, Notice, decode_notice, encode_notice
 from flota.rendezvous.terms import Terms
 

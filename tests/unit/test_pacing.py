@@ -1,4 +1,4 @@
-"""Slow ranks, from the pages on which they tell their steps to what people are told."""
+"""Slow ranks, from the pages on which they tell their steps to what people are told, on one machine and on many."""
 
 from __future__ import annotations
 
@@ -7,56 +7,126 @@ from types import SimpleNamespace
 
 import pytest
 
-from flota.host.channel import PAGE, Channel
+from flota.host.channel import NUMBERS_AT, PAGE, Channel
 from flota.job.plan import Worker, WorkerPlan
-from flota.run.pacing import SELDOM, Pacing
-from flota.supervise.stragglers import PERIOD, SECONDS
+from flota.rendezvous.cards import Card, Present, StepRow
+from flota.rendezvous.notices import RUNNING, Notice, SlowRow
+from flota.rendezvous.pacing import Pace, told_steps
+from flota.run.pacing import SELDOM, Pacing, SlowRanks
+from flota.supervise.stragglers import PERIOD
+from flota.worker.heartbeat import _packed
+
+CARD = Card("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",))
 
 
 @pytest.fixture
 def pacing():
     channel = Channel(4)
     plans = [WorkerPlan(Worker(0, "trainer", 8 + n, 8 + n, 16, n, 4, 2, (), (), "", ""), {}) for n in range(4)]
-    roster = SimpleNamespace(seats=[SimpleNamespace(node=f"gpu{n}") for n in range(3)])
-    said = []
-    console = SimpleNamespace(
-        say=lambda level, text: said.append((level, text)), event=lambda name, **facts: said.append((name, facts))
-    )
-    made = Pacing(SimpleNamespace(channel=channel, plans=plans, roster=roster, seat=2), console, 0.0)
-    made.said = said
+    made = Pacing(SimpleNamespace(channel=channel, plans=plans), 0.0)
+    made.memory = channel.memory
     yield made
     channel.close()
 
 
-def tell(pacing, *seconds):
+def tell(pacing, *seconds, **numbers):
+    packed = _packed(numbers)
     for worker, took in enumerate(seconds):
-        struct.pack_into("=QdqIId", pacing._started.channel.memory, worker * PAGE, 2, 1.0, 7, 0, 0, took)
-
-
-def look(pacing, until):
-    while pacing.deadline <= until:
-        pacing.look(range(4), pacing.deadline)
+        base = worker * PAGE
+        struct.pack_into("=QdqIId", pacing.memory, base, 2, 1.0, 7, 0, len(packed), took)
+        pacing.memory[base + NUMBERS_AT : base + NUMBERS_AT + len(packed)] = packed
 
 
 def test_a_slow_rank_is_told_with_its_host_and_factor_once_and_when_it_recovers(pacing):
-    tell(pacing, 0.2, 0.2, 0.5, 0.2)
-    look(pacing, 300)
-    tell(pacing, 0.2, 0.2, 0.2, 0.2)
-    look(pacing, 600)
+    said = []
+    console = SimpleNamespace(
+        say=lambda level, text: said.append((level, text)), event=lambda name, **facts: said.append((name, facts))
+    )
+    slow_ranks = SlowRanks(console, "gpu2")
+    who = {"role": "trainer", "rank": 10, "host": "gpu2"}
 
-    assert pacing.said == [
-        ("straggler", {"rank": 10, "factor": 2.5, "recovered": False}),
-        ("WARNING", "rank 10 on gpu2 is slow: its steps take 2.5 times as long as others'"),
-        ("straggler", {"rank": 10, "factor": 1.0, "recovered": True}),
+    for until, steps in ((300, (0.2, 0.2, 0.5, 0.2)), (600, (0.2, 0.2, 0.2, 0.2))):
+        tell(pacing, *steps)
+        while pacing.deadline <= until:
+            slow_ranks.look(pacing.look(range(4), pacing.deadline), pacing.deadline)
+
+    assert said == [
+        ("straggler", {**who, "factor": 2.5, "recovered": False}),
+        ("WARNING", "rank 10 on gpu2 is slow: its steps take 2.5 times as long as the others'"),
+        ("straggler", {**who, "recovered": True}),
         ("INFO", "rank 10 on gpu2 is as fast as the others again"),
     ]
 
 
 def test_looks_are_seldom_where_nobody_tells_of_steps(pacing):
-    assert pacing.deadline == SECONDS
-    pacing.look(range(4), 30.0)
-    assert pacing.deadline == 30.0 + SELDOM
+    assert pacing.deadline == PERIOD
+    pacing.look(range(4), 10.0)
+    assert pacing.deadline == 10.0 + SELDOM
 
     tell(pacing, 0.2, 0.2, 0.2, 0.2)
-    pacing.look(range(4), 90.0)
-    assert pacing.deadline == 90.0 + PERIOD
+    pacing.look(range(4), 70.0)
+    assert pacing.deadline == 70.0 + PERIOD
+
+
+def test_what_a_script_says_that_its_step_took_counts_before_the_time_between_steps(pacing):
+    tell(pacing, 0.5, 0.5, seconds=0.125)
+
+    assert pacing.look([0, 1], 10.0) == {("trainer", 8): 0.125, ("trainer", 9): 0.125}
+
+
+def test_a_card_is_written_anew_only_when_much_has_changed():
+    seconds = {("trainer", 0): 0.2001, ("trainer", 1): 0.2, ("trainer", 2): 0.0}
+    rows = told_steps(CARD, seconds)
+    assert rows == (StepRow(0, 0.2), StepRow(1, 0.2))
+
+    told = Card("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",), steps=rows)
+    assert told_steps(told, {**seconds, ("trainer", 1): 0.21}) is rows
+    assert told_steps(told, {**seconds, ("trainer", 1): 0.3}) == (StepRow(0, 0.2), StepRow(1, 0.3))
+    assert told_steps(told, {("trainer", 0): 0.2}) == (StepRow(0, 0.2),), "one has ended"
+
+
+class Table:
+    """A round's cards, looked at for some seconds."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.pace = Pace()
+        self.notice = Notice(RUNNING)
+
+    def look(self, seconds, *steps):
+        cards = [
+            Present(f"n{rank}", 1, Card("job", f"gpu{rank}", "a", (), 2, 2, (), steps=(StepRow(rank, took),)))
+            for rank, took in enumerate(steps)
+        ]
+        until = self.now + seconds
+        while self.now < until:
+            slow = self.pace.look(self.notice, cards, self.now)
+            self.notice = Notice(RUNNING, slow=slow)
+            self.now += 1.0
+        return self.notice.slow
+
+
+def test_ranks_of_many_nodes_are_compared_with_each_other():
+    table = Table()
+
+    assert table.look(60, 0.2, 0.2, 0.2) == ()
+    assert table.look(60, 0.2, 0.5, 0.2) == (SlowRow(1, "gpu1", 2.5),)
+    assert table.look(60, 0.2, 0.2, 0.2) == ()
+
+
+def test_the_next_chair_knows_who_was_named():
+    table = Table()
+    named = table.look(60, 0.2, 0.5, 0.2)
+
+    table.pace = Pace()
+
+    assert table.look(60, 0.2, 0.5, 0.2) == named
+    assert table.look(60, 0.2, 0.2, 0.2) == ()
+
+
+def test_nobody_is_asked_again_where_no_steps_are_told():
+    pace = Pace()
+
+    pace.look(Notice(RUNNING), [Present("n0", 1, CARD)], 0.0)
+
+    assert pace.deadline is None

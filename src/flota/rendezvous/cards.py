@@ -50,6 +50,14 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     hint: str = ""
 
 
+class StepRow(Struct, frozen=True, array_like=True):
+    """How many seconds a step takes one rank of this node."""
+
+    rank: int
+    seconds: float
+    role: str = TRAINER
+
+
 class PostRow(Struct, frozen=True, array_like=True):
     """Where one rank of this node stands, or how it ended."""
 
@@ -88,6 +96,7 @@ class Card(Struct, frozen=True, omit_defaults=True):
     pace: float = 0.0
     stands: float = 0.0  # its workers have stood still for so many seconds, and have not moved since
     posts: tuple[PostRow, ...] = ()
+    steps: tuple[StepRow, ...] = ()  # of ranks that tell them
     mode: str = COLLECTIVE
     agreed: str = ""  # a sum over what else must be the same everywhere
     clock: float = 0.0  # what it showed when the roll call was heard
@@ -130,7 +139,7 @@ def decode_card(data: bytes) -> Card | None:
 def is_sound(card: Card) -> bool:
     """What cards say goes to every node's terminal, and into workers' variables."""
     texts = [card.job, card.host, card.address, card.mode, card.agreed, *card.frameworks, *card.roles]
-    texts += [role for role, _ in card.ended]
+    texts += [*(role for role, _ in card.ended), *(row.role for row in card.steps)]
     for fault in card.faults:
         texts += [fault.role, fault.host, fault.ending, fault.log, fault.exception, fault.evidence, fault.hint]
         texts += [*(line.replace("\t", " ") for line in fault.said)]

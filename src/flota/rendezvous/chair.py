@@ -9,20 +9,20 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED
+from flota.job.report import HUNG, INCOMPLETE, STOPPED, SUCCEEDED
 from flota.job.roles import label
 from flota.rendezvous.absences import Absences, has_anybody, is_ahead, is_followed
 from flota.rendezvous.admission import Admission
 from flota.rendezvous.answers import ANSWER_TIMES, next_word
-from flota.rendezvous.cards import DEAD, DONE, FAILED, LEAVING, READY, SERVING, Present
+from flota.rendezvous.cards import DEAD, DONE, FAILED, READY, SERVING, Present
 from flota.rendezvous.hanging import Lull
 from flota.rendezvous.inquest import Doubt, Inquest
+from flota.rendezvous.leaving import Leavers
 from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, STACKS, YIELD, Ending, Notice, Past, SeatRow
+from flota.rendezvous.pacing import Pace
 from flota.rendezvous.seating import lacks_a_role, seat
 from flota.rendezvous.terms import Terms, has_worked, listed, missing_in_words, names, prospects, were
 
-SIGTERM = 15
-LEAVE_TOGETHER = 1.0  # seconds in which others may get the same SIGTERM: a scheduler signals all
 FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missing, and told again
 
 
@@ -38,6 +38,7 @@ class Chair:
         self.admission = Admission(terms)
         self.absences = Absences(terms.absence)
         self.lull = Lull()
+        self.pace = Pace()
         # A notice about others may be all that is left of a dead job: their leases end first, then that is known.
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
         self.trusts_from = now + self.admission.ghostly if self.inherits else now
@@ -50,8 +51,7 @@ class Chair:
         self.gathering_since = self.changed_at = now
         self.next_word = now + FIRST_WORD
         self.members: set[str] = set()
-        self.leavers: dict[str, Present] = {}
-        self.leaving_since: float | None = None
+        self.leavers = Leavers()
         self.gone = set(heard.left if heard else ())  # left or failed for good: their cards count no more
         self.here: set[str] = set()
         self.done: set[str] = set()  # of the round
@@ -110,32 +110,22 @@ class Chair:
 
     def _someone_leaves(self, cards: list[Present], rest: list[Present], now: float) -> bool:
         """Whether a wish to leave is being waited for or was decided on."""
-        seated = {row.node for row in self.notice.seats} - self.gone  # others may go as they came
-        leaving = {one.node: one for one in cards if one.card.state == LEAVING and one.node in seated}
-        self.leavers.update(leaving)
-        if not self.leavers or self.notice.state == YIELD:
+        self.leavers.note(cards, {row.node for row in self.notice.seats} - self.gone, now)
+        if not self.leavers.nodes or self.notice.state == YIELD:
             return False
-        if self.leaving_since is None:
-            self.leaving_since = now
-        first = next(iter(self.leavers.values())).card
-        all_stop = not self.terms.elastic or any(
-            one.card.signal != SIGTERM or one.card.serves for one in self.leavers.values()
-        )
-        if all_stop or len(rest) < self.terms.least:
-            reason = f"{were([one.card.host for one in self.leavers.values()])} told to stop"
-            if self.notice.state == RUNNING and all(one.card.yields for one in self.leavers.values()):
+        if self.leavers.end_the_job(self.terms, len(rest)):
+            reason = f"{were(self.leavers.hosts)} told to stop"
+            if self.notice.state == RUNNING and self.leavers.yield_:
                 self.notice = replace(self.notice, state=YIELD, why=reason)
                 self.called_at = now
                 return False
-            self._end(Ending(STOPPED, 128 + first.signal, first.signal, reason))
+            self._end(Ending(STOPPED, 128 + self.leavers.signal, self.leavers.signal, reason))
             return True
-        if now < self.leaving_since + LEAVE_TOGETHER:
-            self._ask_again(self.leaving_since + LEAVE_TOGETHER)
+        if now < self.leavers.complete_at:
+            self._ask_again(self.leavers.complete_at)
             return True
-        left = listed([one.card.host for one in self.leavers.values()])
-        self.gone.update(self.leavers)
-        self.leavers.clear()
-        self.leaving_since = None
+        self.gone.update(self.leavers.nodes)
+        left, self.leavers = listed(self.leavers.hosts), Leavers()
         if self.notice.state != GATHERING:
             self._next_round(f"{left} left", now)
         return False
@@ -155,6 +145,7 @@ class Chair:
         newcomers = [one for one in present if one.node not in nodes]
         still = self.lull.lasts(self.notice, of_round, self.done, now)
         self._ask_again(self.lull.deadline)
+        self._mind_the_slow(of_round, now)
         # Whoever fails because of another fails later, if only by a moment: the store has the order.
         first = min(
             (*failed, *(one for one in seated if one.card.state == DEAD)), key=lambda one: one.said, default=None
@@ -175,6 +166,12 @@ class Chair:
             # Where some have finished, the others are about to: nobody starts that over for a newcomer.
             came = "joined" if self.terms.elastic else "came for a lost node"
             self._next_round(f"{names(newcomers)} {came}", now)
+
+    def _mind_the_slow(self, of_round: list[Present], now: float) -> None:
+        slow = self.pace.look(self.notice, of_round, now)
+        self._ask_again(self.pace.deadline)
+        if slow != self.notice.slow:
+            self.notice = replace(self.notice, slow=slow)
 
     def _lost(self, by_node: dict[str, Present], now: float) -> list[SeatRow]:
         lost = self.absences.lost(self.notice.seats, by_node, self.done, now)
@@ -222,7 +219,8 @@ class Chair:
             self._ask_again(wait)
         elif found.leaves:
             self.gone.add(found.node)
-            self._next_round(f"{found.host} left after {label(culprit.role, culprit.rank)} failed", now)
+            what = "hung" if culprit.cause == HUNG else "failed"
+            self._next_round(f"{found.host} left after {label(culprit.role, culprit.rank)} {what}", now)
         elif decision.restarts:
             self._next_round("", now, counted=True)
             self.begins_at = now + decision.delay
@@ -252,6 +250,7 @@ class Chair:
             faults=(),
             missing="",
             delay=0.0,
+            slow=(),
             left=tuple(sorted(self.gone & self.here)),
         )
 

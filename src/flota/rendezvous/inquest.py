@@ -98,9 +98,9 @@ class Inquest:
         return [(nodes[fault], fault) for fault in in_order_of_blame(list(nodes))]
 
     def find(self, of_round: list[Present], notice: Notice, policy: RestartPolicy) -> Finding:
-        """The faults that the roll was called for are all there is, where their node is gone. A hang has no node that
-        tells of it, and comes before all that fail because of it."""
-        hung = [("", fault) for fault in notice.faults if fault.cause == HUNG]
+        """The faults that the roll was called for are all there is, where their node is gone. A hang comes before
+        all that fail because of it."""
+        hung = [(_where(fault, of_round), fault) for fault in notice.faults if fault.cause == HUNG]
         blamed = hung + self.blame(of_round) or [("", fault) for fault in notice.faults]
         node, culprit = blamed[0]
         host = next((one.card for one in of_round if one.node == node), None)
@@ -124,6 +124,12 @@ class Inquest:
         if is_ordered and (not waits or (restarts and is_clear)):
             return now
         return self._complete_at + (SETTLE if is_clear else DOUBT)
+
+
+def _where(hung: Fault, of_round: list[Present]) -> str:
+    """The node of a rank that makes the others wait; empty: of nobody in particular."""
+    who = hung.role, hung.rank
+    return next((one.node for one in of_round if who in {(post.role, post.rank) for post in one.card.posts}), "")
 
 
 def _is_failure(fault: Fault) -> bool:

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.report import FAILED as JOB_FAILED
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
+from flota.job.report import HUNG, INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
+from flota.rendezvous import orders
 from flota.rendezvous.cards import (
     DONE,
     FAILED,
@@ -25,19 +26,15 @@ from flota.rendezvous.cards import (
 )
 from flota.rendezvous.notices import GATHERING, ROLL_CALL, STACKS, YIELD, Ending, Notice
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
-from flota.rendezvous.orders import (
-    Begin,
-    Leave,
-    LookAtWorkers,
-    Offer,
-    Order,
-    Recall,
-    Release,
-    TakeStacks,
-    Testify,
-    Yield,
-)
+from flota.rendezvous.orders import Order
+from flota.rendezvous.pacing import told_steps
 from flota.supervise.yielding import NOW
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flota.supervise.stragglers import Who
 
 SIGINT = 2
 LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
@@ -59,6 +56,7 @@ class Node:
         self._lifeline = lifeline  # seconds that it goes on without one
         self.ending: Ending | None = None
         self._recalled = self._yields = self._stacks = False
+        self._hang: tuple[Fault, ...] = ()  # that the round ended with: no card says so
         self._offering = -1
         self._leaving_at: float | None = None
         self._farewell = Ending(STOPPED)
@@ -69,6 +67,7 @@ class Node:
         self.card = replace(self._blank, ports=ports, round=round_number, state=READY)
         self._offering = -1
         self._yields = self._stacks = False
+        self._hang = ()
 
     def failed(self, faults: tuple[Fault, ...]) -> None:
         self._say(FAILED, faults=faults)
@@ -96,6 +95,11 @@ class Node:
         if self.card:
             state = STACKED if self.card.state == RUNNING else self.card.state
             self.card = replace(self.card, state=state, posts=posts)
+
+    def steps_take(self, seconds: Mapping[Who, float]) -> None:
+        """What its ranks tell of their steps."""
+        if self.card:
+            self.card = replace(self.card, steps=told_steps(self.card, seconds))
 
     def has_nothing_to_yield(self) -> None:
         """What is left of its workers serves others to the end."""
@@ -162,14 +166,14 @@ class Node:
         if self.working:
             return self._recall() if notice.round > self._round or notice.state == ROLL_CALL else []
         if notice.state == ROLL_CALL:
-            return [Testify()] if self.card and self._round == notice.round and not self.card.swept else []
+            return [orders.Testify()] if self.card and self._round == notice.round and not self.card.swept else []
         if notice.state == GATHERING and notice.round > self._round:
             return self._offer(notice.round)
         seat = notice.seat_of(self.name)
         if notice.state == ROUND_RUNS and seat >= 0 and self._is_ready_for(notice):
             self.working = True
             self._say(RUNNING)
-            return [Begin(notice, seat)]
+            return [orders.Begin(notice, seat)]
         return self._first_offer()
 
     def _mind_the_store(self, now: float, silent_since: float | None, where: str) -> None:
@@ -198,17 +202,17 @@ class Node:
                 self._end(self._farewell)
             elif notice.state != YIELD:
                 self._ask_again(self._leaving_at + LAST_WORD)
-        elif self.name in notice.left and self.card and self.card.faults:
-            self._end(Ending(JOB_FAILED, exit_code_of(self.card.faults[0].code), 0, "", self.card.faults))
+        elif self.name in notice.left and self.card and (faults := self.card.faults or self._hang):
+            self._end(Ending(JOB_FAILED, exit_code_of(faults[0].code), 0, "", faults))
 
     def _go(self) -> list[Order]:
         assert self.ending is not None
         if self.working:
-            return self._recall(Release() if self.ending.kind == SUCCEEDED else Recall())
+            return self._recall(orders.Release() if self.ending.kind == SUCCEEDED else orders.Recall())
         if self.over:
             return []
         self.over = True
-        return [Leave(self.ending)]
+        return [orders.Leave(self.ending)]
 
     def _end(self, ending: Ending) -> None:
         self.ending = self.ending or ending
@@ -220,9 +224,9 @@ class Node:
         if self._offering == round_number:
             return []
         self._offering = round_number
-        return [Offer(round_number)]
+        return [orders.Offer(round_number)]
 
-    def _recall(self, order: Order = Recall()) -> list[Order]:  # noqa: B008  a constant
+    def _recall(self, order: Order = orders.Recall()) -> list[Order]:  # noqa: B008  a constant
         if self._recalled:
             return []
         self._recalled = True
@@ -231,23 +235,24 @@ class Node:
     def _yield_to(self, notice: Notice) -> list[Order]:
         if notice.stop_at is None:
             waits = self.card is not None and self.card.state in (READY, RUNNING, SERVING)
-            return [LookAtWorkers()] if waits else []
+            return [orders.LookAtWorkers()] if waits else []
         if self._yields:
             return []
         self._yields = True
         if self.working:
-            return [Yield(notice.stop_at)]
+            return [orders.Yield(notice.stop_at)]
         self.swept(well=True)
         return []
 
     def _take_stacks(self) -> list[Order]:
         asked, self._stacks = self._stacks, True
-        return [] if asked else [TakeStacks()]
+        return [] if asked else [orders.TakeStacks()]
 
     def _answer(self, notice: Notice, now: float) -> None:
         """At once, and with the clock: a failure on another node is compared with those here by it."""
         if self.card is None or self.card.round != notice.round:
             return
+        self._hang = tuple(fault for fault in notice.faults if fault.cause == HUNG)
         if not self.card.clock:
             self.card = replace(self.card, clock=now + self.epoch)
         if self.card.state in (READY, RUNNING, SERVING, STACKED):

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from flota.job.report import NO_STEP
+from flota.job.roles import TRAINER
 from flota.job.roster import Ports, Seat
 from flota.rendezvous.cards import MASTERS, Card, Fault
 
@@ -45,6 +46,15 @@ class Refused(Struct, frozen=True, array_like=True):
 
     host: str
     why: str
+
+
+class SlowRow(Struct, frozen=True, array_like=True):
+    """A rank that is slower than the rest of its role, and how many times."""
+
+    rank: int
+    host: str
+    factor: float
+    role: str = TRAINER
 
 
 class Past(Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -83,6 +93,7 @@ class Notice(Struct, frozen=True, omit_defaults=True):
     ending: Ending | None = None
     past: Past = Past()
     delay: float = 0.0  # seconds until the next round may begin
+    slow: tuple[SlowRow, ...] = ()  # ranks of the running round
     stop_at: int | None = None  # the step at which all workers save and end; None: how far are they?
 
     def seat_of(self, node: str) -> int:

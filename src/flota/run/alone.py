@@ -12,6 +12,7 @@ from flota.host.signals import Signals
 from flota.job.plan import roles_of
 from flota.job.report import Report, Verdict
 from flota.job.spec import JobSpec
+from flota.run.pacing import SlowRanks
 from flota.run.start import Started, start_round
 from flota.run.watch import Watch
 from flota.run.yielding import AT_ONCE
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from flota.run.warm import Warm
     from flota.supervise.places import Post
+    from flota.supervise.stragglers import Who
 
 LOOK_AGAIN = 0.1  # seconds between looks whether a port is free: nothing tells of it
 
@@ -55,6 +57,10 @@ class Alone(Watch):
             if self._again and time.monotonic() >= self._try_at:
                 self._start(self._again)
         return self.conclude(self.ending.report(self.started, self.verdict))
+
+    def begin_round(self, started: Started, supervisor: Supervisor) -> None:
+        super().begin_round(started, supervisor)
+        self.slow_ranks = SlowRanks(self.console, started.roster.seats[0].node)
 
     def step(self, event: Event) -> None:
         if isinstance(event, RoundSwept) and self.vigil and self.vigil.blind:
@@ -115,6 +121,9 @@ class Alone(Watch):
     def _accuse(self, posts: tuple[Post, ...], blind: bool) -> None:  # noqa: FBT001  as it is called
         if self.vigil and self.supervisor.phase == Phase.RUNNING:
             self.end_hung(self.vigil.accuse(posts, blind), blind=blind)
+
+    def on_steps(self, seconds: dict[Who, float]) -> None:
+        self.slow_ranks.look(seconds, time.monotonic())
 
     def finish(self, verdict: Verdict) -> None:
         self.verdict = verdict

@@ -48,6 +48,7 @@ class Member:
         self.where = where
         self.chair: Chair | None = None
         self.began = now
+        self.heard: list[Notice] = []  # in order, until people have been told of them
         self._heard: bytes | None = None
         self._proclaimed: Notice | None = None
         self._cards: dict[str, tuple[int, Present]] = {}
@@ -109,6 +110,7 @@ class Member:
             over_before_we_came = notice and notice.ending and data == self.presence.found
             if notice and not over_before_we_came:
                 self.node.hear(notice)
+                self.heard.append(notice)
 
     # With the chair.
 

@@ -13,6 +13,7 @@ from flota.job.roster import endpoint
 from flota.logs.files import remove, write_whole
 from flota.rendezvous.notices import GATHERING, ROLL_CALL, Notice
 from flota.run.console import Console
+from flota.run.pacing import tell_of_recovered, tell_of_slow
 from flota.run.start import Started
 from flota.supervise.blame import restart_in_words, sentence
 
@@ -77,8 +78,8 @@ class Tidings:
 
     def tell(self, member: Member, now: float) -> None:
         self._tell_of_silence(member, now)
-        notice = member.node.notice
-        if notice and notice is not self._heard:
+        heard, member.heard = member.heard, []
+        for notice in heard:
             before, self._heard = self._heard, notice
             self._tell_of(notice, before, member.node.name)
 
@@ -104,6 +105,8 @@ class Tidings:
             self.console.say("INFO", f"waiting for the other nodes: {notice.missing}{here}")
         if notice.state == ROLL_CALL and notice.faults[0].cause == HUNG and not (before and before.faults):
             self._tell_of_hang(notice)
+        if before and notice.round == before.round:
+            self._tell_of_slow(notice, before)
         last_round = before.round if before else 0
         if notice.round > last_round and notice.state == GATHERING:
             self._tell_why(notice)
@@ -113,6 +116,14 @@ class Tidings:
         self.console.event("hang_found", suspects=[fault.rank for fault in notice.faults if fault.rank >= 0])
         self.console.say("WARNING", f"the job hangs: {what}")
         self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in where))
+
+    def _tell_of_slow(self, notice: Notice, before: Notice) -> None:
+        slow = {(row.role, row.rank): row for row in notice.slow}
+        were = {(row.role, row.rank): row for row in before.slow}
+        for who in slow.keys() - were.keys():
+            tell_of_slow(self.console, *who, slow[who].host, slow[who].factor)
+        for who in were.keys() - slow.keys():
+            tell_of_recovered(self.console, *who, were[who].host)
 
     def _tell_why(self, notice: Notice) -> None:
         if notice.faults:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flota.run.warm import Warm
+    from flota.supervise.stragglers import Who
 
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
 OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
@@ -277,6 +278,10 @@ class Together(Watch):
 
     def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
         self.hanging.stands(still=stands)
+
+    def on_steps(self, seconds: dict[Who, float]) -> None:
+        self.member.node.steps_take(seconds)
+        self.advance()
 
     def start_again(self, action: StartRound) -> None:
         raise AssertionError(f"a round of many nodes does not restart by itself: {action}")

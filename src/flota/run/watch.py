@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import time
+from abc import ABC, abstractmethod
 
 from flota.host.loop import Loop
 from flota.host.signals import Signals, suspend_self
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from flota.run.vigil import Vigil
     from flota.run.warm import Warm
+    from flota.supervise.stragglers import Who
 
 
 def epoch(environ: Mapping[str, str]) -> float:
@@ -45,7 +47,7 @@ def epoch(environ: Mapping[str, str]) -> float:
     return time.time() - time.monotonic() + float(environ.get("FLOTA_TEST_CLOCK_OFFSET", "0"))
 
 
-class Watch:
+class Watch(ABC):
     """What a job on one machine and one on many have in common: one round at a time, and one loop."""
 
     supervisor: Supervisor
@@ -86,7 +88,7 @@ class Watch:
             roles = [self.spec.parts[plan.worker.role] for plan in started.plans]
             working = [number for number, role in enumerate(roles) if not role.serves]
             self.warm.begin_round(started.round, started.channel, working)
-        self.pacing = Pacing(started, self.console, time.monotonic())
+        self.pacing = Pacing(started, time.monotonic())
         if self.vigil:
             self.vigil.begin_round(started, supervisor, self.ending.pids)
 
@@ -126,11 +128,15 @@ class Watch:
         if self.vigil:
             self.vigil.on_time(now)
         if self.pacing and now >= self.pacing.deadline:
-            self.pacing.look(self.supervisor.alive - self.supervisor.serving, now)
+            self.on_steps(self.pacing.look(self._working(), now))
 
+    @abstractmethod
     def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called back
         """This node's workers stand still, or no longer do."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def on_steps(self, seconds: dict[Who, float]) -> None:
+        """So long does a step take each rank of this node."""
 
     def conclude(self, report: Report, *, writes: bool = True) -> Report:
         """Tell how the job ended: to programs first, then to people, who may keep us waiting."""
@@ -279,8 +285,8 @@ class Watch:
             self.leave_round()
             self.finish(action.verdict)
 
-    def start_again(self, action: StartRound) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def start_again(self, action: StartRound) -> None: ...
 
-    def finish(self, verdict: Verdict) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def finish(self, verdict: Verdict) -> None: ...

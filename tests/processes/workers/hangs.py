@@ -1,6 +1,7 @@
 """Steps with a sum over all ranks after each, made of sockets; after some of them one rank hangs: `hangs.py KIND RANK`.
 
-Like a collective on an accelerator, the sum does not notice that a peer is gone: it waits. In attempt 1 nobody hangs.
+Like a collective on an accelerator, the sum does not notice that a peer is gone: it waits. In attempt 1 nobody hangs, nor in a job of
+another size than HANG_SIZE.
 """
 
 import ctypes
@@ -16,6 +17,7 @@ KIND, CULPRIT = sys.argv[1], int(sys.argv[2])
 ENV = {"RANK": os.environ.get("PADDLE_TRAINER_ID"), "WORLD_SIZE": os.environ.get("PADDLE_TRAINERS_NUM"), **os.environ}
 RANK, SIZE = int(ENV["RANK"]), int(ENV["WORLD_SIZE"])
 STEPS, HANGS_AFTER = 10, 3
+HANGS_IN = int(os.environ.get("HANG_SIZE", SIZE))
 DROP_ALL = struct.pack(
     "HL", 1, ctypes.addressof(RETURN_0 := ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0)))
 )
@@ -110,7 +112,7 @@ def main():
             heartbeat(step=step)
         print(f"step {step}", flush=True)
         note(step)
-        if step == HANGS_AFTER and ATTEMPT == "0":
+        if step == HANGS_AFTER and ATTEMPT == "0" and SIZE == HANGS_IN:
             if KIND == "dropped":
                 wait_until_dropped(peers)
             elif RANK == CULPRIT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,10 @@ KINDS = {
 }
 
 
+HUNG = "rank 3 on host2 hung: found after"
+LEFT = "rank 3 on host2 left too early: exit code 0 after"
+
+
 def start(job, kind, *flags):
     """Three nodes, once their workers have come to the step after which one hangs."""
     words = [*FLAGS, *flags, *job.words, WORKERS / "hangs.py", kind, CULPRIT]
@@ -38,7 +43,7 @@ def test_the_rank_is_named_on_every_node(job, kind):
     nodes = start(job, kind)
     began = time.monotonic()
     for node in nodes:
-        node.wait_for("the job hangs: no sign of life for ", timeout=2 * TIMEOUT)
+        node.wait_for("the job hangs: no output for ", timeout=2 * TIMEOUT)
     took = time.monotonic() - began
 
     assert job.codes() == [124, 124, 124]
@@ -47,7 +52,8 @@ def test_the_rank_is_named_on_every_node(job, kind):
         assert node.err.count("the job hangs") == 1
         assert "rank 3 on host2 makes the others wait" in node.err
         assert f"rank 3 on host2: {KINDS[kind]}" in node.err
-        assert "rank 3 on host2 hung: found after" in node.err
+        assert (LEFT if kind == "left" else HUNG) in node.err
+        assert "stacks: in the log directory of each node, stacks.0.HOST.txt" in node.err
         stacks = node.directory / "log" / f"stacks.0.{node.host.name}.txt"
         assert "main (" in stacks.read_text()
     assert "rank 2 (pid" in (nodes[1].directory / "log" / "stacks.0.host2.txt").read_text()
@@ -60,6 +66,20 @@ def test_a_hang_is_restarted_everywhere(job):
     for node in nodes:
         assert "rank 3 on host2 hung: found after" in node.err and "restart 1 of 1" in node.err
         assert node.err.count("the job hangs") == 1
+
+
+def test_a_hang_after_a_restart_tells_its_own_attempt_step_and_time(job):
+    words = [*FLAGS, "--max_restart", 1, *job.words, WORKERS / "hangs.py", "always", CULPRIT, "beats"]
+    nodes = [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2, 3)]
+
+    assert job.codes(timeout=60) == [124, 124, 124]
+    [report] = [json.loads(path.read_text()) for node in nodes for path in node.directory.glob("log/report.json")]
+    [failure] = report["failures"]
+    assert (failure["rank"], failure["attempt"], failure["last_step"]) == (CULPRIT, 1, 3)
+    assert abs(failure["time"] - time.time()) < 60
+    for node in nodes:
+        assert node.err.count("the job hangs: no step for ") == 2
+        assert "attempt 1, last step 3" in node.err
 
 
 def test_at_level_0_the_node_of_the_suspect_leaves(job):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.launching import WORKERS, wait_until
 
+LAST_STEP = 3  # as in workers/hangs.py
 TIMEOUT = 4.0
 KINDS = {
     "sleep": "asleep in hang at hangs.py:",
@@ -67,9 +68,11 @@ def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
     assert err.count("the job hangs: ") == 1
     assert f"the job hangs: no {'step' if beats else 'output'} for " in err
     assert "rank 1 makes the others wait" in err
-    assert "rank 1 hung: found after " in err
+    assert ("rank 1 left too early: exit code 0 after " if kind == "left" else "rank 1 hung: found after ") in err
     [failure] = report(flota)["failures"]
-    assert (failure["rank"], failure["cause"], report(flota)["exit_code"]) == (1, "hung", 124)
+    cause = "left-early" if kind == "left" else "hung"
+    assert (failure["rank"], failure["cause"], report(flota)["exit_code"]) == (1, cause, 124)
+    assert failure["last_step"] == (LAST_STEP if beats else None)
     assert any(line.startswith("rank 1: ") and KINDS[kind] in line for line in failure["said"])
     stacks = (flota.directory / "log" / "stacks.0.txt").read_text()
     assert "receive" in stacks and (kind == "left" or "    hang (" in stacks)
@@ -115,7 +118,7 @@ def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind
     assert err.count("stacks cannot be read, so silence alone tells a hang") == 1
     assert "2 of 3 ranks: waiting at a socket in receive at hangs.py:" in err or kind == "left"
     [failure] = report(flota)["failures"]
-    assert (failure["rank"], failure["cause"]) == (1, "hung")
+    assert (failure["rank"], failure["cause"]) == (1, "left-early" if kind == "left" else "hung")
     assert "receive (" in (flota.directory / "log" / "stacks.0.txt").read_text()
 
 

@@ -5,7 +5,7 @@ Pure, and without `re`: it is read when something has failed, and a failure may 
 
 from __future__ import annotations
 
-from flota.job.report import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED
+from flota.job.report import EXITED, HUNG, LEFT_EARLY, NOT_STARTED, SHEPHERD_LOST, SIGNALLED
 from flota.job.texts import (
     DEVICE_ERROR,
     DEVICE_MEMORY,
@@ -25,7 +25,7 @@ SHARED_MEMORY_FULL, DISK_FULL, TOO_MANY_FILES = "shared-memory-full", "disk-full
 SEGMENTATION_FAULT, ABORTED, KILLED, TERMINATED = "segmentation-fault", "aborted", "killed", "terminated"
 MISSING_MODULE, FAILED_IMPORT, BAD_PATH, SYNTAX_ERROR = "missing-module", "failed-import", "bad-path", "syntax-error"
 USAGE, LOCAL_RANK, PORT_IN_USE, DEVICE_FAILED = "usage", "local-rank-argument", "port-in-use", "device-error"
-EXCEPTION, LOST_CONNECTION, LEFT_EARLY, HUNG = "exception", "lost-connection", "left-early", "hung"
+EXCEPTION, LOST_CONNECTION = "exception", "lost-connection"
 
 SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM = 6, 7, 9, 11, 15
 MEMORY_ERRORS = ("MemoryError", "ArrayMemoryError")

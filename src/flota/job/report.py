@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
 INCOMPLETE = "incomplete"  # the nodes that the job needs were not there
-# What the shepherd can tell of an end, and a hang; job/causes.py finds more in what the worker said.
-EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST, HUNG = "exited", "signalled", "not-started", "shepherd-lost", "hung"
+# What the shepherd can tell of an end; job/causes.py finds more in what the worker said.
+EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST = "exited", "signalled", "not-started", "shepherd-lost"
+# What is known of a worker for which the others wait: it stands, or has ended with 0.
+HUNG, LEFT_EARLY = "hung", "left-early"
 NO_STEP = -1
 
 

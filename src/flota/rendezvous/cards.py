@@ -69,6 +69,7 @@ class PostRow(Struct, frozen=True, array_like=True):
     pid: int
     log: str
     ran: float
+    step: int = NO_STEP
 
 
 class Card(Struct, frozen=True, omit_defaults=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN
-from flota.job.report import HUNG, INCOMPLETE, STOPPED, SUCCEEDED
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED
 from flota.job.roles import label
 from flota.rendezvous.absences import Absences, has_anybody, is_ahead, is_followed
 from flota.rendezvous.admission import Admission
@@ -22,6 +22,7 @@ from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, STACK
 from flota.rendezvous.pacing import Pace
 from flota.rendezvous.seating import lacks_a_role, seat
 from flota.rendezvous.terms import Terms, has_worked, listed, missing_in_words, names, prospects, were
+from flota.supervise.blame import is_hang
 
 FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missing, and told again
 
@@ -219,7 +220,7 @@ class Chair:
             self._ask_again(wait)
         elif found.leaves:
             self.gone.add(found.node)
-            what = "hung" if culprit.cause == HUNG else "failed"
+            what = "hung" if is_hang(culprit.code, culprit.cause) else "failed"
             self._next_round(f"{found.host} left after {label(culprit.role, culprit.rank)} {what}", now)
         elif decision.restarts:
             self._next_round("", now, counted=True)

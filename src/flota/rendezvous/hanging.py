@@ -5,10 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.errors import HANG
-from flota.job.report import HUNG
+from flota.job.causes import HINTS
+from flota.job.report import HUNG, LEFT_EARLY, NO_STEP
 from flota.rendezvous.cards import FAILED, RUNNING, SERVING, STACKED, Fault, PostRow, Present
 from flota.rendezvous.notices import ROLL_CALL, Notice
-from flota.supervise.places import Post
+from flota.supervise.blame import duration_in_words
+from flota.supervise.places import ENDED, Post
 from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
 
 TYPE_CHECKING = False
@@ -62,22 +64,59 @@ def next_word(
         return None
     posts = tuple(_post(row, card.host) for card in cards for row in card.posts)
     quiet = max((card.stands for card in cards), default=0.0)
-    return replace(notice, state=ROLL_CALL, faults=_faults(posts, quiet, cards[0].host if cards else ""))
+    host = cards[0].host if cards else ""
+    faults = _faults(posts, quiet, notice.attempt) or (_nobodys(posts, quiet, host, notice.attempt),)
+    return replace(notice, state=ROLL_CALL, faults=faults)
 
 
-def _faults(posts: tuple[Post, ...], quiet: float, host: str) -> tuple[Fault, ...]:
-    suspects = find_suspects(posts)
-    words = (
-        f"no sign of life for {quiet:.1f} s, and all ranks stand still",
-        *filter(None, (suspicion(posts, suspects), *groups_in_words(posts))),
-    )
-    if not suspects:
-        return (Fault(-1, -1, host, 0, HANG, HUNG, "hang", max((one.ran for one in posts), default=0.0), "", words),)
+def _faults(posts: tuple[Post, ...], quiet: float, attempt: int) -> tuple[Fault, ...]:
+    words = _words(posts, quiet, attempt)
     return tuple(
-        Fault(one.rank, one.worker, one.host, one.pid, HANG, HUNG, "hang", one.ran, one.log, words, role=one.role)
-        for one in suspects[:MOST_SUSPECTS]
+        Fault(
+            rank=one.rank,
+            local_rank=one.worker,
+            host=one.host,
+            pid=one.pid,
+            code=HANG,
+            cause=LEFT_EARLY if one.kind == ENDED else HUNG,
+            ending="hang",
+            ran=one.ran,
+            log=one.log,
+            said=words,
+            role=one.role,
+            attempt=attempt,
+            step=one.step,
+            hint=HINTS[LEFT_EARLY] if one.kind == ENDED else "",
+        )
+        for one in find_suspects(posts)[:MOST_SUSPECTS]
+    )
+
+
+def _nobodys(posts: tuple[Post, ...], quiet: float, host: str, attempt: int) -> Fault:
+    return Fault(
+        rank=-1,
+        local_rank=-1,
+        host=host,
+        pid=0,
+        code=HANG,
+        cause=HUNG,
+        ending="hang",
+        ran=max((one.ran for one in posts), default=0.0),
+        log="",
+        said=_words(posts, quiet, attempt),
+        attempt=attempt,
+        step=max((one.step for one in posts), default=NO_STEP),
+    )
+
+
+def _words(posts: tuple[Post, ...], quiet: float, attempt: int) -> tuple[str, ...]:
+    what = "step" if posts and all(one.step != NO_STEP for one in posts) else "output"
+    return (
+        f"no {what} for {duration_in_words(quiet)}, and all ranks stand still",
+        *filter(None, (suspicion(posts, find_suspects(posts)), *groups_in_words(posts))),
+        f"stacks: in the log directory of each node, stacks.{attempt}.HOST.txt",
     )
 
 
 def _post(row: PostRow, host: str) -> Post:
-    return Post(row.rank, row.kind, row.words, row.role, host, row.local_rank, row.pid, row.log, row.ran)
+    return Post(row.rank, row.kind, row.words, row.role, host, row.local_rank, row.pid, row.log, row.ran, row.step)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import astuple, replace
 
-from flota.job.causes import HUNG
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import exit_code_of_all
 from flota.job.spec import RestartPolicy
 from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, Fault, Present
 from flota.rendezvous.notices import Ending, Notice
-from flota.supervise.blame import in_order_of_blame
+from flota.supervise.blame import in_order_of_blame, is_hang
 from flota.supervise.policy import Decision, History, decide
 from flota.values import NamedTuple
 
@@ -100,7 +99,7 @@ class Inquest:
     def find(self, of_round: list[Present], notice: Notice, policy: RestartPolicy) -> Finding:
         """The faults that the roll was called for are all there is, where their node is gone. A hang comes before
         all that fail because of it."""
-        hung = [(_where(fault, of_round), fault) for fault in notice.faults if fault.cause == HUNG]
+        hung = [(_where(one, of_round), self._dated(one)) for one in notice.faults if is_hang(one.code, one.cause)]
         blamed = hung + self.blame(of_round) or [("", fault) for fault in notice.faults]
         node, culprit = blamed[0]
         host = next((one.card for one in of_round if one.node == node), None)
@@ -111,13 +110,17 @@ class Inquest:
         leaves = policy.enabled and policy.elastic_level == 0 and not culprit.final and host and not host.serves
         return Finding(node, host.host if host else "", culprit, decision, bool(leaves), ending)
 
+    def _dated(self, hung: Fault) -> Fault:
+        """No node has seen it: it is as old as the call."""
+        return replace(hung, at=self.called_at + self._epoch) if self._epoch is not None else hung
+
     def wait_until(self, of_round: list[Present], now: float, culprit: Fault, *, restarts: bool) -> float:
         """When to decide; restarts are not kept waiting when it is clear who is to blame."""
         if self._complete_at is None:
             self._complete_at = now
         failed = [one for one in of_round if any(_is_failure(fault) for fault in one.card.faults)]
         is_ordered = self._epoch is None or len(failed) < 2 or all(one.node in self._clocks for one in failed)
-        is_clear = culprit.cause == HUNG or any(
+        is_clear = is_hang(culprit.code, culprit.cause) or any(
             _is_failure(fault) and not fault.suffered for one in failed for fault in one.card.faults
         )
         waits = any(one.node in self.answered and not one.card.swept and one.card.state != DEAD for one in of_round)

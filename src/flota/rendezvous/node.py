@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.report import FAILED as JOB_FAILED
-from flota.job.report import HUNG, INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
 from flota.rendezvous import orders
 from flota.rendezvous.cards import (
     DONE,
@@ -28,6 +28,7 @@ from flota.rendezvous.notices import GATHERING, ROLL_CALL, STACKS, YIELD, Ending
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
 from flota.rendezvous.orders import Order
 from flota.rendezvous.pacing import told_steps
+from flota.supervise.blame import is_hang
 from flota.supervise.yielding import NOW
 
 TYPE_CHECKING = False
@@ -252,7 +253,7 @@ class Node:
         """At once, and with the clock: a failure on another node is compared with those here by it."""
         if self.card is None or self.card.round != notice.round:
             return
-        self._hang = tuple(fault for fault in notice.faults if fault.cause == HUNG)
+        self._hang = tuple(fault for fault in notice.faults if is_hang(fault.code, fault.cause))
         if not self.card.clock:
             self.card = replace(self.card, clock=now + self.epoch)
         if self.card.state in (READY, RUNNING, SERVING, STACKED):

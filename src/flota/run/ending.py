@@ -22,7 +22,7 @@ from flota.job.roles import IGNORE
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 from flota.run.start import Started
-from flota.supervise.blame import ending_in_words, in_order_of_blame
+from flota.supervise.blame import ending_in_words, in_order_of_blame, is_hang
 from flota.supervise.events import Event, StartFailed, WorkerExited, WorkerStarted
 
 TYPE_CHECKING = False
@@ -160,7 +160,7 @@ class Ending:
             return FailedWorker(
                 -1, -1, node, 0, failure.code, failure.cause, ending, 0.0, "", (), attempt=roster.attempt, at=at
             )
-        if failure.cause == HUNG:
+        if is_hang(failure.code, failure.cause):
             return self._hung(failure, started)
         from flota.job.causes import diagnose, suffers
 
@@ -193,6 +193,8 @@ class Ending:
 
     def _hung(self, failure: Failure, started: Started) -> FailedWorker:
         """One that made the others wait; -1: nobody stands out."""
+        from flota.job.causes import HINTS
+
         node, attempt = started.roster.seats[started.seat].node, started.roster.attempt
         at, ran = failure.at + self.epoch, failure.ran
         if failure.worker < 0:
@@ -206,7 +208,7 @@ class Ending:
             node=node,
             pid=self.pids.get(failure.worker, 0),
             code=failure.code,
-            cause=HUNG,
+            cause=failure.cause,
             ending=HANG_IN_WORDS,
             ran=ran,
             log=worker.stderr,
@@ -215,6 +217,7 @@ class Ending:
             attempt=attempt,
             step=self._step(failure.worker, started),
             at=at,
+            hint=HINTS.get(failure.cause, ""),
         )
 
     def _step(self, worker: int, started: Started) -> int:

@@ -65,6 +65,7 @@ class Hanging:
                     post.pid,
                     sendable(post.log),
                     post.ran,
+                    post.step,
                 )
                 for post in posts
             )

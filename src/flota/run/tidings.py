@@ -7,7 +7,6 @@ import shlex
 
 from flota.job.meeting import Meeting
 from flota.job.plan import lead_role
-from flota.job.report import HUNG
 from flota.job.roles import TRAINER, label
 from flota.job.roster import endpoint
 from flota.logs.files import remove, write_whole
@@ -15,7 +14,7 @@ from flota.rendezvous.notices import GATHERING, ROLL_CALL, Notice
 from flota.run.console import Console
 from flota.run.pacing import tell_of_recovered, tell_of_slow
 from flota.run.start import Started
-from flota.supervise.blame import restart_in_words, sentence
+from flota.supervise.blame import is_hang, restart_in_words, sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,13 +102,16 @@ class Tidings:
         if notice.state == GATHERING and notice.missing and notice.missing != (before.missing if before else ""):
             here = f"; {self._here} can be reached from this machine only" if self._here else ""
             self.console.say("INFO", f"waiting for the other nodes: {notice.missing}{here}")
-        if notice.state == ROLL_CALL and notice.faults[0].cause == HUNG and not (before and before.faults):
+        if notice.state == ROLL_CALL and self._is_hang(notice) and not (before and before.faults):
             self._tell_of_hang(notice)
         if before and notice.round == before.round:
             self._tell_of_slow(notice, before)
         last_round = before.round if before else 0
         if notice.round > last_round and notice.state == GATHERING:
             self._tell_why(notice)
+
+    def _is_hang(self, notice: Notice) -> bool:
+        return is_hang(notice.faults[0].code, notice.faults[0].cause)
 
     def _tell_of_hang(self, notice: Notice) -> None:
         what, *where = notice.faults[0].said

@@ -164,7 +164,10 @@ class Vigil:
         host = self.started.roster.seats[self.started.seat].node if self.spec.meeting else ""
         now = time.monotonic()
         standing = (
-            post._replace(ran=now - self.supervisor.started_at.get(post.worker, now))
+            post._replace(
+                ran=now - self.supervisor.started_at.get(post.worker, now),
+                step=self.started.channel.read(post.worker).step,
+            )
             for post in posts_of(subjects, self.samples, host)
         )
         done = [worker for worker, event in sorted(self.ended.items()) if event.code == 0 and not event.told]
@@ -178,8 +181,8 @@ class Vigil:
         worker, exited = self.started.plans[number].worker, self.ended[number]
         ran = exited.at - self.supervisor.started_at.get(number, exited.at)
         words = f"ended with 0 after {duration_in_words(ran)}"
-        pid = self.pids.get(number, 0)
-        return Post(worker.rank, ENDED, words, worker.name, host, number, pid, worker.stderr, ran)
+        pid, step = self.pids.get(number, 0), self.started.channel.read(number).step
+        return Post(worker.rank, ENDED, words, worker.name, host, number, pid, worker.stderr, ran, step)
 
     def _save(self, subjects: list[Subject], words: tuple[str, ...]) -> None:
         roster = self.started.roster

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 
-from flota.job.report import HUNG, NOT_STARTED, SHEPHERD_LOST
+from flota.errors import HANG
+from flota.job.report import HUNG, LEFT_EARLY, NOT_STARTED, SHEPHERD_LOST
 from flota.job.roles import TRAINER, label
 
 TYPE_CHECKING = False
@@ -68,6 +69,11 @@ def ending_in_words(code: int, words: str = "") -> str:
     return f"{name} ({words})" if words else name
 
 
+def is_hang(code: int, cause: str) -> bool:
+    """A worker's own exit code may be the same, but has another cause."""
+    return code == HANG and cause in (HUNG, LEFT_EARLY)
+
+
 def sentence(
     rank: int, cause: str, code: int, ran: float, host: str = "", role: str = TRAINER, ending: str = ""
 ) -> str:
@@ -78,6 +84,8 @@ def sentence(
     where = f" on {host}" if host else ""
     if cause == SHEPHERD_LOST:
         return f"flota's own shepherd process{where} ended with {ending_in_words(code)}; its workers were stopped"
+    if is_hang(code, cause) and cause == LEFT_EARLY:
+        return f"{who}{where} left too early: exit code 0 after {duration_in_words(ran)}, and the others hang"
     if cause == HUNG:
         return f"{f'{who}{where}' if rank >= 0 else 'the job'} hung: found after {duration_in_words(ran)}"
     if cause == NOT_STARTED:

@@ -7,6 +7,7 @@ from flota.job.report import (
     EXITED,
     FAILED,
     HUNG,
+    LEFT_EARLY,
     NOT_STARTED,
     SHEPHERD_LOST,
     SIGNALLED,
@@ -19,6 +20,7 @@ from flota.job.report import (
 from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
 from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.blame import is_hang
 from flota.supervise.events import (
     DeadlinePassed,
     Event,
@@ -99,6 +101,7 @@ class Supervisor:
         self.released = False
         self.alive = set(range(self.workers))
         self.started_at = dict.fromkeys(self.alive, now)
+        self.left_at: dict[int, float] = {}  # with success, by themselves
         self.failures: list[Failure] = []
         self.victims: set[int] = set()
 
@@ -108,6 +111,8 @@ class Supervisor:
 
     def _worker_exited(self, event: WorkerExited, now: float) -> list[Action]:
         self.alive.discard(event.worker)
+        if event.code == 0 and not event.told:
+            self.left_at[event.worker] = event.at
         if event.code != 0 and not event.told and not self.forgives(event.worker):
             cause = EXITED if event.code > 0 else SIGNALLED
             self._note_failure(event.worker, event.code, cause, event.at)
@@ -134,7 +139,7 @@ class Supervisor:
         return self._stop_workers(SIGABRT if event.blind else SIGTERM, now)
 
     def _hang_explained(self, event: HangExplained, _now: float) -> list[Action]:
-        found = [failure for failure in self.failures if failure.cause == HUNG]
+        found = [failure for failure in self.failures if is_hang(failure.code, failure.cause)]
         if found:
             self.failures = self.failures[len(found) :]
             self._blame_for_hang(event.suspects, event.words, found[0].at)
@@ -144,7 +149,14 @@ class Supervisor:
         """Found before whatever else has happened since; -1: nobody stands out."""
         began = min(self.started_at.values(), default=at)
         self.failures[:0] = [
-            Failure(worker, HANG, HUNG, at - self.started_at.get(worker, began), at, words=words)
+            Failure(
+                worker,
+                HANG,
+                LEFT_EARLY if worker in self.left_at else HUNG,
+                self.left_at.get(worker, at) - self.started_at.get(worker, began),
+                at,
+                words=words,
+            )
             for worker in suspects or (-1,)
         ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER, label
 from flota.supervise.stacks import LOCK, MAIN, PIPE, RUNNING, SLEEP, SOCKET, STOPPED, Frame, Sample, Stack
 from flota.values import NamedTuple
@@ -72,6 +73,7 @@ class Post(NamedTuple):
     pid: int = 0
     log: str = ""
     ran: float = 0.0  # seconds, so far
+    step: int = NO_STEP  # the last that it told
 
     @property
     def label(self) -> str:

@@ -1,7 +1,7 @@
 """Steps with a sum over all ranks after each, made of sockets; after some of them one rank hangs: `hangs.py KIND RANK`.
 
-Like a collective on an accelerator, the sum does not notice that a peer is gone: it waits. In attempt 1 nobody hangs, nor in a job of
-another size than HANG_SIZE.
+Like a collective on an accelerator, the sum does not notice that a peer is gone: it waits. In attempt 1 nobody hangs but with
+`always`, nor in a job of another size than HANG_SIZE.
 """
 
 import ctypes
@@ -81,7 +81,7 @@ def wait_until_dropped(peers):
 
 
 def hang():
-    if KIND == "sleep":
+    if KIND in ("sleep", "always"):
         time.sleep(1e6)
     elif KIND == "deadlock":
         lock = threading.Lock()
@@ -112,7 +112,7 @@ def main():
             heartbeat(step=step)
         print(f"step {step}", flush=True)
         note(step)
-        if step == HANGS_AFTER and ATTEMPT == "0" and SIZE == HANGS_IN:
+        if step == HANGS_AFTER and (ATTEMPT == "0" or KIND == "always") and SIZE == HANGS_IN:
             if KIND == "dropped":
                 wait_until_dropped(peers)
             elif RANK == CULPRIT:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.launching import WORKERS, wait_until
+from tests.launching import COMMAND, WORKERS, environment, wait_until
 
 TIMEOUT = 4.0
 CULPRIT = 3
@@ -80,6 +81,47 @@ def test_a_hang_after_a_restart_tells_its_own_attempt_step_and_time(job):
     for node in nodes:
         assert node.err.count("the job hangs: no step for ") == 2
         assert "attempt 1, last step 3" in node.err
+
+
+def test_by_hand_all_ranks_are_seen_from_any_node(job):
+    """Where nobody watches for hangs."""
+    words = ["--nnodes", 3, "--nproc_per_node", 2, *job.words, WORKERS / "hangs.py", "sleep", CULPRIT]
+    nodes = [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2, 3)]
+    for node, ranks in zip(nodes, ((0, 1), (2, 3), (4, 5)), strict=True):
+        node.wait_for_file(*(f"step.0.{rank}.3" for rank in ranks))
+
+    assert ask_as_somebody_else(nodes[0]) == "nothing\n"
+    shown = [ask(node) for node in nodes]
+
+    for told, here in zip(shown, ((0, 1), (2, 3), (4, 5)), strict=True):
+        assert "rank 3 on host2: asleep in hang at hangs.py:" in told
+        assert "if this is a hang: rank 3 on host2 makes the others wait" in told
+        assert [rank for rank in range(6) if f"rank {rank} (pid " in told] == list(here)
+    for node in nodes:
+        assert "MainThread" in (node.directory / "log" / f"stacks.0.{node.host.name}.txt").read_text()
+        assert node.process.poll() is None
+        node.process.terminate()
+    assert job.codes() == [143, 143, 143]
+
+
+def ask(node):
+    command = [COMMAND, "stack"]
+    asking = node.host.popen(command, cwd=node.directory, env=environment(), stdout=subprocess.PIPE, text=True)
+    told, _ = asking.communicate(timeout=60)
+    assert asking.returncode == 0
+    return told
+
+
+def ask_as_somebody_else(node):
+    """The same question, from a process of another user's."""
+    script = (
+        "import socket, sys\nasker = socket.socket(socket.AF_UNIX)\nasker.connect(sys.argv[1].replace('@', chr(0)).encode())\n"
+        "print(asker.recv(99).decode() or 'nothing')"
+    )
+    address = f"@flota-{node.process.pid}"
+    command = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/env", "python3", "-c", script, address]
+    asking = node.host.popen(command, env={"PATH": "/usr/bin:/bin"}, cwd="/", stdout=subprocess.PIPE, text=True)
+    return asking.communicate(timeout=60)[0]
 
 
 def test_at_level_0_the_node_of_the_suspect_leaves(job):

@@ -100,8 +100,7 @@ class Table:
         ]
         until = self.now + seconds
         while self.now < until:
-            slow = self.pace.look(self.notice, cards, self.now)
-            self.notice = Notice(RUNNING, slow=slow)
+            self.notice = self.pace.look(self.notice, cards, self.now)
             self.now += 1.0
         return self.notice.slow
 

@@ -10,9 +10,9 @@ from flota.errors import BadValue, UnknownFlag
 USAGE = """\
 usage: flota stack [RANK …] [--log_dir DIR] [--native] [--watch[=SECONDS]]
 
-Shows where this machine's ranks of a running job stand, and all their stacks;
-those of some ranks only, where they are named. The job is the one that writes to
-the log directory.
+Shows where all ranks of a running job stand, on all its machines, and the stacks
+of those on this one; those of some ranks only, where they are named. The job is
+the one that writes to the log directory.
 
   --log_dir DIR       the job's log directory [log]
   --native            C and C++ frames, too: each worker stands for a moment

@@ -17,7 +17,7 @@ class NoSuchRank(FlotaError):
     def __init__(self, rank: int, here: str) -> None:
         super().__init__(
             f"rank {rank} is not running on this machine: those of {here} are",
-            "run `flota stack` on the machine it is on",
+            "run `flota stack` without a number to see who stands where, and with it on the machine that has the rank",
         )
 
 

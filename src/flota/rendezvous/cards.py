@@ -98,6 +98,9 @@ class Card(Struct, frozen=True, omit_defaults=True):
     stands: float = 0.0  # its workers have stood still for so many seconds, and have not moved since
     posts: tuple[PostRow, ...] = ()
     steps: tuple[StepRow, ...] = ()  # of ranks that tell them
+    asks: int = 0  # for this look at all ranks
+    looked: int = 0  # the last look that it has answered, with what it saw
+    seen: tuple[PostRow, ...] = ()
     mode: str = COLLECTIVE
     agreed: str = ""  # a sum over what else must be the same everywhere
     clock: float = 0.0  # what it showed when the roll call was heard
@@ -144,13 +147,13 @@ def is_sound(card: Card) -> bool:
     for fault in card.faults:
         texts += [fault.role, fault.host, fault.ending, fault.log, fault.exception, fault.evidence, fault.hint]
         texts += [*(line.replace("\t", " ") for line in fault.said)]
-    for post in card.posts:
+    for post in (*card.posts, *card.seen):
         texts += [post.words, post.role, post.log]
     return (
         all(text.isprintable() and len(text) <= LONGEST_TEXT for text in texts)
         and not set(card.address) & SPECIAL
         and all(fault.cause in causes.ALL for fault in card.faults)
-        and all(post.kind in KINDS for post in card.posts)
+        and all(post.kind in KINDS for post in (*card.posts, *card.seen))
         and (card.state != FAILED or bool(card.faults))
         and card.workers > 0
         and len(card.counts) == len(card.roles)

@@ -18,6 +18,7 @@ from flota.rendezvous.cards import DEAD, DONE, FAILED, READY, SERVING, Present
 from flota.rendezvous.hanging import Lull
 from flota.rendezvous.inquest import Doubt, Inquest
 from flota.rendezvous.leaving import Leavers
+from flota.rendezvous.looking import Looks
 from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, STACKS, YIELD, Ending, Notice, Past, SeatRow
 from flota.rendezvous.pacing import Pace
 from flota.rendezvous.seating import lacks_a_role, seat
@@ -39,7 +40,7 @@ class Chair:
         self.admission = Admission(terms)
         self.absences = Absences(terms.absence)
         self.lull = Lull()
-        self.pace = Pace()
+        self.eyes = (Pace(), Looks())
         # A notice about others may be all that is left of a dead job: their leases end first, then that is known.
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
         self.trusts_from = now + self.admission.ghostly if self.inherits else now
@@ -146,7 +147,9 @@ class Chair:
         newcomers = [one for one in present if one.node not in nodes]
         still = self.lull.lasts(self.notice, of_round, self.done, now)
         self._ask_again(self.lull.deadline)
-        self._mind_the_slow(of_round, now)
+        for eye in self.eyes:
+            self.notice = eye.look(self.notice, of_round, now)
+            self._ask_again(eye.deadline)
         # Whoever fails because of another fails later, if only by a moment: the store has the order.
         first = min(
             (*failed, *(one for one in seated if one.card.state == DEAD)), key=lambda one: one.said, default=None
@@ -167,12 +170,6 @@ class Chair:
             # Where some have finished, the others are about to: nobody starts that over for a newcomer.
             came = "joined" if self.terms.elastic else "came for a lost node"
             self._next_round(f"{names(newcomers)} {came}", now)
-
-    def _mind_the_slow(self, of_round: list[Present], now: float) -> None:
-        slow = self.pace.look(self.notice, of_round, now)
-        self._ask_again(self.pace.deadline)
-        if slow != self.notice.slow:
-            self.notice = replace(self.notice, slow=slow)
 
     def _lost(self, by_node: dict[str, Present], now: float) -> list[SeatRow]:
         lost = self.absences.lost(self.notice.seats, by_node, self.done, now)

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from flota.errors import HANG
 from flota.job.causes import HINTS
 from flota.job.report import HUNG, LEFT_EARLY, NO_STEP
-from flota.rendezvous.cards import FAILED, RUNNING, SERVING, STACKED, Fault, PostRow, Present
+from flota.rendezvous.cards import FAILED, RUNNING, SERVING, STACKED, Fault, Present
+from flota.rendezvous.looking import post_of
 from flota.rendezvous.notices import ROLL_CALL, Notice
 from flota.supervise.blame import duration_in_words
 from flota.supervise.places import ENDED, Post
@@ -62,7 +63,7 @@ def next_word(
     asked = [row for row in notice.seats if row.node in by_node or row.node not in done]
     if len(answered) < len(asked) and not late:
         return None
-    posts = tuple(_post(row, card.host) for card in cards for row in card.posts)
+    posts = tuple(post_of(row, card.host) for card in cards for row in card.posts)
     quiet = max((card.stands for card in cards), default=0.0)
     host = cards[0].host if cards else ""
     faults = _faults(posts, quiet, notice.attempt) or (_nobodys(posts, quiet, host, notice.attempt),)
@@ -116,7 +117,3 @@ def _words(posts: tuple[Post, ...], quiet: float, attempt: int) -> tuple[str, ..
         *filter(None, (suspicion(posts, find_suspects(posts)), *groups_in_words(posts))),
         f"stacks: in the log directory of each node, stacks.{attempt}.HOST.txt",
     )
-
-
-def _post(row: PostRow, host: str) -> Post:
-    return Post(row.rank, row.kind, row.words, row.role, host, row.local_rank, row.pid, row.log, row.ran, row.step)

@@ -58,6 +58,7 @@ class Node:
         self.ending: Ending | None = None
         self._recalled = self._yields = self._stacks = False
         self._hang: tuple[Fault, ...] = ()  # that the round ended with: no card says so
+        self._look = 0  # the last that was begun
         self._offering = -1
         self._leaving_at: float | None = None
         self._farewell = Ending(STOPPED)
@@ -101,6 +102,17 @@ class Node:
         """What its ranks tell of their steps."""
         if self.card:
             self.card = replace(self.card, steps=told_steps(self.card, seconds))
+
+    def ask_for_look(self) -> int:
+        """Somebody here wants to know where all ranks stand: the number of the look that will tell; 0: none will."""
+        if not (self.card and self.notice and self.working):
+            return 0
+        self.card = replace(self.card, asks=self.notice.look + 1)
+        return self.card.asks
+
+    def looked(self, posts: tuple[PostRow, ...]) -> None:
+        if self.card:
+            self.card = replace(self.card, seen=posts, looked=self._look)
 
     def has_nothing_to_yield(self) -> None:
         """What is left of its workers serves others to the end."""
@@ -165,7 +177,8 @@ class Node:
         if notice.state == ROLL_CALL:
             self._answer(notice, now)
         if self.working:
-            return self._recall() if notice.round > self._round or notice.state == ROLL_CALL else []
+            ends = notice.round > self._round or notice.state == ROLL_CALL
+            return self._recall() if ends else self._take_look(notice)
         if notice.state == ROLL_CALL:
             return [orders.Testify()] if self.card and self._round == notice.round and not self.card.swept else []
         if notice.state == GATHERING and notice.round > self._round:
@@ -244,6 +257,12 @@ class Node:
             return [orders.Yield(notice.stop_at)]
         self.swept(well=True)
         return []
+
+    def _take_look(self, notice: Notice) -> list[Order]:
+        if notice.look <= max(self._look, notice.looked):
+            return []
+        self._look = notice.look
+        return [orders.Look()]
 
     def _take_stacks(self) -> list[Order]:
         asked, self._stacks = self._stacks, True

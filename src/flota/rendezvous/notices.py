@@ -94,6 +94,9 @@ class Notice(Struct, frozen=True, omit_defaults=True):
     past: Past = Past()
     delay: float = 0.0  # seconds until the next round may begin
     slow: tuple[SlowRow, ...] = ()  # ranks of the running round
+    look: int = 0  # the last look at all ranks that was asked for
+    looked: int = 0  # the last one that is done, and what it has shown, for people
+    places: tuple[str, ...] = ()
     stop_at: int | None = None  # the step at which all workers save and end; None: how far are they?
 
     def seat_of(self, node: str) -> int:

@@ -45,10 +45,14 @@ class TakeStacks(NamedTuple):
     """Say with `stacked` where the ranks of this node stand."""
 
 
+class Look(NamedTuple):
+    """Say with `looked` where the ranks of this node stand, which go on."""
+
+
 class Leave(NamedTuple):
     """The job has ended for this node, in this way."""
 
     ending: Ending
 
 
-Order = Offer | Begin | Recall | Release | Testify | LookAtWorkers | Yield | TakeStacks | Leave
+Order = Offer | Begin | Recall | Release | Testify | LookAtWorkers | Yield | TakeStacks | Look | Leave

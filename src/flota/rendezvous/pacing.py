@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from flota.rendezvous.cards import Card, Present, StepRow
 from flota.rendezvous.notices import Notice, SlowRow
 from flota.supervise.stragglers import PERIOD, Stragglers
@@ -33,13 +35,13 @@ class Pace:
         self._round = -1
         self._stragglers = Stragglers()
 
-    def look(self, notice: Notice, of_round: list[Present], now: float) -> tuple[SlowRow, ...]:
-        """Those of the notice, with whoever has become slow since, and without whoever has recovered."""
+    def look(self, notice: Notice, of_round: list[Present], now: float) -> Notice:
+        """With whoever has become slow since the last one, and without whoever has recovered."""
         if notice.round != self._round:
             self._round, self.deadline = notice.round, None
             self._stragglers = Stragglers((row.role, row.rank) for row in notice.slow)
         if self.deadline is not None and now < self.deadline:
-            return notice.slow
+            return notice
         cards = [one.card for one in of_round if one.card.steps]
         self.deadline = now + PERIOD if cards else None
         hosts = {(row.role, row.rank): card.host for card in cards for row in card.steps}
@@ -50,4 +52,5 @@ class Pace:
             slow.pop(who, None)
             if not one.recovered:
                 slow[who] = SlowRow(one.rank, hosts[who], round(one.factor, 2), one.role)
-        return tuple(slow.values())
+        rows = tuple(slow.values())
+        return replace(notice, slow=rows) if rows != notice.slow else notice

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LOOK_AGAIN = 0.1  # seconds between looks at the clock
+PATIENCE = 15.0  # seconds for all nodes to answer
+LARGEST = 1 << 16
 MOST_FORKS = 8  # between a node and a worker that something else has started again
 
 
@@ -39,13 +41,15 @@ class Asker:
         if taken.blind:
             raise StacksUnreadable(taken.trouble or "the workers have just ended")
         posts = posts_of(subjects, taken.samples)
-        words = groups_in_words(posts)
-        if len(posts) > 1 and not self.ranks:
-            words += (f"if this is a hang: {suspicion(posts, find_suspects(posts))}",)
+        words = () if self.ranks else ask_whole_job(self._node)
+        if not words:
+            words = groups_in_words(posts)
+            if len(posts) > 1 and not self.ranks:
+                words += (f"if this is a hang: {suspicion(posts, find_suspects(posts))}",)
         return words, page(f"flota: {self.log_dir}", words, subjects, taken.samples)
 
     def _subjects(self) -> list[Subject]:
-        found = running_workers(self.log_dir)
+        self._node, found = running_workers(self.log_dir)
         if not found:
             raise NoRunningJob(self.log_dir)
         here = {subject.rank for subject in found if subject.role == TRAINER}
@@ -63,8 +67,29 @@ class Asker:
         return taken[0]
 
 
-def running_workers(log_dir: str) -> list[Subject]:
-    """This machine's workers of the job that writes here, by what events.<node>.jsonl has of them."""
+def address_of(node: int) -> bytes:
+    """Where a node of a job on many machines can be asked: a name without a file."""
+    return b"\0flota-%d" % node
+
+
+def ask_whole_job(node: int) -> tuple[str, ...]:
+    """Who stands where on all machines, if the job has several: its node here asks the others."""
+    import socket
+
+    text = b""
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.settimeout(PATIENCE)
+        try:
+            asker.connect(address_of(node))
+            while part := asker.recv(LARGEST):
+                text += part
+        except OSError:
+            pass  # a job on one machine, or one that has just ended
+    return tuple(text.decode(errors="replace").splitlines())
+
+
+def running_workers(log_dir: str) -> tuple[int, list[Subject]]:
+    """The node here of the job that writes here, and its workers, by what events.<node>.jsonl has of them."""
     import json
 
     nodes: set[int] = set()
@@ -83,19 +108,21 @@ def running_workers(log_dir: str) -> list[Subject]:
                 except (ValueError, KeyError, TypeError):
                     continue  # half a line, of a node that is writing it
     except OSError:
-        return []
-    living = [(role, rank, pid) for (role, rank), pid in sorted(workers.items()) if _is_below(pid, nodes)]
-    return [Subject(number, rank, pid, role) for number, (role, rank, pid) in enumerate(living)]
+        return 0, []
+    above = {pid: _node_above(pid, nodes) for pid in workers.values()}
+    living = [(role, rank, pid) for (role, rank), pid in sorted(workers.items()) if above[pid]]
+    subjects = [Subject(number, rank, pid, role) for number, (role, rank, pid) in enumerate(living)]
+    return max(above.values(), default=0), subjects
 
 
-def _is_below(pid: int, nodes: set[int]) -> bool:
-    """A number may be another process's by now: a worker descends from its node."""
+def _node_above(pid: int, nodes: set[int]) -> int:
+    """A number may be another process's by now: a worker descends from its node. 0: it does not."""
     for _ in range(MOST_FORKS):
         try:
             with open(f"/proc/{pid}/stat") as stat:
                 pid = int(stat.read().rpartition(")")[2].split()[1])
         except (OSError, IndexError, ValueError):
-            return False
+            return 0
         if pid in nodes:
-            return True
-    return False
+            return pid
+    return 0

@@ -7,7 +7,7 @@ import time
 
 from msgspec.structs import replace
 
-from flota.errors import TRY_AGAIN, FlotaError, PortInUse
+from flota.errors import TRY_AGAIN, FlotaError
 from flota.host.ports import release
 from flota.host.signals import Signals
 from flota.job.meeting import LEASE, Meeting, lease_of
@@ -21,9 +21,11 @@ from flota.rendezvous.node import Node
 from flota.rendezvous.notices import Ending, Notice
 from flota.rendezvous.terms import blank_card, terms_of
 from flota.run.hanging import Hanging
+from flota.run.looking import Looking
 from flota.run.member import Member
+from flota.run.offering import Offering
 from flota.run.point import MeetingPoint
-from flota.run.start import hold_ports, spawns_to_come, start_workers
+from flota.run.start import spawns_to_come, start_workers
 from flota.run.testimony import failures_of, faults_of, testify
 from flota.run.tidings import Tidings
 from flota.run.watch import Watch
@@ -38,7 +40,6 @@ from flota.supervise.yielding import NOW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
     from collections.abc import Mapping
 
     from flota.run.warm import Warm
@@ -48,7 +49,6 @@ LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost maste
 OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
 LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
 LOOK_AGAIN = 1.0  # seconds between looks whether this node could serve, where nobody does
-LOOK_AGAIN_AT_PORTS = 0.1
 LOOK_UP_AGAIN = 15.0  # the same for a name, because a resolver may take seconds, in which no signal is heard
 
 
@@ -67,7 +67,8 @@ def run_together(
     finally:
         together.point.close()
         together.tidings.close()
-        release(together.held)
+        together.offering.release()
+        together.looking.close()
 
 
 class Together(Watch):
@@ -76,7 +77,6 @@ class Together(Watch):
     ) -> None:
         super().__init__(spec, environ, signals, warm)
         self.meeting = meeting
-        self.held: list[socket] = []
         self.keys = keys_of(sendable(spec.job_id) if meeting.etcd else None)
         self.final: Ending | None = None
         self.told_failure = self.told_doubt = self.told_work_is_done = False
@@ -85,9 +85,8 @@ class Together(Watch):
         self.point = MeetingPoint(spec, meeting, self.loop, self.tidings.wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.look_again_at = time.monotonic() + LOOK_AGAIN
-        self.offered_round = 0  # once more, where ports were not free
-        self.offer_at: float | None = None
-        self.offers_until: float | None = None
+        self.offering = Offering(self)
+        self.looking = Looking(self)
 
     def _make_member(self, name: str, began: float) -> Member:
         spec, meeting = self.spec, self.meeting
@@ -121,14 +120,14 @@ class Together(Watch):
 
     def _turn(self, until: float | None = None) -> None:
         waiting = self.look_again_at if self._is_in_vain() else None
-        times = [self.member.deadline, self.point.deadline, self.tidings.deadline, waiting, self.offer_at, until]
+        parts = (self.member, self.point, self.tidings, self.offering, self.looking)
+        times = [*(part.deadline for part in parts), waiting, until]
         self.turn(min((time for time in times if time is not None), default=None))
         now = time.monotonic()
         self.point.on_time(now)
         self._serve_if_nobody_does(now)
-        if self.offer_at is not None and now >= self.offer_at:
-            self.offer_at = None
-            self._offer(self.offered_round)
+        self.offering.on_time(now)
+        self.looking.on_time(now)
         deadline = self.member.presence.deadline
         if deadline is not None and now >= deadline:
             self.member.presence.pursue()
@@ -144,9 +143,9 @@ class Together(Watch):
                 self.member = self._make_member(self.member.node.name, self.member.began)
 
     def _is_in_vain(self) -> bool:
-        return self.member.silent_since is not None and self._has_not_begun()
+        return self.member.silent_since is not None and self.has_not_begun()
 
-    def _has_not_begun(self) -> bool:
+    def has_not_begun(self) -> bool:
         notice = self.member.node.notice
         return notice is None or not notice.seats
 
@@ -156,10 +155,11 @@ class Together(Watch):
             for order in wanted:
                 self._obey(order)
         self.tidings.tell(self.member, time.monotonic())
+        self.looking.tell()
 
     def _obey(self, order: orders.Order) -> None:
         if isinstance(order, orders.Offer):
-            self._offer(order.round)
+            self.offering.offer(order.round)
         elif isinstance(order, orders.Begin):
             self._begin(order.notice, order.seat)
         elif isinstance(order, orders.Recall):
@@ -179,35 +179,11 @@ class Together(Watch):
             self.final = order.ending
         elif isinstance(order, orders.TakeStacks):
             self.hanging.answer()
-
-    def _offer(self, round_number: int) -> None:
-        """Fresh ports, held from now on: the roster will promise them to everybody."""
-        release(self.held)
-        try:
-            self.held, ports = hold_ports(self.spec)
-        except FlotaError as error:
-            self.held = []
-            if self._has_not_begun():
-                raise  # a mistake of this node's user, not of the job
-            if isinstance(error, PortInUse) and self._may_wait_for_ports(round_number, error.message):
-                return
-            self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
-            return
-        self.offer_at = self.offers_until = None
-        numbers = (*ports.workers, ports.torch, ports.paddle, ports.jax)
-        self.member.node.offered(tuple(int(number) for number in numbers), round_number)
-
-    def _may_wait_for_ports(self, round_number: int, words: str) -> bool:
-        """A port that the user has chosen may still be somebody's for a moment."""
-        now = time.monotonic()
-        if self.offers_until is None:
-            self.console.say("INFO", f"{words}; the restart waits for it")
-            self.offers_until = now + self.spec.join_timeout
-        self.offer_at, self.offered_round = now + LOOK_AGAIN_AT_PORTS, round_number
-        return now < self.offers_until
+        elif isinstance(order, orders.Look):
+            self.looking.take()
 
     def _begin(self, notice: Notice, seat: int) -> None:
-        held, self.held = self.held, []
+        held = self.offering.hand_over()
         seats = tuple(row.seat() for row in notice.seats)
         roster = completed(Roster(notice.round, notice.attempt, seats), self.spec.parts)
         card, name = self.member.node.card, self.member.node.name
@@ -288,7 +264,7 @@ class Together(Watch):
 
     def _has_rank_0(self) -> bool:
         """Who writes what there is one of: the node of rank 0, and of a job that never began every node."""
-        return self.started.seat == 0 if self.ending.rounds else self._has_not_begun()
+        return self.started.seat == 0 if self.ending.rounds else self.has_not_begun()
 
     def _report(self, ending: Ending) -> Report:
         """What the chair has decided, with what this node knows of its last round."""

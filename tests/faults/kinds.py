@@ -19,7 +19,9 @@ class Kind(NamedTuple):
 
 KINDS = [
     Kind("raises", "exit code 1 (ValueError) after", "exception", 1),
-    Kind("raises_and_cleans_up", "exit code 1 (ConnectionRefusedError) after", "exception", 1),
+    Kind("raises_and_cleans_up", "exit code 1 (ValueError) after", "exception", 1),
+    Kind("catches_and_gives_up", "exit code 3 after", "exited", 3),
+    Kind("mentions_a_connection", "exit code 1 (ValueError) after", "exception", 1),
     Kind("dies_slowly", "SIGTERM (ValueError) after", "exception", 1),
     Kind("records", "exit code 1 (ValueError) after", "exception", 1),
     Kind("recurses", "exit code 1 (RecursionError) after", "exception", 1),

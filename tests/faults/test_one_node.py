@@ -77,8 +77,38 @@ def test_a_program_that_cannot_run_is_named_and_not_tried_again(flota):
 def test_a_segmentation_fault_shows_the_python_line(flota):
     result = crash(flota, "segfaults")
 
-    assert "in segfaults" in result.stderr
-    assert "Fatal Python error: Segmentation fault" in result.stderr
+    lines = [line.strip() for line in result.stderr.partition("ABORT!!!")[2].splitlines()]
+    assert "Fatal Python error: Segmentation fault" in lines
+    assert any(line.endswith(" in string_at") for line in lines), "the innermost of many frames"
+
+
+def test_what_was_raised_first_is_shown_and_what_its_clean_up_met(flota):
+    result = crash(flota, "raises_and_cleans_up")
+
+    page = result.stderr.partition("ABORT!!!")[2]
+    assert "  ValueError: shard 17 is torn\n  then: ConnectionRefusedError: " in page
+
+
+LEFT = "import os, socket, sys, time\nif os.environ['RANK'] == '0': sys.exit(0)\ntime.sleep(0.5)\n"
+
+
+def test_who_has_done_its_work_is_not_to_blame_for_a_service_that_is_down(flota):
+    (flota.directory / "w.py").write_text(f"{LEFT}socket.create_connection(('127.0.0.1', 1))")
+
+    result = flota.run("--nproc_per_node", 2, "w.py")
+
+    assert "rank 1 failed first: exit code 1 (lost its connection to another process)" in result.stderr
+    assert "  ConnectionRefusedError: " in result.stderr
+
+
+def test_what_came_of_one_that_left_too_early_is_on_the_page(flota):
+    (flota.directory / "w.py").write_text(f"{LEFT}raise ConnectionResetError(104, 'Connection reset by peer')")
+
+    result = flota.run("--nproc_per_node", 2, "w.py")
+
+    assert "rank 0 left too early: " in result.stderr
+    assert "then rank 1 with exit code 1 (lost its connection to another process):" in result.stderr
+    assert "  ConnectionResetError: [Errno 104] Connection reset by peer" in result.stderr
 
 
 def test_verbose_shows_what_the_others_said(flota):

@@ -158,12 +158,13 @@ def test_durations_in_words(seconds, words):
     assert duration_in_words(seconds) == words
 
 
-def end(at, code=1, *, told=False, suffered=False):
-    return FailedWorker(0, 0, "host", 1, code, "exited", "", 0.0, "", (), at=at, told=told, suffered=suffered)
+def end(at, code=1, **facts):
+    return FailedWorker(0, 0, "host", 1, code, "exited", "", 0.0, "", (), at=at, **facts)
 
 
 EARLY, LATE = end(1.0), end(2.0)
 VICTIM, TOLD, LEFT = end(0.5, suffered=True), end(3.0, told=True), end(0.1, 0)
+REFUSED = end(0.6, suffered=True, exception="ConnectionRefusedError")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,9 @@ VICTIM, TOLD, LEFT = end(0.5, suffered=True), end(3.0, told=True), end(0.1, 0)
         ([VICTIM, TOLD], [TOLD, VICTIM]),
         ([VICTIM, TOLD, LEFT], [TOLD, VICTIM]),
         ([VICTIM, LEFT], [LEFT, VICTIM]),
+        ([VICTIM, REFUSED, LEFT], [LEFT, VICTIM, REFUSED]),
+        ([REFUSED, LEFT], [REFUSED]),
+        ([REFUSED, TOLD], [TOLD, REFUSED]),
         ([EARLY, TOLD, LEFT], [EARLY]),
         ([VICTIM, end(0.2, told=True, suffered=True)], [VICTIM]),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flota.job.report import FAILED, FailedWorker, Report, Verdict, report_as_dict, report_from_dict, with_failures
 from flota.run.page import failure_page
 
-SAID = tuple(f"line {number}" for number in range(11))
+SAID = tuple(f"line {number}" for number in range(15))
 
 
 def failed(rank, role="trainer", **facts):
@@ -33,8 +33,8 @@ def test_the_page_has_everything_in_25_lines():
         "rank 4 on gpu01 failed first: exit code 1 (ValueError) after 2.5 s",
         "  pid 4711, attempt 1, last step 118",
     ]
-    assert page[3:14] == [f"  {line}" for line in SAID]
-    assert page[14:] == [
+    assert page[3:18] == [f"  {line}" for line in SAID]
+    assert page[18:] == [
         "memory: the cgroup may have 64 MiB",
         "log on gpu01: /log/workerlog.4",
         "hint: do better",
@@ -43,6 +43,16 @@ def test_the_page_has_everything_in_25_lines():
         "not restarted: no progress",
         "stopped by flota: ranks 3, 6-7; server 1",
     ]
+
+
+def test_who_left_too_early_is_followed_by_what_came_of_it():
+    left = FIRST._replace(cause="left-early", code=0, said=SAID[:8])
+    victims = (failed(0, suffered=True), failed(5, suffered=True))
+    page = failure_page(with_failures(BLANK, (left, *victims)))
+
+    at = page.index("then rank 0 on gpu01 with exit code 1 (ValueError):")
+    assert page[at + 1 : at + 8] == ["  line 0", "    …", "  line 11", "  line 12", "  line 13", "  line 14", "only suffered: ranks 0, 5"]  # fmt: skip
+    assert len(page) <= 25
 
 
 def test_verbose_has_all_of_all():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from flota.logs.tail import last_lines, last_traceback, read_tail, shorten
+import traceback
+
+import pytest
+
+from flota.logs.tail import last_lines, last_words, read_tail, recorded, shorten
 
 TRACE = [
     "Traceback (most recent call last):",
@@ -12,30 +16,109 @@ TRACE = [
 ]
 
 
+FIRST = [*TRACE[:-1], "KeyError: 'a'", "", "During handling of the above exception, another exception occurred:", ""]
+REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
+GLOO = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer"
+
+
+def said(*lines, code=1):
+    return list(last_words([list(lines)], code).said)
+
+
 def test_the_last_traceback_wins():
-    lines = ["x", *TRACE[:-1], "KeyError: old", "handled", *TRACE, "bye"]
-
-    assert last_traceback(lines) == TRACE
-
-
-def test_a_chained_traceback_ends_with_what_was_raised_last():
-    first = [
-        *TRACE[:-1],
-        "KeyError: 'a'",
-        "",
-        "During handling of the above exception, another exception occurred:",
-        "",
-    ]
-
-    assert last_traceback([*first, *TRACE]) == TRACE
-
-
-def test_a_prefix_that_a_framework_puts_before_each_line_is_dropped():
-    assert last_traceback(["ok", *(f"[rank1]: {line}" for line in TRACE)]) == TRACE
+    assert said("x", *TRACE[:-1], "KeyError: old", "handled", *TRACE) == TRACE
 
 
 def test_no_traceback():
-    assert last_traceback(["one", "two"]) == []
+    assert said("one", "", "two") == ["one", "two"]
+
+
+def test_of_a_chain_the_last_is_shown_and_the_first_told():
+    words = last_words([[*FIRST, *TRACE]], 1)
+
+    assert words.said == (*TRACE, "first: KeyError: 'a'")
+    assert (words.raised, words.root) == ("ValueError: boom", "KeyError: 'a'")
+
+
+@pytest.mark.parametrize("loss", [REFUSED, GLOO])
+def test_what_is_lost_in_a_clean_up_is_no_cause(loss):
+    words = last_words([[*FIRST, *TRACE[:-1], loss]], 1)
+
+    assert words.said == (*TRACE[:-1], "KeyError: 'a'", f"then: {loss}")
+    assert (words.raised, words.root) == ("KeyError: 'a'", "KeyError: 'a'")
+
+
+def test_a_prefix_that_a_framework_puts_before_each_line_is_dropped():
+    lines = [f"[rank1]: {line}".rstrip() for line in (*FIRST, *TRACE, "more of it", "", "and more")]
+
+    words = last_words([["ok", *lines, "[rank1]:[W1116 ProcessGroup.cpp] not destroyed"]], 1)
+
+    assert words.said == (*TRACE, "more of it", "and more", "first: KeyError: 'a'")
+    assert words.tail == ("more of it", "and more")
+
+
+def test_what_a_data_loader_has_met_is_told_with_a_prefix_too():
+    inner = ["RuntimeError: Caught ValueError in DataLoader worker process 0.", f"Original {TRACE[0]}", *TRACE[1:]]
+    lines = [f"[rank1]: {line}" for line in (*TRACE[:-1], *inner)]
+
+    assert last_words([lines], 1).raised == "ValueError: boom"
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [
+        (["\tMissing key: a", "\tMissing key: b"], ["\tMissing key: a", "\tMissing key: b"]),
+        (["while reading shard 17"], ["while reading shard 17"]),
+        (["one", "", "two", "three", "four"], ["one", "two", "three", "four"]),
+        (["one", "two", "three", "four", "five"], ["one", "two", "three", "  …"]),
+        (["[W Module.cpp:1] leak", "wandb: bye"], []),
+    ],
+)
+def test_messages_and_notes_of_several_lines_go_on(more, shown):
+    assert said(*TRACE, *more) == [*TRACE, *shown]
+
+
+def test_the_summary_is_what_tells_in_paddles_messages():
+    lines = [*TRACE[:-1], "SystemError: ", "", "-----", "C++ Traceback (most recent call last):", "-----", "0   paddle::f()", "-----", "Error Message Summary:", "-----", "OutOfRange: ", "", "too far"]  # fmt: skip
+
+    assert said(*lines) == [*TRACE[:-1], "SystemError: ", "OutOfRange: ", "too far"]
+
+
+def test_a_group_is_named_and_its_exceptions_are_told():
+    def make(error):
+        try:
+            raise error
+        except Exception as raised:
+            return raised
+
+    group = make(ExceptionGroup("many", [make(ConnectionResetError("a")), make(ExceptionGroup("in", [make(TypeError("b"))]))]))  # fmt: skip
+    lines = "".join(traceback.format_exception(group)).split("\n")
+
+    for prefix in ("", "[rank1]: "):
+        words = last_words([["x", *(f"{prefix}{line}".rstrip() for line in lines)]], 1)
+        assert words.raised == "ExceptionGroup: many (2 sub-exceptions)"
+        assert words.root == "ConnectionResetError: a"
+        assert words.said[0] == "Exception Group Traceback (most recent call last):"
+        assert words.said[-4:] == (words.raised, words.root, "ExceptionGroup: in (1 sub-exception)", "TypeError: b")
+
+
+def test_who_goes_on_after_a_traceback_has_caught_it():
+    words = last_words([[*TRACE, "falling back"]], 3)
+
+    assert (words.said[-1], words.raised, words.tail) == ("falling back", "", ("falling back",))
+
+
+def test_of_a_native_fault_the_innermost_frames_are_shown():
+    frames = [f'  File "train.py", line {number} in f' for number in range(40)]
+    fatal = ["Fatal Python error: Segmentation fault", "", "Current thread 0x7f (most recent call first):", *frames]
+
+    assert said("step 3", *fatal, "", "Extension modules: numpy", code=-11) == [fatal[0], fatal[2], *frames[:6]]
+
+
+def test_what_is_recorded_is_printable():
+    text = "\n".join([*TRACE, "\x1b[2Jmore\r\x07 \x1b[31mred\x1b[0m"])
+
+    assert recorded(text).said == (*TRACE, "more red")
 
 
 def test_long_tracebacks_keep_their_first_and_last_lines():

@@ -11,7 +11,10 @@ from flota.job.texts import (
     DEVICE_MEMORY,
     DISK,
     FILES,
+    FRAMEWORK_TYPES,
+    FRAMEWORK_WORD,
     LOST_PEER,
+    LOST_PEER_TYPES,
     MEMORY,
     PORT,
     SHARED_MEMORY,
@@ -38,7 +41,8 @@ USAGE_CODE = 2
 class Evidence(NamedTuple):
     """What is known of a worker's end. `code` is its exit code, or minus the signal's number.
 
-    `raised`: the line of its last exception, `root`: that of the first in its chain; `tail`: the end of what it said.
+    `raised`: the line of its exception, `root`: that of the first in its chain; `tail`: how its message goes on, or,
+    if it did not end by an exception, the end of what it said.
     `memory`: how the kernel is known to have ended it for memory; `counted`: whether such kills are known of at all.
     """
 
@@ -47,6 +51,7 @@ class Evidence(NamedTuple):
     raised: str = ""
     root: str = ""
     tail: tuple[str, ...] = ()
+    stranger: bool = False  # it was raised by a client of some other service, not in talking to a process of the job
     memory: str = ""
     counted: bool = False
     unstarted: bool = False  # its program could not be run at all
@@ -123,10 +128,9 @@ def suffers(evidence: Evidence) -> bool:
     """Whether another's death explains this end: a connection that was lost, a collective that was given up."""
     if evidence.memory or (signal_of(evidence.code) in (SIGKILL, SIGSEGV) and not evidence.told):
         return False
-    if evidence.root and (signal_of(evidence.code) == 0 or evidence.told):
-        return _suffers(evidence.root) and _by_text(evidence.root) is None
-    said = "\n".join(evidence.tail)
-    return _suffers(said) or SIGTERM_BLOCK in said
+    if evidence.root:
+        return is_victims(evidence.root) and not evidence.stranger and _by_text(evidence.root) is None
+    return _says_that_it_suffers(evidence) or SIGTERM_BLOCK in "\n".join(evidence.tail)
 
 
 def signal_of(code: int) -> int:
@@ -139,7 +143,17 @@ def signal_of(code: int) -> int:
 def exception_name(line: str) -> str:
     """`torch.OutOfMemoryError` of `torch.OutOfMemoryError: CUDA out of …`; empty if the line is no exception's."""
     name = line.partition(":")[0].strip()
-    return name if name.replace(".", "").replace("_", "").isalnum() and not name[0].isdigit() else ""
+    return name if all(part.isidentifier() for part in name.replace(".<locals>.", ".").split(".")) else ""
+
+
+def is_victims(raised: str) -> bool:
+    """Whether an exception, by its line, says that another process was lost: by its type, or in a framework's words.
+    Whatever else can be in the message of any exception."""
+    name = exception_name(raised).rpartition(".")[2]
+    if name in LOST_PEER_TYPES:
+        return True
+    message = raised.partition(":")[2].strip()
+    return (name in FRAMEWORK_TYPES or message.startswith(FRAMEWORK_WORD)) and _has(raised, LOST_PEER)
 
 
 def _not_started(evidence: Evidence) -> Diagnosis | None:
@@ -213,7 +227,7 @@ def _has_no_memory(evidence: Evidence) -> Diagnosis | None:
 
 
 def _lost_a_connection(evidence: Evidence) -> Diagnosis | None:
-    if not _suffers(evidence.root if evidence.raised else "\n".join(evidence.tail)):
+    if not (is_victims(evidence.root) if evidence.raised else _says_that_it_suffers(evidence)):
         return None
     return _named(LOST_CONNECTION, WORDS[LOST_CONNECTION], exception_name(evidence.raised))
 
@@ -256,8 +270,10 @@ def _by_text(said: str, exception: str = "") -> Diagnosis | None:
     return next((_named(cause, WORDS[cause], exception) for cause, texts in TEXTS if _has(said, texts)), None)
 
 
-def _suffers(said: str) -> bool:
-    return _has(said, LOST_PEER)
+def _says_that_it_suffers(evidence: Evidence) -> bool:
+    """A program that ends by itself may have told of many a thing before; native code that gives up does not go on."""
+    died = signal_of(evidence.code) != 0 or evidence.told
+    return _has("\n".join(evidence.tail) if died else evidence.last, LOST_PEER)
 
 
 def _has(said: str, texts: tuple[str, ...]) -> bool:

@@ -37,6 +37,38 @@ MEMORY = (
 DEVICE_ERROR = ("cuda error:", "cuda error(", "hip error:", "device-side assert", "uncorrectable ecc error")
 SHARED_OBJECT = ("cannot open shared object file", "undefined symbol:")
 
+# Exceptions that say by their type that another process was lost.
+LOST_PEER_TYPES = (
+    "ConnectionError",
+    "ConnectionResetError",
+    "ConnectionAbortedError",
+    "ConnectionRefusedError",
+    "BrokenPipeError",
+    "DistError",
+    "DistNetworkError",
+    "DistStoreError",
+    "DistBackendError",
+    "UnavailableError",
+)
+# What frameworks raise for anything, so that their words must tell.
+FRAMEWORK_TYPES = (
+    "RuntimeError",
+    "OSError",
+    "SystemError",
+    "TimeoutError",
+    "EOFError",
+    "XlaRuntimeError",
+    "JaxRuntimeError",
+    "InternalError",
+    "AbortedError",
+    "CancelledError",
+    "RpcError",
+    "_InactiveRpcError",
+    "_MultiThreadedRendezvous",
+    "HorovodInternalError",
+)
+# Paddle makes types of Python's of its own kinds, which it names in front: `ValueError: (InvalidArgument) TCP …`.
+FRAMEWORK_WORD = "("
 # A process that says one of these has lost another. If that one is known to have failed, it is the one to look at.
 LOST_PEER = (
     "connection reset by peer",
@@ -75,3 +107,15 @@ LOST_PEER = (
     "peer has died",
 )
 SIGTERM_BLOCK = "[SignalInfo: *** SIGTERM"  # Paddle's, when somebody has stopped the process
+# Files of clients that talk to other services, and never to a process of the job.
+STRANGERS = (
+    "/http/client.py",
+    "/urllib/request.py",
+    "/urllib3/",
+    "/requests/",
+    "/aiohttp/",
+    "/httpx/",
+    "/httpcore/",
+    "/botocore/",
+    "/redis/",
+)

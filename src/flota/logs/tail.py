@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 
+from flota.job.causes import Evidence, is_victims, signal_of
+from flota.job.texts import STRANGERS
+from flota.logs.tracebacks import Traceback, fatal_error, last_chain, own_words
 from flota.values import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 LOOK_BACK = 64 << 10
-MARK = "Traceback (most recent call last):"
 WIDEST = 200
 MOST_AFTER = 40
+UNCAUGHT = 1  # the exit code of python, where nobody has caught an exception
 SAID_LINES = 11  # of a traceback that people are shown
+MORE_LINES = 4  # of how its message goes on, and of what was raised before or after it
 LAST_LINES = SAID_LINES - 3  # of anything else
-CHAINED = (
-    "During handling of the above exception, another exception occurred:",
-    "The above exception was the direct cause of the following exception:",
-)
-FATAL, CURRENT = "Fatal Python error: ", "Current thread "
+ESCAPE = "\x1b["
 
 
 def read_tail(path: str, start: int) -> list[str]:
@@ -33,115 +37,93 @@ def read_tail(path: str, start: int) -> list[str]:
 
 
 def _printable(line: str) -> str:
+    """Without what would colour a terminal, or move its cursor."""
+    first, *others = line.split(ESCAPE)
+    line = first + "".join(other.lstrip("0123456789;?")[1:] for other in others)
     return "".join(char for char in line if char.isprintable() or char == "\t")
 
 
-def last_traceback(lines: list[str]) -> list[str]:
-    """The last Python traceback, without what a framework put before each of its lines (`[rank1]: `)."""
-    number = _last_mark(lines, len(lines))
-    return _block(_stripped(lines, number)) if number >= 0 else []
-
-
-def last_exceptions(lines: list[str]) -> tuple[str, str, list[str]]:
-    """The line of the last exception, that of the first one of the chain that led to it, and what follows the last.
-    Nothing, if much follows: then somebody has caught it, and gone on.
-    """
-    number = _last_mark(lines, len(lines))
-    raised, after = _exception_of(_stripped(lines, number)) if number >= 0 else ("", [])
-    if not raised or len(after) > MOST_AFTER:
-        return "", "", []
-    root = raised
-    while _is_chained(lines, number):
-        number = _last_mark(lines, number)
-        if number < 0:
-            break
-        root = _exception_of(_stripped(lines, number))[0]
-    return raised, root, after
-
-
-def fatal_error(lines: list[str]) -> list[str]:
-    """What faulthandler wrote of a native fault: the error, and the Python stack of the thread that met it."""
-    for number in range(len(lines) - 1, -1, -1):
-        if lines[number].startswith(FATAL):
-            stack = lines[number:]
-            begin = next((at for at, line in enumerate(stack) if line.startswith(CURRENT)), 0)
-            end = begin + 1
-            while end < len(stack) and stack[end].startswith("  "):
-                end += 1
-            return [stack[0], *stack[begin:end]] if begin else [stack[0]]
-    return []
-
-
 class LastWords(NamedTuple):
-    """`said` for people; the rest for a diagnosis: the last exception, the first of its chain, and what came last."""
+    """`said` for people; the rest for a diagnosis: what was raised, the first of its chain, how its message went on or,
+    if it did not end by an exception, what it said last; and whether it was raised where it talked to a `stranger`."""
 
     said: tuple[str, ...] = ()
     raised: str = ""
     root: str = ""
     tail: tuple[str, ...] = ()
+    stranger: bool = False
+
+    def added_to(self, seen: Evidence) -> Evidence:
+        return seen._replace(raised=self.raised, root=self.root, tail=self.tail, stranger=self.stranger)
 
 
-def last_words(tails: list[list[str]], *, signalled: bool) -> LastWords:
-    """The last traceback in one of these logs, or its last lines: a traceback is not the end of who was `signalled`."""
-    for lines in tails if not signalled else ():
-        raised, root, after = last_exceptions(lines)
-        if raised:
-            return LastWords(tuple(shorten(last_traceback(lines), SAID_LINES)), raised, root, tuple(after))
-    for lines in tails:
-        said = last_lines(fatal_error(lines) or lines, LAST_LINES)
+def last_words(tails: list[list[str]], code: int, *, told: bool = False) -> LastWords:
+    """The traceback that one of these logs ends with, or its last lines. `code`: its exit code or minus its signal;
+    `told`: it was told to stop."""
+    chains = [last_chain(lines) for lines in tails]
+    for chain in chains:
+        if chain and _is_the_end(chain[-1], code, told=told):
+            return words_of(chain)
+    for lines, chain in zip(tails, chains, strict=True):
+        fatal = fatal_error(lines)
+        said = _cut(fatal[:LAST_LINES]) if fatal else last_lines(lines, LAST_LINES)
         if said:
-            return LastWords(tuple(said), tail=tuple(last_lines(lines, 2 * LAST_LINES)))
+            caught = chain and not _died(code, told=told)
+            tail = own_words(chain[-1].after) if caught else lines
+            return LastWords(tuple(said), tail=tuple(last_lines(tail, 2 * LAST_LINES)))
     return LastWords()
 
 
-def _last_mark(lines: list[str], before: int) -> int:
-    """Where the last Python traceback before this line begins; -1 if there is none. Paddle prints C++ ones, too."""
-    for number in range(before - 1, -1, -1):
-        if MARK in lines[number] and f"C++ {MARK}" not in lines[number]:
-            return number
-    return -1
+def _died(code: int, *, told: bool) -> bool:
+    return signal_of(code) != 0 and not told
 
 
-def _stripped(lines: list[str], number: int) -> list[str]:
-    prefix = lines[number].partition(MARK)[0]
-    return [line.removeprefix(prefix) for line in lines[number:]]
+def _is_the_end(last: Traceback, code: int, *, told: bool) -> bool:
+    """Whoever has caught an exception goes on and says more, or ends in a way of its own. What is told at exit can
+    follow one that nobody has caught."""
+    if _died(code, told=told):
+        return False
+    return len(own_words(last.after)) <= (MOST_AFTER if code == UNCAUGHT else 0)
 
 
-def _exception_of(lines: list[str]) -> tuple[str, list[str]]:
-    """The exception's line, and what follows it."""
-    at = _end_of_stack(lines)
-    return ("", []) if at >= len(lines) else (lines[at], lines[at + 1 :])
+def words_of(chain: list[Traceback]) -> LastWords:
+    """Of a chain the last is named, and the first told. Where the last is but a clean-up that has met the loss of
+    another process, it is the other way round."""
+    first, last = chain[0], chain[-1]
+    named, other = last, f"first: {first.raised}" if len(chain) > 1 else ""
+    if is_victims(last.raised) and not is_victims(first.first):
+        named, other = first, f"then: {last.raised}"
+    more = _some(named.message or tuple(own_words(named.after)), MORE_LINES - bool(other))
+    said = (*shorten(list(named.stack), SAID_LINES), *more, *([other] if other else []))
+    stranger = any(file in line for one in chain for line in one.stack for file in STRANGERS)
+    return LastWords(tuple(_cut(said)), named.raised, first.first, named.message, stranger)
 
 
-def _is_chained(lines: list[str], number: int) -> bool:
-    prefix = lines[number].partition(MARK)[0]
-    before = next((line for line in reversed(lines[:number]) if line.removeprefix(prefix).strip()), "")
-    return any(before.endswith(words) for words in CHAINED)
+def recorded(text: str) -> LastWords:
+    """Of a traceback that the script itself has written down."""
+    lines = [_printable(line) for line in text.split("\n") if line]
+    chain = last_chain(lines)
+    if chain:
+        return words_of(chain)
+    last = lines[-1] if lines else ""
+    return LastWords(tuple(shorten(lines, SAID_LINES)), last, last)
 
 
-def _block(lines: list[str]) -> list[str]:
-    """From the mark to the exception's line, and the indented lines that go on with its message."""
-    end = _end_of_stack(lines) + 1
-    while end < len(lines) and lines[end].startswith(" "):
-        end += 1
-    return [line for line in lines[:end] if line]
-
-
-def _end_of_stack(lines: list[str]) -> int:
-    end = 1
-    while end < len(lines) and (lines[end].startswith(" ") or not lines[end]):
-        end += 1
-    return end
+def _some(lines: tuple[str, ...], most: int) -> list[str]:
+    return [*lines] if len(lines) <= most else [*lines[: most - 1], "  …"]
 
 
 def shorten(lines: list[str], most: int) -> list[str]:
     """At most so many lines: the first and the last are the ones that tell."""
-    lines = [line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in lines]
+    lines = _cut(lines)
     if len(lines) <= most:
         return lines
     return [lines[0], "  …", *lines[len(lines) - most + 2 :]]
 
 
 def last_lines(lines: list[str], most: int) -> list[str]:
-    said = [line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in lines if line]
-    return said[-most:]
+    return _cut(line for line in lines if line)[-most:]
+
+
+def _cut(lines: Iterable[str]) -> list[str]:
+    return [line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in lines]

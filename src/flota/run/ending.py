@@ -28,6 +28,7 @@ from flota.supervise.events import Event, StartFailed, WorkerExited, WorkerStart
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.job.causes import Evidence
+    from flota.logs.tail import LastWords
 
 HANG_IN_WORDS = "hang"
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
@@ -178,7 +179,7 @@ class Ending:
             ending=ending_in_words(failure.code, diagnosis.words),
             ran=failure.ran,
             log="" if self.spec.interactive else worker.stderr,
-            said=tuple(said),
+            said=said,
             role=worker.name,
             final=failure.final,
             attempt=roster.attempt,
@@ -223,26 +224,21 @@ class Ending:
     def _step(self, worker: int, started: Started) -> int:
         return started.channel.read(worker).step if started.channel.fd >= 0 else NO_STEP
 
-    def _said(self, failure: Failure, started: Started) -> tuple[list[str], Evidence]:
+    def _said(self, failure: Failure, started: Started) -> tuple[tuple[str, ...], Evidence]:
         """What it said last, for people and for a diagnosis. What was recorded knows best; then the last traceback in
         the log; then its last lines."""
-        from flota.job.causes import Evidence, signal_of
-        from flota.logs.tail import SAID_LINES, last_exceptions, last_words, shorten
+        from flota.job.causes import Evidence
+        from flota.logs.tail import last_words
 
         if failure.cause == NOT_STARTED:
             program = started.plans[failure.worker].worker.argv[0]
-            return [f"{self.errors[failure.worker]}: {program}"], Evidence(failure.code, unstarted=True)
+            return (f"{self.errors[failure.worker]}: {program}",), Evidence(failure.code, unstarted=True)
         tails = self._tails(failure.worker, started)
         kill = self._kills.get(failure.worker) or self._kill_of_a_child(tails)
         seen = Evidence(failure.code, failure.told, memory=kill.killed, counted=kill.counted)
-        recorded = recorded_traceback(error_file(self.spec, started.plans[failure.worker].worker))
-        if recorded:
-            raised, root, _ = last_exceptions(recorded)
-            last = raised or recorded[-1]
-            return shorten(recorded, SAID_LINES), seen._replace(raised=last, root=root or last)
-        signalled = signal_of(failure.code) != 0 and not failure.told
-        words = last_words(tails, signalled=signalled)
-        return list(words.said), seen._replace(raised=words.raised, root=words.root, tail=words.tail)
+        recorded = recorded_words(error_file(self.spec, started.plans[failure.worker].worker))
+        words = recorded or last_words(tails, failure.code, told=failure.told)
+        return words.said, words.added_to(seen)
 
     def _kill_of_a_child(self, tails: list[list[str]]) -> MemoryEvidence:
         """A worker whose data loader was killed for memory fails with an exception of its own."""
@@ -267,18 +263,20 @@ def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
     return sizes
 
 
-def recorded_traceback(path: str) -> list[str]:
+def recorded_words(path: str) -> LastWords | None:
     """What a script that uses flota.record or torch's @record has written, if anything."""
     try:
         with open(path) as file:
             text = file.read()
     except (OSError, ValueError):
-        return []
+        return None
     import json
 
     try:
         message = json.loads(text)["message"]
         stack = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
     except (ValueError, KeyError, TypeError):
-        return []
-    return str(stack).rstrip().split("\n")
+        return None
+    from flota.logs.tail import recorded
+
+    return recorded(str(stack))

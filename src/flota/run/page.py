@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from flota.job.causes import LEFT_EARLY
 from flota.job.report import NO_STEP, FailedWorker, Report
 from flota.job.roles import label
+from flota.logs.tail import shorten
 from flota.supervise.blame import abort_line, sentence, workers_in_words
 
+VICTIMS_LINES = 6
 MOST_NAMED = 4  # of those who failed by themselves, with how
 
 
@@ -18,6 +21,7 @@ def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
         *([abort_line(report.sizes.get(first.role, 0), failed, first.role)] if failed else []),
         culprit_in_words(first, name_host=report.several),
         *_details(first, name_host=report.several),
+        *_first_victim(report),
         *_also_failed(others, name_host=report.several),
         *_folded("only suffered", [(one.role, one.rank) for one in report.suffered]),
         *([f"not restarted: {report.verdict.reason}"] if report.verdict.reason else []),
@@ -42,6 +46,15 @@ def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
         *([f"log{f' on {failed.node}' if name_host else ''}: {failed.log}"] if failed.log else []),
         *([f"hint: {failed.hint}"] if failed.hint else []),
     ]
+
+
+def _first_victim(report: Report) -> list[str]:
+    """One that left too early has said nothing of what came of it."""
+    if report.failed[0].cause != LEFT_EARLY or not report.suffered:
+        return []
+    victim = report.suffered[0]
+    head = f"then {_in_short(victim, name_host=report.several)}:"
+    return [head, *(f"  {line}" for line in shorten(list(victim.said), VICTIMS_LINES))]
 
 
 def _also_failed(others: list[FailedWorker], *, name_host: bool) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import datetime
 
-from flota.job.causes import Evidence, diagnose, signal_of, suffers
+from flota.job.causes import Evidence, diagnose, suffers
 from flota.job.report import FAILED, FailedWorker, Report, Verdict, exit_code_of_all, report_from_dict, with_failures
 from flota.job.roles import TRAINER, log_stem
 from flota.logs.files import MARK
@@ -135,8 +135,8 @@ def _failed(telling: Telling, event: Json, pid: int) -> FailedWorker:
     lines = read_tail(log, 0)
     begins = [number for number, line in enumerate(lines) if line.startswith(MARK)]
     lines = lines[begins[-1] + 1 :] if begins else lines
-    words = last_words([lines], signalled=signal_of(code) != 0)
-    evidence = Evidence(code, raised=words.raised, root=words.root, tail=words.tail)
+    words = last_words([lines], code)
+    evidence = words.added_to(Evidence(code))
     diagnosis = diagnose(evidence)
     return FailedWorker(
         rank=rank,

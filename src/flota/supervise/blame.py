@@ -24,9 +24,12 @@ if TYPE_CHECKING:
         def told(self) -> bool: ...
         @property
         def suffered(self) -> bool: ...
+        @property
+        def exception(self) -> str: ...
 
     Failed = TypeVar("Failed", bound=End)
 
+REFUSED = "ConnectionRefusedError"
 OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
 NAMES = {
     getattr(_signal, name): name
@@ -98,13 +101,15 @@ def in_order_of_blame(found: Sequence[Failed]) -> list[Failed]:
     """Who is to blame first, then who else failed by itself, then who only suffered, each in order of time.
 
     Where all that failed have only suffered, one of them has seen a death before we have: then the one to blame is one
-    that was told to stop when it had failed already, or that had left too early.
+    that was told to stop when it had failed already, or that had left too early. But who leaves resets connections:
+    those who were refused a new one have asked somebody else for it.
     """
     failed = [one for one in found if not one.told and one.code != 0]
     suspects: list[Failed] = []
     if all(one.suffered for one in failed):
         own = [one for one in found if one.told and not one.suffered]
-        suspects = own or [one for one in found if one.code == 0]
+        refused = bool(failed) and all(one.exception == REFUSED for one in failed)
+        suspects = own or [one for one in found if one.code == 0 and not refused]
     first = sorted(suspects, key=lambda one: one.at)[:1]
     return first + sorted(failed, key=lambda one: (one.suffered, one.at))
 

@@ -152,6 +152,16 @@ def test_a_crash_loop_ends_before_its_restarts_are_used_up(flota):
     assert "restart 3 of 50 in 0.05 s" in result.stderr
 
 
+def test_a_step_that_another_rank_has_reached_is_progress(flota):
+    code = "import flota, os, sys, time\nrank, attempt = int(os.environ['RANK']), int(os.environ['FLOTA_ATTEMPT'])\nif rank == 0:\n    flota.heartbeat(step=attempt)\n    open(f'told.{attempt}', 'w')\n    time.sleep(20)\nwhile not os.path.exists(f'told.{attempt}'):\n    time.sleep(0.01)\nsys.exit(3)\n"
+    (flota.directory / "w.py").write_text(code)
+
+    result = flota.run("--nproc_per_node", 2, "--max_restart", 4, "--crash-loop", 2, "--backoff", "0.01", "w.py")
+
+    assert result.stderr.count("; restart ") == 4
+    assert "without progress" not in result.stderr
+
+
 VICTIM = "import os, signal, sys, time\nif os.environ['FLOTA_ROLE'] == 'trainer':\n    time.sleep(0.3)\n    raise ConnectionResetError(104, 'Connection reset by peer')\n"
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from flota.job.spec import RestartPolicy
 from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, Present
 from flota.rendezvous.inquest import DOUBT, SETTLE, TOLD_IN_FULL, Inquest, told_to_all
+from flota.rendezvous.notices import ROLL_CALL, Notice, Past
 
 EPOCH = 1_000_000.0  # of the chair's clock
 CALLED = 10.0
@@ -93,6 +95,18 @@ def test_a_suspect_of_another_node_is_to_blame_where_all_others_suffered():
     culprit = present("b", fault(1, 9.5, code=-15, told=True), state=cards.HERE)
 
     assert [node for node, _ in inquest(victim, culprit).blame([victim, culprit])] == ["b", "a"]
+
+
+@pytest.mark.parametrize(("reached", "restarts"), [(7, False), (8, True)])
+def test_progress_is_what_any_rank_of_any_node_has_reached(reached, restarts):
+    culprit, other = present("a", fault(0, 9.0)), present("b", state=cards.HERE)
+    answers = [culprit, Present("b", 1, replace(other.card, reached=reached))]
+    notice = Notice(ROLL_CALL, past=Past(quick=4, same=4, kind="exited 1", best=7))
+
+    found = inquest(*answers).find(answers, notice, RestartPolicy(9, enabled=True))
+
+    assert found.decision.restarts is restarts
+    assert (found.culprit.step, found.decision.history.best) == (-1, reached)
 
 
 def test_a_notice_tells_of_all_but_only_of_some_in_full():

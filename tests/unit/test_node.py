@@ -25,7 +25,8 @@ def advance(node, *notices):
 @pytest.fixture
 def working():
     """A node whose workers run."""
-    node = Node("own", Card("job", "host0", "10.0.0.1", (), 2, 2, ("torch",)), patience=60, lifeline=3)
+    card = Card("job", "host0", "10.0.0.1", (), 2, 2, ("torch",))
+    node = Node("own", card, patience=60, lifeline=3, reached=lambda: 118)
     assert advance(node) == [Offer(0)]
     node.offered((1, 2, 3, 4), 0)
     running = Notice(RUNNING, seats=SEATS)
@@ -47,6 +48,16 @@ def test_a_serving_node_answers_the_roll_call_and_is_recalled(working):
 
     assert working.card.state == cards.HERE
     assert orders == [Recall()]
+
+
+def test_it_tells_how_far_its_workers_are_when_one_of_the_job_has_failed(working):
+    running = working.card
+    working.failed((FAULT,))
+    own = working.card
+    working.card = running
+    advance(working, Notice(ROLL_CALL, seats=SEATS, faults=(FAULT,)))
+
+    assert [card.reached for card in (running, own, working.card)] == [-1, 118, 118]
 
 
 def test_a_node_that_finds_itself_serving_while_the_roll_is_called_answers_again(working):

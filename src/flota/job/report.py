@@ -29,7 +29,7 @@ class Failure(NamedTuple):
     at: float
     final: bool = False  # no policy restarts it
     exception: str = ""  # the type that it raised, if any
-    step: int = NO_STEP  # the last that it told
+    step: int = NO_STEP  # the furthest that any worker of the round has told
     told: bool = False  # to stop, before it ended: its end says little, what it had said before may say all
     words: tuple[str, ...] = ()  # of a hang: who stands where
 

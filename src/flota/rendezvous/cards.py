@@ -104,6 +104,7 @@ class Card(Struct, frozen=True, omit_defaults=True):
     mode: str = COLLECTIVE
     agreed: str = ""  # a sum over what else must be the same everywhere
     clock: float = 0.0  # what it showed when the roll call was heard
+    reached: int = NO_STEP  # the furthest step that a worker of this node had told when one of the job's failed
     ended: tuple[tuple[str, int], ...] = ()  # with success: role and rank; known when it is swept
     swept: bool = False  # its workers are gone, and all is said of them
 

@@ -103,7 +103,8 @@ class Inquest:
         blamed = hung + self.blame(of_round) or [("", fault) for fault in notice.faults]
         node, culprit = blamed[0]
         host = next((one.card for one in of_round if one.node == node), None)
-        decision = decide(culprit, History(*astuple(notice.past)), notice.attempt, policy)
+        reached = max((culprit.step, *(one.card.reached for one in of_round)))
+        decision = decide(replace(culprit, step=reached), History(*astuple(notice.past)), notice.attempt, policy)
         faults = [fault for _, fault in blamed]
         code = exit_code_of_all((fault.code, fault.told) for fault in faults)
         ending = Ending(JOB_FAILED, code, 0, decision.why, told_to_all(faults), ended_well(of_round, faults))

@@ -116,6 +116,7 @@ class Ending:
         if all(one.suffered for one in found):
             found |= self.suspects(started)
         self.found = tuple(in_order_of_blame(list(found)))
+        reached = self.reached()
         return tuple(
             Failure(
                 worker=found[one],
@@ -125,11 +126,15 @@ class Ending:
                 at=one.at - self.epoch,
                 final=one.final,
                 exception=one.exception,
-                step=one.step,
+                step=reached,
                 told=one.told,
             )
             for one in self.found
         )
+
+    def reached(self) -> int:
+        """The furthest step that any worker of this node has told in this round."""
+        return max((self._step(number, self.last) for number in self.pids), default=NO_STEP) if self.last else NO_STEP
 
     def has_suffered(self, exited: WorkerExited, started: Started) -> bool:
         return self.failed(self._failure(exited), started).suffered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flota.job.causes import LEFT_EARLY
 from flota.job.report import NO_STEP, FailedWorker, Report
 from flota.job.roles import label
 from flota.logs.tail import shorten
@@ -50,7 +49,7 @@ def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
 
 def _first_victim(report: Report) -> list[str]:
     """One that left too early has said nothing of what came of it."""
-    if report.failed[0].cause != LEFT_EARLY or not report.suffered:
+    if report.failed[0].code != 0 or not report.suffered:
         return []
     victim = report.suffered[0]
     head = f"then {_in_short(victim, name_host=report.several)}:"

@@ -66,6 +66,18 @@ def test_a_process_that_the_log_names_was_killed(machine, tmp_path):
     watch.close()
 
 
+def test_of_two_that_were_killed_each_is_known(machine, tmp_path):
+    (tmp_path / "kmsg").write_text("")
+    watch = MemoryWatch(**machine(2))
+
+    with (tmp_path / "kmsg").open("a") as log:
+        for number in (12, 13):
+            log.write(f"3,2,2,-;Memory cgroup out of memory: Killed process {number} (python) total-vm:9kB\n")
+
+    assert [bool(watch.look(number).killed) for number in (12, 13, 14)] == [True, True, False]
+    watch.close()
+
+
 def test_limit_and_peak_are_told_and_what_the_machine_has(machine):
     with_limit = MemoryWatch(**machine(1)).look(1).words
 

@@ -29,6 +29,7 @@ class MemoryWatch:
         self._proc = proc
         self._directory, self._version = find_cgroup(proc, cgroups)
         self._before = self._count()
+        self._logged: set[str] = set()  # all that the kernel's log has named since: it can be read but once
         self._log = -1
         try:
             self._log = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
@@ -43,9 +44,10 @@ class MemoryWatch:
 
     def look(self, pid: int) -> MemoryEvidence:
         """What is known of this process, which was killed a moment ago."""
-        count, logged = self._count(), self._is_logged(pid)
+        count = self._count()
+        self._read_log()
         killed = ""
-        if logged:
+        if str(pid) in self._logged:
             killed = "the kernel's log names it"
         elif count is not None and self._before is not None and count > self._before:
             more = count - self._before
@@ -62,8 +64,7 @@ class MemoryWatch:
                 return int(number)
         return None
 
-    def _is_logged(self, pid: int) -> bool:
-        found = False
+    def _read_log(self) -> None:
         while self._log >= 0:
             try:
                 record = os.read(self._log, LARGEST_RECORD).decode(errors="replace")
@@ -73,9 +74,8 @@ class MemoryWatch:
                 break  # nothing more
             if not record:
                 break
-            number = record.partition(RECORD)[2].partition(" ")[0].rstrip(",")
-            found = found or number == str(pid)
-        return found
+            for entry in record.splitlines():
+                self._logged.add(entry.partition(RECORD)[2].partition(" ")[0].rstrip(","))
 
     def _in_words(self) -> str:
         limit, peak = ("memory.max", "memory.peak")

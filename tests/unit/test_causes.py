@@ -34,6 +34,9 @@ BLOCK = [
 ]
 ARGPARSE = ["usage: train.py [-h] [--local_rank LOCAL_RANK]", "train.py: error: unrecognized arguments: --local-rank=1"]
 
+CLICK = ["Usage: train.py [OPTIONS]", "Try 'train.py --help' for help.", "", "Error: No such option: --lrr"]
+TYPER = [*CLICK[:2], "╭─ Error ─────────────────────────╮", "│ No such option: --lrr           │", "╰─────────────────────────────────╯"]  # fmt: skip
+
 
 def evidence(code: int, *lines: str, **more) -> Evidence:
     """As it is found in a log that ends like this."""
@@ -81,6 +84,11 @@ def raised(line: str, *more: str) -> Evidence:
         (raised("torch.distributed.DistNetworkError: EADDRINUSE, port: 29500"), causes.PORT_IN_USE, "already in use"),
         (evidence(2, *ARGPARSE), causes.LOCAL_RANK, "does not know --local-rank"),
         (evidence(2, "usage: train.py [-h] --data DATA", "train.py: error: --data is required"), causes.USAGE, "--data is"),
+        (evidence(2, *CLICK), causes.USAGE, "No such option: --lrr"),
+        (evidence(2, *TYPER), causes.USAGE, "No such option: --lrr"),
+        (evidence(2, "ERROR: Could not consume arg: --lrr", "Usage: train.py <flags>"), causes.USAGE, "Could not consume"),
+        (evidence(1, "FATAL Flags parsing error:", "  Unknown command line flag 'lrr'.", "Pass --help"), causes.USAGE, "Unknown"),
+        (evidence(2, "Usage: 3 GiB", "bye"), causes.EXITED, ""),
         (evidence(2, "python: can't open file '/job/no.py': [Errno 2] No such file"), causes.BAD_PATH, "can't open '/job"),
         (evidence(1, '  File "train.py", line 3', "    def f(:", "          ^", "SyntaxError: invalid syntax"), causes.SYNTAX_ERROR, "SyntaxError: inv"),
         (raised("SyntaxError: invalid syntax"), causes.SYNTAX_ERROR, "SyntaxError: invalid syntax"),

@@ -35,6 +35,7 @@ MEMORY_ERRORS = ("MemoryError", "ArrayMemoryError")
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 LOCAL_RANK_TEXTS = ("unrecognized arguments: --local-rank", "unrecognized arguments: --local_rank")
 INTERPRETERS_WORD = ": can't open file "  # what python itself says, with exit code 2
+ABSL_REFUSES = "FATAL Flags parsing error:"
 USAGE_CODE = 2
 
 
@@ -203,16 +204,29 @@ def _cannot_be_read(evidence: Evidence) -> Diagnosis | None:
 
 
 def _refuses_its_arguments(evidence: Evidence) -> Diagnosis | None:
+    said = "\n".join(evidence.tail)
+    if evidence.code == 1 and ABSL_REFUSES in said and not evidence.raised:
+        return _named(USAGE, said.partition(ABSL_REFUSES)[2].strip().partition("\n")[0] or "usage")
     if evidence.code != USAGE_CODE or evidence.raised:
         return None
-    said = "\n".join(evidence.tail)
     if _has(said, LOCAL_RANK_TEXTS):
         return _named(LOCAL_RANK, "the script does not know --local-rank")
     if INTERPRETERS_WORD in evidence.last:
         return _named(BAD_PATH, f"can't open {evidence.last.partition(INTERPRETERS_WORD)[2]}")
     if "usage: " in said and ": error: " in said:
         return _named(USAGE, evidence.last.partition(": error: ")[2] or "usage")
-    return None
+    refusal = _refusal(evidence.tail) if "usage: " in said.lower() else ""
+    return _named(USAGE, refusal) if refusal else None
+
+
+def _refusal(lines: tuple[str, ...]) -> str:
+    """In the words of click, fire, or typer, which draws a box around them."""
+    for number, line in enumerate(lines):
+        if line.lower().startswith("error: "):
+            return line[len("error: ") :]
+        if line.strip("╭─╮ ") == "Error":
+            return "".join(lines[number + 1 : number + 2]).strip("│ ")
+    return ""
 
 
 def _says_it(evidence: Evidence) -> Diagnosis | None:

@@ -64,6 +64,17 @@ def test_it_watches(flota, hung):
     assert sum("rank 1: asleep in hang" in line for line in lines) == 2
 
 
+def test_it_watches_until_the_job_ends(flota, hung):
+    words = [COMMAND, "stack", "--watch=0.2"]
+    watching = subprocess.Popen(words, cwd=flota.directory, env=environment(), stdout=subprocess.PIPE, text=True)
+    watching.stdout.readline()
+    os.kill(hung.pid, signal.SIGTERM)
+    hung.wait()
+    told, _ = watching.communicate()
+
+    assert (watching.returncode, told.splitlines()[-1]) == (0, "the job has ended")
+
+
 def test_a_rank_that_is_not_here_is_named(flota, hung):
     ended = stack(flota, 7)
 
@@ -80,6 +91,7 @@ def test_a_rank_that_is_not_here_is_named(flota, hung):
         (["x"], "flota stack needs a whole number"),
         (["--log_dir"], "--log_dir needs a directory"),
         (["--watch=x"], "--watch needs a duration"),
+        (["--watch=0"], "--watch needs a duration of more than 0"),
     ],
 )
 def test_mistakes_are_told_in_a_line(flota, words, error):

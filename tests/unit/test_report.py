@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from flota.job.report import FAILED, FailedWorker, Report, Verdict, report_as_dict, report_from_dict, with_failures
+from flota.errors import HANG
+from flota.job.report import (
+    FAILED,
+    HUNG,
+    FailedWorker,
+    Report,
+    Verdict,
+    report_as_dict,
+    report_from_dict,
+    with_failures,
+)
 from flota.run.page import failure_page
 
 SAID = tuple(f"line {number}" for number in range(15))
@@ -53,6 +63,14 @@ def test_who_left_too_early_is_followed_by_what_came_of_it():
     at = page.index("then rank 0 on gpu01 with exit code 1 (ValueError):")
     assert page[at + 1 : at + 8] == ["  line 0", "    …", "  line 11", "  line 12", "  line 13", "  line 14", "only suffered: ranks 0, 5"]  # fmt: skip
     assert len(page) <= 25
+
+
+def test_other_suspects_of_a_hang_are_said_to_hang():
+    suspects = tuple(failed(rank)._replace(code=HANG, cause=HUNG, ending="hang", said=()) for rank in (2, 1, 3))
+    page = failure_page(with_failures(BLANK, (*suspects, failed(5))))
+
+    assert "also hung: ranks 1, 3" in page
+    assert "also failed by themselves: rank 5 on gpu01 with exit code 1 (ValueError)" in page
 
 
 def test_verbose_has_all_of_all():

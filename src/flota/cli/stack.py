@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from flota.cli.convert import convert
-from flota.errors import BadValue, UnknownFlag
+from flota.errors import BadValue, FlotaError, UnknownFlag
 
 USAGE = """\
 usage: flota stack [RANK …] [--log_dir DIR] [--native] [--watch[=SECONDS]]
@@ -16,7 +16,8 @@ the one that writes to the log directory.
 
   --log_dir DIR       the job's log directory [log]
   --native            C and C++ frames, too: each worker stands for a moment
-  --watch[=SECONDS]   who stands where, again and again [2s], until Ctrl-C
+  --watch[=SECONDS]   who stands where, again and again [2s], until the job ends
+                      or Ctrl-C
 """
 PERIOD = 2.0
 
@@ -36,7 +37,7 @@ def print_stacks(words: list[str]) -> int:
         elif name == "--native" and not equals:
             native = True
         elif name == "--watch":
-            watch = float(str(convert("--watch", "duration", value))) if equals else PERIOD
+            watch = _period(value) if equals else PERIOD
         elif name.startswith("-"):
             raise UnknownFlag(word, "one of --log_dir, --native, --watch")
         else:
@@ -49,13 +50,27 @@ def print_stacks(words: list[str]) -> int:
 def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float) -> int:
     import time
 
-    from flota.run.asking import Asker
+    from flota.run.asking import Asker, has_ended
 
     asker = Asker(os.path.abspath(directory), os.environ, ranks, native=native)
+    groups, page = asker.ask()
+    if not watch:
+        print(page, end="")
+        return 0
     while True:
-        groups, page = asker.ask()
-        if not watch:
-            print(page, end="")
-            return 0
         print(time.strftime("%H:%M:%S"), *(f"  {line}" for line in groups), sep="\n", flush=True)
         time.sleep(watch)
+        try:
+            groups, _ = asker.ask()
+        except FlotaError as error:  # its workers are gone: between two rounds, or for good
+            if has_ended(asker.log_dir):
+                print("the job has ended")
+                return 0
+            groups = (error.message,)
+
+
+def _period(word: str) -> float:
+    seconds = float(str(convert("--watch", "duration", word)))
+    if not seconds:
+        raise BadValue("--watch", word, "a duration of more than 0", "--watch=2s")
+    return seconds

@@ -15,6 +15,7 @@ from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 LOOK_AGAIN = 0.1  # seconds between looks at the clock
 PATIENCE = 15.0  # seconds for all nodes to answer
@@ -90,29 +91,51 @@ def ask_whole_job(node: int) -> tuple[str, ...]:
 
 def running_workers(log_dir: str) -> tuple[int, list[Subject]]:
     """The node here of the job that writes here, and its workers, by what events.<node>.jsonl has of them."""
-    import json
-
     nodes: set[int] = set()
     workers: dict[tuple[str, int], int] = {}
-    try:
-        with open(f"{log_dir}/events.{os.uname().nodename}.jsonl") as lines:
-            for line in lines:
-                try:
-                    event = json.loads(line)
-                    if event["event"] == "job_started":
-                        nodes.add(event["pid"])
-                    elif event["event"] == "worker_started":
-                        workers[event.get("role", TRAINER), event["rank"]] = event["pid"]
-                    elif event["event"] == "worker_exited":
-                        workers.pop((event.get("role", TRAINER), event["rank"]), None)
-                except (ValueError, KeyError, TypeError):
-                    continue  # half a line, of a node that is writing it
-    except OSError:
-        return 0, []
+    for event in _events(log_dir):
+        try:
+            if event["event"] == "job_started":
+                nodes.add(event["pid"])
+            elif event["event"] == "worker_started":
+                workers[event.get("role", TRAINER), event["rank"]] = event["pid"]
+            elif event["event"] == "worker_exited":
+                workers.pop((event.get("role", TRAINER), event["rank"]), None)
+        except (KeyError, TypeError):
+            continue
     above = {pid: _node_above(pid, nodes) for pid in workers.values()}
     living = [(role, rank, pid) for (role, rank), pid in sorted(workers.items()) if above[pid]]
     subjects = [Subject(number, rank, pid, role) for number, (role, rank, pid) in enumerate(living)]
     return max(above.values(), default=0), subjects
+
+
+def has_ended(log_dir: str) -> bool:
+    """Whether the last job that has written here is over; between two rounds it has no workers, and is not."""
+    pid = 0
+    for event in _events(log_dir):
+        if event.get("event") == "job_started":
+            pid = int(event.get("pid") or 0)
+        elif event.get("event") == "job_ended":
+            pid = 0
+    return not pid or not os.path.exists(f"/proc/{pid}")
+
+
+def _events(log_dir: str) -> list[dict[str, Any]]:
+    import json
+
+    found = []
+    try:
+        with open(f"{log_dir}/events.{os.uname().nodename}.jsonl", errors="replace") as lines:
+            for line in lines:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue  # half a line, of a node that is writing it
+                if isinstance(event, dict):
+                    found.append(event)
+    except OSError:
+        pass
+    return found
 
 
 def _node_above(pid: int, nodes: set[int]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flota.job.report import NO_STEP, FailedWorker, Report
 from flota.job.roles import label
 from flota.logs.tail import shorten
-from flota.supervise.blame import abort_line, sentence, workers_in_words
+from flota.supervise.blame import abort_line, is_hang, sentence, workers_in_words
 
 VICTIMS_LINES = 6
 MOST_NAMED = 4  # of those who failed by themselves, with how
@@ -57,11 +57,13 @@ def _first_victim(report: Report) -> list[str]:
 
 
 def _also_failed(others: list[FailedWorker], *, name_host: bool) -> list[str]:
+    hung = [(one.role, one.rank) for one in others if is_hang(one.code, one.cause)]
+    others = [one for one in others if not is_hang(one.code, one.cause)]
     if not others:
-        return []
+        return _folded("also hung", hung)
     named = [_in_short(one, name_host=name_host) for one in others[:MOST_NAMED]]
     more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-    return [f"also failed by themselves: {', '.join(named)}{more}"]
+    return [*_folded("also hung", hung), f"also failed by themselves: {', '.join(named)}{more}"]
 
 
 def _in_short(failed: FailedWorker, *, name_host: bool) -> str:

@@ -80,10 +80,12 @@ def remember(history: History, failure: Fail) -> History:
 
 def names_of(failure: Fail) -> set[str]:
     """By what --restart-on and --no-restart-on can name it."""
+    from flota.job.causes import signal_of
     from flota.supervise.blame import signal_name
 
-    code = str(failure.code) if failure.code >= 0 else signal_name(-failure.code)
-    return {code, failure.cause, failure.exception, failure.exception.rpartition(".")[2]} - {""}
+    code = str(failure.code) if failure.code >= 0 else ""
+    signal = signal_name(signal_of(failure.code)) if signal_of(failure.code) else ""
+    return {code, signal, failure.cause, failure.exception, failure.exception.rpartition(".")[2]} - {""}
 
 
 def _objection(failure: Fail, history: History, policy: RestartPolicy) -> str:

@@ -68,9 +68,22 @@ def events(flota):
     return "".join(path.read_text() for path in (flota.directory / "log").glob("events.*.jsonl"))
 
 
+# Rank 1 fails, and nobody can stop rank 0.
+DEAF = """\
+import os, signal, time
+if os.environ["RANK"] == "1":
+    time.sleep(0.1)
+    while not os.path.exists("deaf"):
+        time.sleep(0.01)
+    raise ValueError("torn")
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("deaf", "w")
+time.sleep(60)
+"""
+
+
 def test_a_job_whose_flota_was_killed_is_pieced_together(flota):
-    code = "import os, signal, sys, time\nif os.environ['RANK'] == '1': raise ValueError('torn')\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)"
-    (flota.directory / "w.py").write_text(code)
+    (flota.directory / "w.py").write_text(DEAF)
     running = flota.start("--nproc_per_node", 2, "w.py")
     wait_until(lambda: "worker_exited" in events(flota), "a failure")
     assert "has not ended yet" in why(flota).stdout
@@ -82,6 +95,48 @@ def test_a_job_whose_flota_was_killed_is_pieced_together(flota):
     assert "left no report: flota itself was ended" in told
     assert "rank 1 failed first: exit code 1 (ValueError)" in told
     assert "  ValueError: torn" in told
+
+
+def test_it_is_told_of_the_last_attempt_and_of_logs_of_their_own(flota):
+    code = f"import os, sys\nif os.environ['FLOTA_ATTEMPT'] == '0': sys.exit(4)\n{DEAF}"
+    (flota.directory / "w.py").write_text(code)
+    log = flota.directory / "log"
+    log.mkdir()
+    (log / "workerlog.1").write_text("===== flota: job old, 2020-01-01 00:00:00 =====\nof an earlier job\n")
+    running = flota.start("--nproc_per_node", 2, "--max_restart", 1, "-r", 3, "w.py")
+    wait_until(lambda: '"rank": 1, "code": 1' in events(flota), "the second failure")
+    running.process.kill()
+    running.wait()
+
+    told = why(flota).stdout
+
+    [sentence] = [
+        line for line in told.splitlines() if line.startswith("rank 1 failed first: exit code 1 (ValueError)")
+    ]
+    assert not sentence.endswith("after 0.0 s")
+    assert ", attempt 1\n" in told
+    assert "  ValueError: torn\nlog: " in told
+    assert "log: log/workerlog.1.err\n" in told
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "code"),
+    [
+        ("report.json", '{"failures": null, "verdict": "failed"}', 0),
+        ("report.json", '{"failures": [null]}', 2),
+        ("report.json", '{"failures": 3}', 2),
+        ("events.x.jsonl", '{"foo": 1}', 2),
+        ("events.x.jsonl", '{"event": "worker_exited", "rank": null}', 2),
+        ("events.x.jsonl", '{"event": "job_started", "pid": 0}\n{"event": "job_ended", "report": "none"}', 0),
+    ],
+)
+def test_what_is_no_report_is_passed_over(flota, file, text, code):
+    (flota.directory / "log").mkdir()
+    (flota.directory / "log" / file).write_text(text)
+
+    told = why(flota)
+
+    assert (told.returncode, "bug" in told.stderr) == (code, False), told.stderr
 
 
 @pytest.mark.parametrize(

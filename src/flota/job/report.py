@@ -188,10 +188,10 @@ def report_from_dict(told: Mapping[str, Any]) -> Report:
         rounds=int(told.get("rounds") or 0),
         seconds=float(told.get("seconds") or 0.0),
         log_dir=str(told.get("log_dir", "")),
-        failed=tuple(_failure_from_dict(one) for one in told.get("failures", ())),
-        stopped=tuple(map(_named, told.get("stopped_by_flota", ()))),
-        ignored=tuple(map(_named, told.get("ignored", ()))),
-        suffered=tuple(_failure_from_dict(one)._replace(suffered=True) for one in told.get("suffered", ())),
+        failed=tuple(_failure_from_dict(one) for one in told.get("failures") or ()),
+        stopped=tuple(map(_named, told.get("stopped_by_flota") or ())),
+        ignored=tuple(map(_named, told.get("ignored") or ())),
+        suffered=tuple(_failure_from_dict(one)._replace(suffered=True) for one in told.get("suffered") or ()),
         several=bool(told.get("several_nodes")),
     )
 
@@ -217,7 +217,7 @@ def _failure_from_dict(told: Mapping[str, Any]) -> FailedWorker:
         ending=str(told.get("ending", "")),
         ran=float(told.get("ran_seconds") or 0.0),
         log=str(told.get("log", "")),
-        said=tuple(map(str, told.get("said", ()))),
+        said=tuple(map(str, told.get("said") or ())),
         role=str(told.get("role", TRAINER)),
         attempt=int(told.get("attempt") or 0),
         step=NO_STEP if step is None else int(step),

@@ -52,18 +52,38 @@ def _read(directory: str) -> list[Telling]:
             if events:
                 node = str(events[-1].get("node", ""))
                 ended = events[-1].get("report") if events[-1].get("event") == "job_ended" else None
-                tellings.append(Telling(node, directory, report_from_dict(ended) if ended else None, tuple(events)))
+                tellings.append(Telling(node, directory, _report(ended), tuple(events)))
     if "report.json" in names and not any(telling.report for telling in tellings):
-        report = _parse(_text_of(f"{directory}/report.json"))
-        tellings += [Telling("", directory, report_from_dict(report))] if report else []
+        report = _report(_parse(_text_of(f"{directory}/report.json")))
+        tellings += [Telling("", directory, report)] if report else []
     return tellings
+
+
+def _report(told: Json | None) -> Report | None:
+    """None where there is none, and of something else that has its name."""
+    try:
+        return report_from_dict(told) if told else None
+    except (TypeError, ValueError, AttributeError):
+        return None
 
 
 def _last_job(path: str) -> list[Json]:
     """The events of the last job; the last line may be half of one."""
-    events = [event for line in _text_of(path).splitlines() if (event := _parse(line))]
+    events = [event for line in _text_of(path).splitlines() if (event := _parse(line)) and _is_event(event)]
     starts = [number for number, event in enumerate(events) if event.get("event") == "job_started"]
     return events[starts[-1] if starts else 0 :]
+
+
+def _is_event(told: Json) -> bool:
+    """With all that is read of it: what others have written into the file is passed over."""
+    numbers = {
+        "job_started": ("pid",),
+        "round_started": ("attempt",),
+        "worker_started": ("rank", "pid", "monotonic"),
+        "worker_exited": ("rank", "code", "monotonic"),
+    }
+    name = told.get("event")
+    return isinstance(name, str) and all(isinstance(told.get(key), (int, float)) for key in numbers.get(name, ()))
 
 
 def _text_of(path: str) -> str:
@@ -92,12 +112,12 @@ def piece_together(tellings: list[Telling]) -> Report:
     found = [failed for telling in tellings for failed in _failures(telling)]
     first = next(event for telling in tellings for event in telling.events)
     starts = [event for telling in tellings for event in telling.events if event["event"] == "job_started"]
-    size = max((int(event.get("world_size", 0)) for event in starts), default=0)
+    size = max((int(event.get("world_size") or 0) for event in starts), default=0)
     blamed = tuple(in_order_of_blame(found))
     code = exit_code_of_all((one.code, one.told) for one in blamed)
     report = Report(
         job_id=str(first.get("job_id", "")),
-        verdict=Verdict(FAILED, code, 0),
+        verdict=Verdict(FAILED, code, max((one.attempt for one in found), default=0)),
         sizes={TRAINER: size},
         rounds=0,
         seconds=0.0,
@@ -113,45 +133,76 @@ def piece_together(tellings: list[Telling]) -> Report:
     return with_failures(report, blamed, ended)
 
 
-def _exits(telling: Telling) -> list[Json]:
-    """Of the last round."""
+def _last_round(telling: Telling) -> tuple[Json, ...]:
     rounds = [number for number, event in enumerate(telling.events) if event["event"] == "round_started"]
-    last = telling.events[rounds[-1] :] if len(rounds) > 1 else telling.events
-    return [event for event in last if event["event"] == "worker_exited"]
+    return telling.events[rounds[-1] :] if rounds else telling.events
+
+
+def _exits(telling: Telling) -> list[Json]:
+    return [event for event in _last_round(telling) if event["event"] == "worker_exited"]
 
 
 def _failures(telling: Telling) -> list[FailedWorker]:
-    pids = {event["rank"]: event["pid"] for event in telling.events if event["event"] == "worker_started"}
+    events = _last_round(telling)
+    starts = {_who(event): event for event in events if event["event"] == "worker_started"}
+    attempt = events[0].get("attempt", 0)
     return [
-        _failed(telling, event, pids.get(event["rank"], 0))
+        _failed(telling, event, starts.get(_who(event), {}), attempt)
         for event in _exits(telling)
-        if event["code"] != 0 and not event["told_to_stop"]
+        if event["code"] != 0 and not event.get("told_to_stop")
     ]
 
 
-def _failed(telling: Telling, event: Json, pid: int) -> FailedWorker:
-    role, rank, code = str(event.get("role", TRAINER)), int(event["rank"]), int(event["code"])
-    log = f"{telling.directory}/{log_stem(role)}.{rank}"
-    lines = read_tail(log, 0)
-    begins = [number for number, line in enumerate(lines) if line.startswith(MARK)]
-    lines = lines[begins[-1] + 1 :] if begins else lines
-    words = last_words([lines], code)
+def _who(event: Json) -> tuple[str, int]:
+    return str(event.get("role", TRAINER)), event["rank"]
+
+
+def _failed(telling: Telling, event: Json, start: Json, attempt: int) -> FailedWorker:
+    role, rank = _who(event)
+    code = event["code"]
+    logs = _logs(f"{telling.directory}/{log_stem(role)}.{rank}")
+    words = last_words(list(logs.values()), code)
     evidence = words.added_to(Evidence(code))
     diagnosis = diagnose(evidence)
     return FailedWorker(
         rank=rank,
         local_rank=-1,
         node=telling.node,
-        pid=pid,
+        pid=start.get("pid", 0),
         code=code,
         cause=diagnosis.cause,
         ending=ending_in_words(code, diagnosis.words),
-        ran=0.0,
-        log=log,
+        ran=max(0.0, event["monotonic"] - start["monotonic"]) if start else 0.0,
+        log=next(iter(logs), ""),
         said=words.said,
         role=role,
-        at=datetime.fromisoformat(event["time"]).timestamp(),
+        attempt=attempt,
+        at=_seconds(event.get("time")),
         suffered=suffers(evidence),
         exception=diagnosis.exception,
         hint=diagnosis.hint,
     )
+
+
+def _logs(both: str) -> dict[str, list[str]]:
+    """What a worker has said in the round, by file: with -r and -t its streams have files of their own. An earlier
+    job may have left the other kind there."""
+    found = {}
+    for path in (f"{both}.err", both, f"{both}.out"):
+        lines = read_tail(path, 0)
+        begins = [number for number, line in enumerate(lines) if line.startswith(MARK)]
+        if lines:
+            found[path] = lines[begins[-1]] if begins else "", lines[begins[-1] + 1 if begins else 0 :]
+    newest = max((_clock(mark) for mark, _ in found.values()), default="")
+    return {path: lines for path, (mark, lines) in found.items() if _clock(mark) in ("", newest)}
+
+
+def _clock(mark: str) -> str:
+    return mark.rpartition(", ")[2]
+
+
+def _seconds(clock: object) -> float:
+    try:
+        return datetime.fromisoformat(str(clock)).timestamp()
+    except ValueError:
+        return 0.0

@@ -25,8 +25,8 @@ def advance(node, *notices):
 @pytest.fixture
 def working():
     """A node whose workers run."""
-    card = Card("job", "host0", "10.0.0.1", (), 2, 2, ("torch",))
-    node = Node("own", card, patience=60, lifeline=3, reached=lambda: 118)
+    node = Node("own", Card("job", "host0", "10.0.0.1", (), 2, 2, ("torch",)), patience=60, lifeline=3)
+    node.reached = lambda: 118
     assert advance(node) == [Offer(0)]
     node.offered((1, 2, 3, 4), 0)
     running = Notice(RUNNING, seats=SEATS)

@@ -16,6 +16,7 @@ INCOMPLETE = "incomplete"  # the nodes that the job needs were not there
 EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST = "exited", "signalled", "not-started", "shepherd-lost"
 # What is known of a worker for which the others wait: it stands, or has ended with 0.
 HUNG, LEFT_EARLY = "hung", "left-early"
+HANG_IN_WORDS = "hang"  # for want of an exit code
 NO_STEP = -1
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from flota.errors import HANG
 from flota.job.causes import HINTS
-from flota.job.report import HUNG, LEFT_EARLY, NO_STEP
+from flota.job.report import HANG_IN_WORDS, HUNG, LEFT_EARLY, NO_STEP
 from flota.rendezvous.cards import FAILED, RUNNING, SERVING, STACKED, Fault, Present
 from flota.rendezvous.looking import post_of
 from flota.rendezvous.notices import ROLL_CALL, Notice
@@ -80,7 +80,7 @@ def _faults(posts: tuple[Post, ...], quiet: float, attempt: int) -> tuple[Fault,
             pid=one.pid,
             code=HANG,
             cause=LEFT_EARLY if one.kind == ENDED else HUNG,
-            ending="hang",
+            ending=HANG_IN_WORDS,
             ran=one.ran,
             log=one.log,
             said=words,
@@ -101,7 +101,7 @@ def _nobodys(posts: tuple[Post, ...], quiet: float, host: str, attempt: int) -> 
         pid=0,
         code=HANG,
         cause=HUNG,
-        ending="hang",
+        ending=HANG_IN_WORDS,
         ran=max((one.ran for one in posts), default=0.0),
         log="",
         said=_words(posts, quiet, attempt),

@@ -44,16 +44,7 @@ LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does w
 class Node:
     """`card` is what this node has to say; None while it has nothing to offer."""
 
-    def __init__(
-        self,
-        name: str,
-        blank: Card,
-        *,
-        patience: float,
-        lifeline: float,
-        epoch: float = 0.0,
-        reached: Callable[[], int] = lambda: NO_STEP,
-    ) -> None:
+    def __init__(self, name: str, blank: Card, *, patience: float, lifeline: float, epoch: float = 0.0) -> None:
         self.name = name
         self.epoch = epoch  # makes a time of day of this node's own time
         self.card: Card | None = None
@@ -62,7 +53,7 @@ class Node:
         self.working = False
         self.deadline: float | None = None
         self._blank = blank
-        self._reached = reached  # asked for the furthest step of this node's workers
+        self.reached: Callable[[], int] = lambda: NO_STEP  # asked for the furthest step of this node's workers
         self._patience = patience  # seconds to wait for an answer before the job has begun
         self._lifeline = lifeline  # seconds that it goes on without one
         self.ending: Ending | None = None
@@ -83,7 +74,7 @@ class Node:
 
     def failed(self, faults: tuple[Fault, ...]) -> None:
         if self.card:
-            self.card = replace(self.card, reached=self._reached())
+            self.card = replace(self.card, reached=self.reached())
         self._say(FAILED, faults=faults)
 
     def testified(self, faults: tuple[Fault, ...], ended: tuple[tuple[str, int], ...]) -> None:
@@ -286,7 +277,7 @@ class Node:
             return
         self._hang = tuple(fault for fault in notice.faults if is_hang(fault.code, fault.cause))
         if not self.card.clock:
-            self.card = replace(self.card, clock=now + self.epoch, reached=self._reached())
+            self.card = replace(self.card, clock=now + self.epoch, reached=self.reached())
         if self.card.state in (READY, RUNNING, SERVING, STACKED):
             self._say(HERE)
 

@@ -8,7 +8,7 @@ import time
 from flota.frameworks.torch import error_file
 from flota.host.memory import MemoryEvidence, MemoryWatch
 from flota.job.report import (
-    HUNG,
+    HANG_IN_WORDS,
     NO_STEP,
     NOT_STARTED,
     SHEPHERD_LOST,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from flota.job.causes import Evidence
     from flota.logs.tail import LastWords
 
-HANG_IN_WORDS = "hang"
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
 STOPS = (SIGTERM, SIGKILL, SIGINT)  # what we send, and what python makes of it that takes SIGTERM for Ctrl-C
 CHILD_KILLED = "killed by signal: Killed"  # torch's words for a data loader's process
@@ -161,11 +160,7 @@ class Ending:
     def failed(self, failure: Failure, started: Started) -> FailedWorker:
         roster = started.roster
         if failure.cause == SHEPHERD_LOST:
-            node, ending = roster.seats[started.seat].node, ending_in_words(failure.code)
-            at = failure.at + self.epoch
-            return FailedWorker(
-                -1, -1, node, 0, failure.code, failure.cause, ending, 0.0, "", (), attempt=roster.attempt, at=at
-            )
+            return self._nobodys(failure, started, ending_in_words(failure.code))
         if is_hang(failure.code, failure.cause):
             return self._hung(failure, started)
         from flota.job.causes import diagnose, suffers
@@ -201,29 +196,35 @@ class Ending:
         """One that made the others wait; -1: nobody stands out."""
         from flota.job.causes import HINTS
 
-        node, attempt = started.roster.seats[started.seat].node, started.roster.attempt
-        at, ran = failure.at + self.epoch, failure.ran
+        unnamed = self._nobodys(failure, started, HANG_IN_WORDS)
         if failure.worker < 0:
-            return FailedWorker(
-                -1, -1, node, 0, failure.code, HUNG, HANG_IN_WORDS, ran, "", failure.words, attempt=attempt, at=at
-            )
+            return unnamed
         worker = started.plans[failure.worker].worker
-        return FailedWorker(
+        return unnamed._replace(
             rank=worker.rank,
             local_rank=worker.local_rank,
-            node=node,
             pid=self.pids.get(failure.worker, 0),
+            log=worker.stderr,
+            role=worker.name,
+            step=self._step(failure.worker, started),
+            hint=HINTS.get(failure.cause, ""),
+        )
+
+    def _nobodys(self, failure: Failure, started: Started, ending: str) -> FailedWorker:
+        """Of no rank: the shepherd's, or of all together."""
+        return FailedWorker(
+            rank=-1,
+            local_rank=-1,
+            node=started.roster.seats[started.seat].node,
+            pid=0,
             code=failure.code,
             cause=failure.cause,
-            ending=HANG_IN_WORDS,
-            ran=ran,
-            log=worker.stderr,
+            ending=ending,
+            ran=failure.ran,
+            log="",
             said=failure.words,
-            role=worker.name,
-            attempt=attempt,
-            step=self._step(failure.worker, started),
-            at=at,
-            hint=HINTS.get(failure.cause, ""),
+            attempt=started.roster.attempt,
+            at=failure.at + self.epoch,
         )
 
     def _step(self, worker: int, started: Started) -> int:

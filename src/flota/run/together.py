@@ -99,8 +99,8 @@ class Together(Watch):
             patience=meeting.join_timeout,
             lifeline=max(OUTAGE, ttl) if meeting.etcd else LIFELINE * ttl,
             epoch=self.ending.epoch,
-            reached=self.ending.reached,
         )
+        node.reached = self.ending.reached
         presence = Presence(
             self.point.client, self.keys, name, ttl, may_chair=meeting.etcd or serves, clock=time.monotonic
         )

@@ -7,7 +7,6 @@ says of the first failure, the cause may be anywhere on the screen.
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import time
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from tests.faults.kinds import CRASHES, EARLY, KINDS, Kind
 
 from bench import environments
 from bench.harness import FLOTA, PADDLE, TORCHRUN, directory, free_port, launch, launchers
-from bench.table import Row, milliseconds
+from bench.table import NOT_MEASURED, Row
 
 WORKERS, CULPRIT = 4, 2
 BAR = 1.0  # seconds from the fall to the end of the launcher, the moment of doubt included
@@ -40,7 +39,7 @@ WORDS = {
     "usage": ("arguments are required",),
     "syntax-error": ("SyntaxError",),
     "bad-path": ("can't open file",),
-    "left-early": ("rank {}",),
+    "left-early": (f"rank {CULPRIT}",),
 }
 
 
@@ -51,35 +50,46 @@ class Told(NamedTuple):
     cause: bool
     seconds: float
 
+    @property
+    def right(self) -> bool:
+        return self.rank and self.cause
+
+    @property
+    def words(self) -> str:
+        partly = "the rank alone" if self.rank else "the cause alone" if self.cause else "wrong"
+        return f"{'right' if self.right else partly}, {self.seconds:.1f} s"
+
 
 def measure() -> list[Row]:
     kinds = [*KINDS, EARLY]
-    told = {launcher: [_crash(launcher, kind) for kind in kinds] for launcher in launchers()}
-    right = {launcher: sum(one.rank and one.cause for one in ones) for launcher, ones in told.items()}
-    ranks = {launcher: sum(one.rank for one in ones) for launcher, ones in told.items()}
-    took = {launcher: statistics.median(one.seconds for one in ones) for launcher, ones in told.items()}
-    slowest = max(one.seconds for one in told[FLOTA])
-    words = {launcher: f"{right[launcher]} ({ranks[launcher]} ranks)" for launcher in launchers()}
-    return [
-        Row(
-            f"of {len(kinds)} kinds of crashes: right rank and cause named",
-            words[FLOTA],
-            ratio="-",
-            bar=f"{len(kinds)}",
-            met=right[FLOTA] == len(kinds),
-            torchrun=words[TORCHRUN],
-            paddle=words.get(PADDLE, "-"),
-        ),
-        Row(
-            "from the crash to the end of the report, median (flota: slowest)",
-            f"{milliseconds(took[FLOTA])} ({milliseconds(slowest)})",
-            ratio="-",
-            bar=f"<= {BAR} s",
-            met=slowest <= BAR,
-            torchrun=milliseconds(took[TORCHRUN]),
-            paddle=milliseconds(took.get(PADDLE)),
-        ),
-    ]
+    told = {kind: {launcher: _crash(launcher, kind) for launcher in launchers()} for kind in kinds}
+    return [*(_row(kind, answers) for kind, answers in told.items()), _sum(list(told.values()))]
+
+
+def _row(kind: Kind, told: dict[str, Told]) -> Row:
+    own = told[FLOTA]
+    return Row(
+        f"crash: {kind.fault}",
+        own.words,
+        ratio="-",
+        bar=f"right, <= {BAR:.0f} s",
+        met=own.right and own.seconds <= BAR,
+        torchrun=told[TORCHRUN].words,
+        paddle=told[PADDLE].words if PADDLE in told else NOT_MEASURED,
+    )
+
+
+def _sum(told: list[dict[str, Told]]) -> Row:
+    right = {launcher: f"{sum(one[launcher].right for one in told)} right" for launcher in launchers()}
+    return Row(
+        f"of {len(told)} kinds of crashes: rank and cause",
+        right[FLOTA],
+        ratio="-",
+        bar=f"{len(told)} right",
+        met=all(one[FLOTA].right for one in told),
+        torchrun=right[TORCHRUN],
+        paddle=right.get(PADDLE, NOT_MEASURED),
+    )
 
 
 def _crash(launcher: str, kind: Kind) -> Told:

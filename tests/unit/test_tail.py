@@ -71,9 +71,12 @@ def test_what_a_data_loader_has_met_is_told_with_a_prefix_too():
         (["while reading shard 17"], ["while reading shard 17"]),
         (["one", "", "two", "three", "four"], ["one", "two", "three", "four"]),
         (["one", "two", "three", "four", "five"], ["one", "two", "three", "  …"]),
-        (["[W Module.cpp:1] leak", "wandb: bye"], []),
+        (["[W Module.cpp:1] leak", "[rank1]:[E1116 12:00:00 Group.cpp:1] left", "W1116 12:00 x.cc:1] y", "wandb: bye"], []),
+        (["[INFO] bye", "[Epoch 3]", "[rank1]: ended", "Error"], ["[INFO] bye", "[Epoch 3]", "[rank1]: ended", "Error"]),
+        (["Exception ignored in: <function f>", *TRACE[:-1], "AttributeError: x"], []),
+        (["Error in atexit._run_exitfuncs:", *TRACE[:-1], "OSError: x", "bye"], []),
     ],
-)
+)  # fmt: skip
 def test_messages_and_notes_of_several_lines_go_on(more, shown):
     assert said(*TRACE, *more) == [*TRACE, *shown]
 

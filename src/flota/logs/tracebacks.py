@@ -15,8 +15,9 @@ CHAINED = (
 )
 SUMMARY = "Error Message Summary:"  # behind it Paddle's message begins
 SUMMARY_LINES = 8
-# What others print when a process has raised something and is about to end.
-AFTERWORDS = ("[W", "[E", "[I", "[rank", "wandb: ", "Exception ignored ", "Error in atexit", "Error in sys.excepthook")
+# Before what the interpreter has met while it tidied up: it ends all the same, and not because of that.
+TIDYING = ("Exception ignored ", "Error in atexit")
+LEVELS = "IWEF"  # of native code's own logs: `[W1116 …`, `[W Module.cpp:1]`, `E1116 …`
 FATAL, CURRENT = "Fatal Python error: ", "Current thread "
 
 
@@ -51,8 +52,15 @@ def last_chain(lines: list[str]) -> list[Traceback]:
 
 def own_words(after: tuple[str, ...]) -> list[str]:
     """What the process itself said, without a framework's and the interpreter's own words at an end."""
-    end = next((number for number, line in enumerate(after) if NATIVE in line), len(after))
-    return [line for line in after[:end] if line.strip("- ") and not line.startswith(AFTERWORDS)]
+    ends = (number for number, line in enumerate(after) if NATIVE in line or line.startswith(TIDYING))
+    return [line for line in after[: next(ends, len(after))] if line.strip("- ") and not _is_aside(line)]
+
+
+def _is_aside(line: str) -> bool:
+    text = line.partition("]:")[2] if line.startswith("[rank") else line
+    level, rest = text.removeprefix("[")[:1], text.removeprefix("[")[1:]
+    is_native = bool(level) and level in LEVELS and (rest[:4].isdigit() or (text[0] == "[" and rest[:1] == " "))
+    return is_native or text.startswith("wandb: ")
 
 
 def fatal_error(lines: list[str]) -> list[str]:
@@ -73,7 +81,8 @@ def _last_mark(lines: list[str], before: int) -> int:
     """Where the last Python traceback before this line begins; -1 if there is none. Those inside of a group are part of
     the group's."""
     for number in range(before - 1, -1, -1):
-        if MARK in lines[number] and NATIVE not in lines[number] and not _is_in_group(lines[number]):
+        tidying = number > 0 and lines[number - 1].startswith(TIDYING)
+        if MARK in lines[number] and NATIVE not in lines[number] and not _is_in_group(lines[number]) and not tidying:
             return number
     return -1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-CRASHES = Path(__file__).parent / "workers" / "crashes.py"
+CRASHES, ADVANCES = (Path(__file__).parent / "workers" / name for name in ("crashes.py", "advances.py"))
 
 
 class Kind(NamedTuple):

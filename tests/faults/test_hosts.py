@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.faults.groups import limited_group
-from tests.faults.kinds import CRASHES, EARLY, KINDS, MEMORY
+from tests.faults.kinds import ADVANCES, CRASHES, EARLY, KINDS, MEMORY
 from tests.launching import state, wait_until
 from tests.netns.jobs import ETCD, HTTP, Job
 
@@ -119,6 +119,17 @@ def test_a_crash_loop_ends_for_all_before_its_restarts_are_used_up(met):
         assert node.err.count("; restart ") == 3
         assert "restart 3 of 50 in 0.2 s" in node.err
         assert "not restarted: the same failure 4 times in a row, without progress" in node.err
+
+
+def test_a_step_that_a_rank_of_another_node_has_reached_is_progress(met):
+    env = {"CULPRIT": str(CULPRIT), "MEETING": str(met.stage)}
+    words = f"{WORDS} --max_restart 3 --crash-loop 2 --backoff 0"
+    nodes = [met.node(host, words, ADVANCES, env) for host in HOSTS]
+
+    assert met.codes() == [3] * 3
+    for node in nodes:
+        assert node.err.count("; restart ") == 3
+        assert "without progress" not in node.err
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (1, 0)])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.faults.groups import limited_group
-from tests.faults.kinds import CRASHES, EARLY, KINDS, MEMORY
+from tests.faults.kinds import ADVANCES, CRASHES, EARLY, KINDS, MEMORY
 from tests.launching import COMMAND
 
 CULPRIT, WORKERS = 2, 4
@@ -153,10 +153,9 @@ def test_a_crash_loop_ends_before_its_restarts_are_used_up(flota):
 
 
 def test_a_step_that_another_rank_has_reached_is_progress(flota):
-    code = "import flota, os, sys, time\nrank, attempt = int(os.environ['RANK']), int(os.environ['FLOTA_ATTEMPT'])\nif rank == 0:\n    flota.heartbeat(step=attempt)\n    open(f'told.{attempt}', 'w')\n    time.sleep(20)\nwhile not os.path.exists(f'told.{attempt}'):\n    time.sleep(0.01)\nsys.exit(3)\n"
-    (flota.directory / "w.py").write_text(code)
+    env = {"CULPRIT": "1", "MEETING": str(flota.directory)}
 
-    result = flota.run("--nproc_per_node", 2, "--max_restart", 4, "--crash-loop", 2, "--backoff", "0.01", "w.py")
+    result = flota.run("--nproc_per_node", 2, *"--max_restart 4 --crash-loop 2 --backoff 0".split(), ADVANCES, env=env)
 
     assert result.stderr.count("; restart ") == 4
     assert "without progress" not in result.stderr

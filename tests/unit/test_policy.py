@@ -62,6 +62,8 @@ RAISED = failure(causes.EXCEPTION, 1, exception="data.reader.ShardError")
         (KILLED, ("SIGKILL",)),
         (KILLED, ("killed",)),
         (failure(causes.KILLED, 137), ("SIGKILL",)),
+        (failure("left-early", 124), ("hung",)),
+        (failure("left-early", 124), ("left-early",)),
         (failure(causes.KILLED, 137), ("137",)),
         (failure(code=-10), ("SIGUSR1",)),
         (RAISED, ("ShardError",)),

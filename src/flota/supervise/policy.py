@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.job.report import NO_STEP, NOT_STARTED
+from flota.job.report import HUNG, NO_STEP, NOT_STARTED
 from flota.job.spec import RestartPolicy
 from flota.values import NamedTuple
 
@@ -81,11 +81,12 @@ def remember(history: History, failure: Fail) -> History:
 def names_of(failure: Fail) -> set[str]:
     """By what --restart-on and --no-restart-on can name it."""
     from flota.job.causes import signal_of
-    from flota.supervise.blame import signal_name
+    from flota.supervise.blame import is_hang, signal_name
 
     code = str(failure.code) if failure.code >= 0 else ""
+    hang = HUNG if is_hang(failure.code, failure.cause) else ""  # also where a rank that left early is its cause
     signal = signal_name(signal_of(failure.code)) if signal_of(failure.code) else ""
-    return {code, signal, failure.cause, failure.exception, failure.exception.rpartition(".")[2]} - {""}
+    return {code, signal, hang, failure.cause, failure.exception, failure.exception.rpartition(".")[2]} - {""}
 
 
 def _objection(failure: Fail, history: History, policy: RestartPolicy) -> str:

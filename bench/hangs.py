@@ -19,7 +19,8 @@ from bench.table import NOT_MEASURED, Row
 WORKERS, CULPRIT = 3, 1
 TIMEOUT = 4.0  # seconds
 SCRIPTS = environments.ROOT / "tests" / "processes" / "workers"
-HANGS = dict.fromkeys(("sleep", "deadlock", "gil", "busy", "stopped", "pipe", "left"), "rank 1 makes the others wait")
+KINDS = ("sleep", "deadlock", "gil", "busy", "stopped", "pipe", "server", "left")
+HANGS = dict.fromkeys(KINDS, "rank 1 makes the others wait")
 HANGS["dropped"] = "no rank stands out"
 QUIET = ("compile", "children", "checkpoint", "evaluation", "slow evaluation", "native evaluation")
 

@@ -22,6 +22,7 @@ KINDS = {
     "busy": "busy in hang",
     "stopped": "stopped by a signal, in hang",
     "pipe": "blocked at a pipe in hang",
+    "server": "waiting at a socket in hang",
     "left": "ended with 0 after",
 }
 

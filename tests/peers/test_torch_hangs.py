@@ -18,6 +18,7 @@ SOAK = bool(os.environ.get("FLOTA_SOAK"))
 TIMEOUT = 5.0
 KINDS = {  # where the culprit stands, and the others
     "sleep": ("asleep in hang at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
+    "server": ("waiting at a socket in hang at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
     "loader": ("in next(loader) at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
     "barrier": ("in barrier at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
 }
@@ -45,7 +46,7 @@ def steps(directory):
     return sum("step 2\n" in log.read_text() for log in directory.glob("log/workerlog.?"))
 
 
-@pytest.mark.parametrize("kind", KINDS if SOAK else ["loader"])
+@pytest.mark.parametrize("kind", KINDS if SOAK else ["loader", "server"])
 def test_the_odd_rank_is_named(flota, kind):
     running = start(flota, 3, kind, 1)
     wait_until(lambda: steps(flota.directory) == 3, "three steps of three ranks", PATIENCE)

@@ -21,6 +21,7 @@ KINDS = {
     "busy": "busy in hang at hangs.py:",
     "stopped": "stopped by a signal, in hang at hangs.py:",
     "pipe": "blocked at a pipe in hang at hangs.py:",
+    "server": "waiting at a socket in hang at hangs.py:",
     "left": "ended with 0 after ",
 }
 SOURCE = Path(__file__).parents[2] / "src"
@@ -49,8 +50,7 @@ def hang(flota, kind, *flags, culprit=1, words=(), **options):
 
 
 def events(flota):
-    [path] = flota.directory.glob("log/events.*.jsonl")
-    return path.read_text()
+    return "".join(path.read_text() for path in flota.directory.glob("log/events.*.jsonl"))
 
 
 def report(flota):

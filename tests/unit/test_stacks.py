@@ -206,16 +206,32 @@ C, W, E, H, L = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED
         ((C, C, C, C), {2: "in broadcast at train.py:60"}, [2]),
         ((C, C), {1: "in broadcast at train.py:60"}, []),
         ((W, W, W, W), {0: "waiting at a socket in gather at x.py:9"}, []),  # it may be the root of a tree
+        ((W, W, W, W), {2: "waiting at a socket in fetch at x.py:9"}, [2]),
+        ((W, W, W), {1: "waiting at a socket in fetch at x.py:9"}, [1]),
+        ((W, W, W, W), {1: "in x at x.py:9", 2: "in x at x.py:9"}, []),  # as many as inner ranks of a tree
+        ((W, W, W, W, W, W), {1: "in x at x.py:9", 2: "in y at x.py:12"}, []),
+        ((W, W), {1: "waiting at a socket in fetch at x.py:9"}, []),
+        ((C, W, C), None, [1]),  # at somebody else's socket
+        ((C, W, C, E), None, [1, 3]),
+        ((C, W), None, [1]),
         ((E, E, E, E), {3: "asleep in f at y.py:2"}, [3]),
         ((E, E, E, E), {2: "a", 3: "b"}, []),
         ((E, E), None, []),
         ((H, H), None, []),
         ((E,), None, [0]),
         ((H,), None, [0]),
+        ((), None, []),
     ],
 )
 def test_who_is_elsewhere_makes_the_others_wait(kinds, words, expected):
     assert suspects(*kinds, words=words) == expected
+
+
+def test_servers_wait_elsewhere_than_trainers():
+    trainers = tuple(Post(rank, WAITS, "in pull at x.py:1") for rank in range(1, 5))
+    server = Post(1, WAITS, "in serve at y.py:1", role="server")
+
+    assert find_suspects((*trainers, server)) == ()
 
 
 def test_groups_are_told_the_largest_first():

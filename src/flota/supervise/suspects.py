@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flota.job.roles import TRAINER
 from flota.supervise.blame import counts_in_words
-from flota.supervise.places import COLLECTIVE, ELSEWHERE, ENDED, HALTED, WAITS, Post
+from flota.supervise.places import COLLECTIVE, ENDED, HALTED, WAITS, Post
 
 MOST_GROUPS = 6  # told on a screen; the file has all
 MOST_RANKS = 8
@@ -13,28 +13,36 @@ NOBODY = "no rank stands out"
 
 def find_suspects(posts: tuple[Post, ...]) -> tuple[Post, ...]:
     """Those that wait for others are victims, and who is elsewhere is a suspect. None where nobody stands out."""
-    by_kind = {kind: tuple(post for post in posts if post.kind == kind) for kind in (HALTED, ELSEWHERE, ENDED)}
-    waiting = tuple(post for post in posts if post.kind in (COLLECTIVE, WAITS))
-    standing = len(posts) - len(by_kind[ENDED])
-    if by_kind[HALTED]:
-        return by_kind[HALTED] if len(by_kind[HALTED]) < standing or standing == 1 else ()
-    elsewhere = by_kind[ELSEWHERE]
-    if elsewhere and 2 * len(elsewhere) <= standing:
-        return elsewhere
-    if standing == 1:
+    ended = tuple(post for post in posts if post.kind == ENDED)
+    standing = tuple(post for post in posts if post.kind != ENDED)
+    halted = tuple(post for post in posts if post.kind == HALTED)
+    if halted:
+        return halted if len(halted) < len(standing) or len(standing) == 1 else ()
+    # Ranks that meet in a framework's collective do not meet at sockets of their own: who waits at one is elsewhere.
+    victims = COLLECTIVE if any(post.kind == COLLECTIVE for post in posts) else WAITS
+    elsewhere = tuple(post for post in standing if post.kind != victims)
+    if (elsewhere and 2 * len(elsewhere) <= len(standing)) or len(standing) == 1:
         return elsewhere
     if elsewhere:
-        return _minority(tuple(post for post in posts if post.kind != ENDED))
-    if by_kind[ENDED]:
-        return by_kind[ENDED]
-    # Of a collective that is made of sockets some ranks may do another part than others; of a framework's call not.
-    return _minority(posts) if all(post.kind == COLLECTIVE for post in waiting) else ()
+        return _minority(standing)
+    if ended or not posts:
+        return ended
+    return _minority(posts) if victims == COLLECTIVE else _apart(posts)
 
 
 def _minority(posts: tuple[Post, ...]) -> tuple[Post, ...]:
     """All but those at the place where most are."""
     [most, *_] = groups_of(posts)
     return tuple(post for post in posts if post not in most) if 2 * len(most) > len(posts) else ()
+
+
+def _apart(posts: tuple[Post, ...]) -> tuple[Post, ...]:
+    """Few that wait at one socket while all others wait at another. Of a collective that is made of sockets some ranks
+    do another part than others: the root of a gather, which is rank 0, or the inner ranks of a tree, which are many."""
+    most, *others = groups_of(posts)
+    if len(others) != 1 or 3 * len(others[0]) > len(posts) or {post.role for post in posts} != {most[0].role}:
+        return ()
+    return others[0] if all(post.rank for post in others[0]) else ()
 
 
 def groups_of(posts: tuple[Post, ...]) -> list[tuple[Post, ...]]:

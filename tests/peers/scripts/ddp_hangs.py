@@ -1,6 +1,7 @@
 """torch: DDP on CPU; after some steps one rank hangs, or is quiet and at work: `ddp_hangs.py KIND RANK`."""
 
 import os
+import socket
 import sys
 import time
 
@@ -29,6 +30,9 @@ def dist_rank():
 def hang():
     if KIND == "sleep":
         time.sleep(1e6)
+    elif KIND == "server":
+        request, _never_answered = socket.socketpair()
+        request.recv(1)
     elif KIND == "barrier":
         dist.barrier()
     elif KIND == "left":

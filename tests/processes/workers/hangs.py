@@ -98,6 +98,9 @@ def hang():
         _reader, writer = os.pipe()
         while True:
             os.write(writer, b"x" * 4096)
+    elif KIND == "server":
+        request, _never_answered = socket.socketpair()
+        request.recv(1)
     elif KIND == "left":
         sys.exit(0)
 

@@ -19,10 +19,13 @@ from bench.table import NOT_MEASURED, Row
 WORKERS, CULPRIT = 3, 1
 TIMEOUT = 4.0  # seconds
 SCRIPTS = environments.ROOT / "tests" / "processes" / "workers"
-KINDS = ("sleep", "deadlock", "gil", "busy", "stopped", "pipe", "server", "left")
+KINDS = ("sleep", "deadlock", "gil", "busy", "stopped", "pipe", "server", "poll", "queue", "left")
 HANGS = dict.fromkeys(KINDS, "rank 1 makes the others wait")
 HANGS["dropped"] = "no rank stands out"
-QUIET = ("compile", "children", "checkpoint", "evaluation", "slow evaluation", "native evaluation")
+QUIET = (
+    "compile", "children", "checkpoint", "evaluation", "remote evaluation", "native evaluation", "download", "upload",
+    "library", "pickle", "threads",
+)  # fmt: skip
 
 
 class Told(NamedTuple):

@@ -22,8 +22,14 @@ KINDS = {
     "stopped": "stopped by a signal, in hang at hangs.py:",
     "pipe": "blocked at a pipe in hang at hangs.py:",
     "server": "waiting at a socket in hang at hangs.py:",
+    "poll": "asleep in watch at hangs.py:",
+    "queue": "in Queue.get at hangs.py:",
     "left": "ended with 0 after ",
 }
+QUIET = (
+    "compile", "children", "checkpoint", "evaluation", "remote evaluation", "native evaluation", "download", "upload",
+    "library", "pickle", "threads",
+)  # fmt: skip
 SOURCE = Path(__file__).parents[2] / "src"
 
 
@@ -122,11 +128,9 @@ def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind
     assert "receive (" in (flota.directory / "log" / "stacks.0.txt").read_text()
 
 
-@pytest.mark.parametrize(
-    "kind", ["compile", "children", "checkpoint", "evaluation", "slow evaluation", "native evaluation"]
-)
+@pytest.mark.parametrize("kind", QUIET)
 def test_a_quiet_job_that_works_is_left_alone(flota, kind):
-    ended = flota.run("--nproc_per_node", 2, "--hang-timeout", 2, "works_quietly.py", kind, 7)
+    ended = flota.run("--nproc_per_node", 2, "--hang-timeout", 2, "works_quietly.py", kind, 5)
 
     assert ended.returncode == 0
     assert "the job hangs" not in ended.stderr
@@ -155,7 +159,4 @@ def test_a_bad_timeout_is_refused(flota, word):
     ended = flota.run("--hang-timeout", word, WORKERS / "prints.py")
 
     assert ended.returncode == 2
-    assert (
-        f"--hang-timeout needs a duration of 1s or more, or auto: `{word}`" in ended.stderr
-        or "duration" in ended.stderr
-    )
+    assert f"--hang-timeout needs a duration of 1s or more, or auto: `{word}`" in ended.stderr

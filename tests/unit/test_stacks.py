@@ -16,6 +16,7 @@ from flota.supervise.stacks import (
     Frame,
     Sample,
     Stack,
+    Task,
     parse_faulthandler,
     parse_spy,
     stacks_in_words,
@@ -173,9 +174,27 @@ def test_a_main_thread_that_waits_for_another_is_not_the_place():
     main = Stack(
         "MainThread", (Frame("join", "/usr/lib/python3.11/threading.py", 5), Frame("main", "/job/train.py", 5))
     )
-    other = Stack("Thread-1", (Frame("train", "/job/train.py", 9),))
+    other = Stack("Thread-1", (Frame("train", "/job/train.py", 9),), task=Task(SLEEP))
 
-    assert post_of(0, Sample(1, (other, main), call=SLEEP)).words == "asleep in train at train.py:9"
+    assert post_of(0, Sample(1, (other, main), call=LOCK)).words == "asleep in train at train.py:9"
+
+
+def test_a_thread_that_only_sleeps_now_and_then_is_not_what_the_main_one_waits_for():
+    main = Stack(
+        "MainThread",
+        (
+            Frame("wait", "/usr/lib/python3.11/threading.py", 5),
+            Frame("get", "/usr/lib/python3.11/queue.py", 7),
+            Frame("main", "/job/train.py", 5),
+        ),
+    )
+    monitor = Stack("Thread-1", (Frame("watch", "/job/train.py", 9),), task=Task(SLEEP))
+    reader = Stack("Thread-2", (Frame("fetch", "/job/data.py", 9),), task=Task(SOCKET))
+
+    assert post_of(0, Sample(1, (monitor, main), call=LOCK)).words == "in Queue.get at train.py:5"
+    assert post_of(0, Sample(1, (monitor, reader, main), call=LOCK)).words == (
+        "waiting at a socket in fetch at data.py:9"
+    )
 
 
 def test_a_process_without_a_stack_is_told_by_what_it_waits_for():

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 
+from flota.supervise.blame import bytes_in_words
 from flota.values import NamedTuple
 
 LARGEST_RECORD = 8192
@@ -84,11 +85,12 @@ class MemoryWatch:
         parts = []
         most, used = (self._number(name) for name in (limit, peak))
         if most is not None and most < NO_LIMIT:
-            parts.append(f"the cgroup may have {in_words(most)}" + (f" and had {in_words(used)}" if used else ""))
+            had = f" and had {bytes_in_words(used)}" if used else ""
+            parts.append(f"the cgroup may have {bytes_in_words(most)}{had}")
         machine = {line.partition(":")[0]: line for line in read_lines(f"{self._proc}/meminfo")}
         total, free = (_kilobytes(machine.get(name, "")) for name in ("MemTotal", "MemAvailable"))
         if total:
-            parts.append(f"the machine has {in_words(free)} of {in_words(total)} left")
+            parts.append(f"the machine has {bytes_in_words(free)} of {bytes_in_words(total)} left")
         return "; ".join(parts)
 
     def _number(self, name: str) -> int | None:
@@ -139,11 +141,6 @@ def read_lines(path: str) -> list[str]:
 def _number(path: str) -> int | None:
     lines = read_lines(path)
     return int(lines[0]) if lines and lines[0].strip().isdigit() else None
-
-
-def in_words(number: int) -> str:
-    """Bytes, as people say them."""
-    return f"{number / (1 << 30):.1f} GiB" if number >= 1 << 30 else f"{number / (1 << 20):.0f} MiB"
 
 
 def _kilobytes(line: str) -> int:

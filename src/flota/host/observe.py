@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+from math import inf
 
 from flota.host.sweep import children_of
-from flota.supervise.stacks import DISK, LOCK, PIPE, RUNNING, SLEEP, SOCKET, Sample
+from flota.supervise.stacks import DISK, LOCK, PIPE, RUNNING, SLEEP, SOCKET, Sample, Task
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MOST_CHILDREN = 64
 FILE = "file"  # depends on what is open there
-SELECT, POLL = "select", "poll"  # waiting for nothing at all is sleeping, as old Pythons do it
+SELECT, POLL, EPOLL = "select", "poll", "epoll"  # waiting for nothing at all is sleeping, as old Pythons do it
+LIMITS = {SELECT: 4, POLL: 2, EPOLL: 3}  # which argument says for how long
+MILLISECONDS = {"x86_64": (7, 232, 281), "aarch64": (22,)}  # calls that have it as a number
 CALLS = {
     "x86_64": {
         **dict.fromkeys((35, 230), SLEEP),
         202: LOCK,
         **dict.fromkeys((0, 1, 17, 18, 19, 20), FILE),
-        **dict.fromkeys((42, 43, 44, 45, 46, 47, 232, 281, 288, 299), SOCKET),
+        **dict.fromkeys((42, 43, 44, 45, 46, 47, 288, 299), SOCKET),
+        **dict.fromkeys((232, 281), EPOLL),
         **dict.fromkeys((23, 270), SELECT),
         **dict.fromkeys((7, 271), POLL),
         **dict.fromkeys((26, 74, 75, 162, 277, 306), DISK),
@@ -25,7 +29,8 @@ CALLS = {
         **dict.fromkeys((101, 115), SLEEP),
         98: LOCK,
         **dict.fromkeys((63, 64, 65, 66, 67, 68), FILE),
-        **dict.fromkeys((22, 202, 203, 206, 207, 211, 212, 242, 243), SOCKET),
+        **dict.fromkeys((202, 203, 206, 207, 211, 212, 242, 243), SOCKET),
+        22: EPOLL,
         72: SELECT,
         73: POLL,
         **dict.fromkeys((81, 82, 83, 84, 227, 267), DISK),
@@ -67,7 +72,7 @@ def _observe_alone(pid: int) -> Sample | None:
     return Sample(
         pid,
         state=fields[0],
-        call=_call(pid),
+        call=_call(str(pid))[0],
         cpu=(int(fields[11]) + int(fields[12])) / TICKS,
         # What is mapped is counted when it reaches the disk only, what goes to memory before that only.
         read=largest("rchar", "read_bytes"),
@@ -76,24 +81,41 @@ def _observe_alone(pid: int) -> Sample | None:
     )
 
 
-def _call(pid: int) -> str:
-    """What its main thread waits for in the kernel; empty where that is not known or not told to us."""
-    number, *args = (_read(f"/proc/{pid}/syscall") or "-").split()
+def task_of(pid: int, thread: int) -> Task:
+    """Of a thread that is gone, nothing."""
+    path = f"{pid}/task/{thread}"
+    status = dict(line.split(":", 1) for line in _read(f"/proc/{path}/status").splitlines())
+    call, limit = _call(path)
+    return Task(call, int(status.get("voluntary_ctxt_switches", 0)), limit)
+
+
+def _call(path: str) -> tuple[str, float]:
+    """What a thread waits for in the kernel, and for how long at the most, as in Task; empty where that is not known or
+    not told to us."""
+    number, *args = (_read(f"/proc/{path}/syscall") or "-").split()
     if number == "running":
-        return RUNNING
+        return RUNNING, 0.0
     kind = CALLS.get(os.uname().machine, {}).get(int(number) if number.isdecimal() else -1, "")
     if kind == FILE:
-        return _opened(pid, int(args[0], 16))
-    if kind in (SELECT, POLL):
-        return SOCKET if int(args[kind == POLL], 16) else SLEEP
-    if not kind and "nanosleep" in _read(f"/proc/{pid}/wchan"):
-        return SLEEP  # one that was interrupted and goes on has another number
-    return kind
+        return _opened(path, int(args[0], 16)), inf
+    if kind in (SELECT, POLL, EPOLL):
+        waits = SOCKET if kind == EPOLL or int(args[kind == POLL], 16) else SLEEP
+        return waits, _limit(int(number), int(args[LIMITS[kind]], 16))
+    if not kind and "nanosleep" in _read(f"/proc/{path}/wchan"):
+        return SLEEP, 0.0  # one that was interrupted and goes on has another number
+    return kind, inf if kind == SOCKET else 0.0
 
 
-def _opened(pid: int, fd: int) -> str:
+def _limit(number: int, value: int) -> float:
+    """Milliseconds, where they are given as such; where a place in memory is, only whether there is one."""
+    if number in MILLISECONDS.get(os.uname().machine, ()):
+        return inf if value & 1 << 31 else value / 1000
+    return 0.0 if value else inf
+
+
+def _opened(path: str, fd: int) -> str:
     try:
-        target = os.readlink(f"/proc/{pid}/fd/{fd}")
+        target = os.readlink(f"/proc/{path}/fd/{fd}")
     except OSError:
         return ""
     return next((kind for prefix, kind in OPENED if target.startswith(prefix)), "")

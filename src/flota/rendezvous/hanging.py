@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ANSWER_TIME = 20.0  # seconds in which every node must say where its ranks stand: some have to abort them for it
 MOST_SUSPECTS = 8
-TOGETHER = 1 / 4  # of the time that each has stood still
+TOGETHER = 1 / 6  # of the time that each has stood still
 
 
 class Lull:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from flota.host.observe import line_of, observe, runs_python
+from flota.host.observe import line_of, observe, runs_python, task_of
 from flota.host.spy import Spy
 from flota.job.roles import TRAINER, label
-from flota.supervise.places import Post, leading, post_of
+from flota.supervise.places import Post, post_of
 from flota.supervise.stacks import Sample, Stack, parse_spy, stacks_in_words
 from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
 from flota.values import NamedTuple
@@ -98,17 +98,18 @@ def _observed(pid: int) -> Sample | None:
 
 
 def _with_stacks(sample: Sample, stacks: dict[int, tuple[Stack, ...]]) -> Sample:
-    children = tuple(child._replace(stacks=stacks.get(child.pid, ())) for child in sample.children)
-    full = sample._replace(stacks=stacks.get(sample.pid, ()), children=children)
-    return full._replace(stacks=tuple(_with_text(stack, full) for stack in full.stacks))
+    full = tuple(_full(stack, sample.pid) for stack in stacks.get(sample.pid, ()))
+    return sample._replace(stacks=full, children=tuple(_with_stacks(child, stacks) for child in sample.children))
 
 
-def _with_text(stack: Stack, sample: Sample) -> Stack:
+def _full(stack: Stack, pid: int) -> Stack:
+    """With what the kernel knows of the thread, and its line of the user's own code."""
     own = stack.own
-    if own is None or stack != leading(sample):
+    if own is None:
         return stack
-    told = own._replace(text=line_of(sample.pid, own.file, own.line))
-    return stack._replace(frames=tuple(told if frame is own else frame for frame in stack.frames))
+    told = own._replace(text=line_of(pid, own.file, own.line))
+    frames = tuple(told if frame is own else frame for frame in stack.frames)
+    return stack._replace(frames=frames, task=task_of(pid, stack.number) if stack.number else stack.task)
 
 
 def posts_of(subjects: list[Subject], samples: dict[int, Sample], host: str = "") -> tuple[Post, ...]:

@@ -150,6 +150,13 @@ def plural(name: str) -> str:
     return name if name.endswith("s") else f"{name}s"
 
 
+def bytes_in_words(number: int) -> str:
+    mebibytes = number / (1 << 20)
+    if mebibytes >= 1 << 10:
+        return f"{mebibytes / (1 << 10):.1f} GiB"
+    return f"{mebibytes:.0f} MiB" if mebibytes >= 10 else f"{mebibytes:.1f} MiB"
+
+
 def duration_in_words(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from flota.job.spec import LEARNT
 from flota.supervise.stacks import Sample
-from flota.supervise.stillness import Seen, work_of
+from flota.supervise.stillness import VARIABLES, Seen, work_of
 from flota.values import NamedTuple
 
 START, FLOOR, TIMES = 1800.0, 120.0, 3.0  # of `auto`: until anything is known, at the least, of the longest quiet time
-ALIVE = 1 / 6  # of the timeout: between looks while ranks say something
-SUSPECT = 1 / 2  # after so much of it samples are taken
-SAMPLES = 1 / 12  # between them
-ENOUGH = 4  # of them
+ALIVE = 1 / 10  # of the timeout: between looks at what ranks say
+STILL = 0.3  # of it, after it: while samples are taken, which cost much, all ranks must stand still
+SAMPLES = 1 / 20  # of it: between them
+ENOUGH = 6  # of them
+REST = 1 / 4  # of it: after one that showed work
+BELIEVED = 5  # timeouts without a step, in which variables that change are work: a loop that only counts has such, too
 
 
 class Signs(NamedTuple):
@@ -60,8 +62,10 @@ class Hangs:
         if lived_at is not None and lived_at > self.life_at:
             self._note_life(lived_at)
         quiet = now - self.life_at
-        suspicious = quiet >= SUSPECT * self.timeout
-        self.deadline = now + (SAMPLES if suspicious else min(ALIVE, SUSPECT - quiet / self.timeout)) * self.timeout
+        suspicious = quiet >= self.timeout
+        self.deadline = now + (
+            SAMPLES * self.timeout if suspicious else min(ALIVE * self.timeout, self.timeout - quiet)
+        )
         return suspicious
 
     def worker_ended(self, at: float) -> None:
@@ -83,18 +87,21 @@ class Hangs:
             history = self._seen[worker]
             history.append(Seen(now, sample))
             work = work_of(history, on_devices=self.on_devices) if len(history) > 1 else ""
-            if work:
+            if work and not self._is_doubted(work, now):
                 works = works or f"{worker} {work}"
                 del history[:-1]
         still = [history[-1].at - history[0].at for history in self._seen.values() if len(history) >= ENOUGH]
-        quiet = now - self.life_at
         if works:
             self.stands = False
-            if quiet >= self.timeout and not self._excused:
+            self.deadline = now + REST * self.timeout
+            if not self._excused:
                 self._excused, self.work = True, works
-        elif quiet >= self.timeout and len(still) == len(self._seen) and min(still) >= SUSPECT * self.timeout * 0.9:
-            self.stands = bool(samples)
+        elif len(still) == len(self._seen) and min(still, default=0.0) >= STILL * self.timeout * 0.9:
+            self.stands = True
         return self.stands
+
+    def _is_doubted(self, work: str, now: float) -> bool:
+        return self.tells_steps and work.endswith(VARIABLES) and now - self.life_at > BELIEVED * self.timeout
 
 
 def _life(last: Signs, signs: Signs, now: float, *, steps_count: bool) -> float | None:

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 # How it stands: in a collective, at a socket, elsewhere, stopped by a signal, or not at all, because it has ended.
 KINDS = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED = "collective", "waits", "elsewhere", "halted", "ended"
-LOADER = "next(loader)"
+LOADER, CHILD = "next(loader)", "the end of a child process"
 # Parts of paths, and what a thread is there for: the first row that fits a frame, from the innermost outwards.
 FRAMEWORKS = (
+    ("torch/multiprocessing/", ELSEWHERE, CHILD),
+    ("paddle/distributed/spawn.py", ELSEWHERE, CHILD),
     ("torch/utils/data/", ELSEWHERE, LOADER),
     ("paddle/io/", ELSEWHERE, LOADER),
     ("tensorflow/python/data/", ELSEWHERE, LOADER),
@@ -33,21 +35,25 @@ FRAMEWORKS = (
     ("deepspeed/comm/", COLLECTIVE, ""),
     ("horovod/", COLLECTIVE, ""),
 )
-# What Python's own library is there for, where no framework has called it.
+# What Python's own library is there for, where no framework has called it: the first row that fits any frame.
 LIBRARY = (
     ("multiprocessing/queues.py", ELSEWHERE, "Queue.get"),
-    ("multiprocessing/popen", ELSEWHERE, "the end of a child process"),
-    ("subprocess.py", ELSEWHERE, "the end of a child process"),
+    ("multiprocessing/popen", ELSEWHERE, CHILD),
+    ("subprocess.py", ELSEWHERE, CHILD),
     ("queue.py", ELSEWHERE, "Queue.get"),
     ("threading.py", ELSEWHERE, "a lock"),
 )
 UNKNOWN = "no stack to be had"
 PLAIN = ("wrapper", "inner", "decorate_context", "wrapped", "_fn")  # names that say nothing
-# In a line of the user's own: calls that wait for other ranks, or for a device that does.
+# In a line of the user's own: calls that wait for other ranks, and for a device that does.
 COLLECTIVE_WORDS = (
     "all_reduce", "allreduce", "all_gather", "allgather", "all_to_all", "alltoall", "reduce_scatter", "broadcast",
-    "bcast", "barrier", ".item()", ".synchronize(", ".block_until_ready(", ".cpu()", ".wait(",
+    "bcast", "barrier", ".wait(",
 )  # fmt: skip
+DEVICE_WORDS = (".item()", ".synchronize(", ".block_until_ready(", ".cpu()")
+PASSES = ("torch/autograd/", "paddle/base/dygraph/", "jax/_src/", "tensorflow/python/")  # compute, and meet in between
+LOCK_WORDS = ("acquire", "with ", "wait", ".get(", ".join(")  # waiting for Python's own
+JOINS = ("join", "_wait_for_tstate_lock", "_shutdown")
 COMPILERS = (
     "backend_compile", "compile_or_get_cached", "torch/_inductor/", "torch/_dynamo/", "/triton/", "cpp_extension.py",
     "tensorflow/python/eager/polymorphic_function/", "paddle/jit/",
@@ -81,52 +87,98 @@ class Post(NamedTuple):
 
 
 def leading(sample: Sample) -> Stack | None:
-    """The thread that matters: the main one, unless that waits for another to end, or for the GIL that another has and
-    does not give back."""
+    """The thread that matters: the main one, unless that waits for another to end, or for something that another, which
+    does not sleep, may give, or for the GIL that another has and does not give back."""
     main = sample.main
     holder = next((stack for stack in sample.stacks if stack.has_gil and stack.thread != MAIN and stack.own), None)
     if holder and sample.call == LOCK:
         return holder
-    if main and main.frames and main.frames[0].file.endswith("threading.py"):
-        others = (stack for stack in sample.stacks if stack is not main and stack.own)
-        return next(others, main)
+    if main and main.frames and main.frames[0].file.endswith("threading.py") and not meets_others(main):
+        others = [stack for stack in sample.stacks if stack is not main and stack.own]
+        awake = (stack for stack in others if sample.call_of(stack) != SLEEP)
+        return next(awake, others[0] if others and _joins(main) else main)
     return main or next(iter(sample.stacks), None)
+
+
+def _joins(stack: Stack) -> bool:
+    """Whether it waits for the end of a thread, or of what one was given to do."""
+    return any(frame.function.endswith(JOINS) or "concurrent/futures/" in frame.file for frame in stack.frames)
 
 
 def post_of(rank: int, sample: Sample, role: str = TRAINER) -> Post:
     stack = leading(sample)
-    kind, words = _place(stack, sample)
     if sample.state == STOPPED:
-        return Post(rank, HALTED, f"stopped by a signal{f', {words}' if sample.stacks else ''}", role, pid=sample.pid)
+        words = f", {_place(stack, sample)[1]}" if sample.stacks else ""
+        return Post(rank, HALTED, f"stopped by a signal{words}", role, pid=sample.pid)
+    child = next(filter(_trains, sample.children), None) if stack and _waits_for_a_child(stack) else None
+    if child:
+        return post_of(rank, child, role)._replace(pid=sample.pid)
+    kind, words = _place(stack, sample)
     return Post(rank, kind, words, role, pid=sample.pid)
+
+
+def _waits_for_a_child(stack: Stack) -> bool:
+    return _purpose(stack)[1] == CHILD
+
+
+def _trains(child: Sample) -> bool:
+    """Whether it runs code of the user's own that is no wrapper around yet another process."""
+    stack = leading(child)
+    return stack is not None and stack.own is not None and not _waits_for_a_child(stack)
 
 
 def _place(stack: Stack | None, sample: Sample) -> tuple[str, str]:
     if stack is None or not stack.frames:
-        return (WAITS if sample.call == SOCKET else ELSEWHERE), CALLS.get(sample.call, "").removesuffix(
-            " in"
-        ) or UNKNOWN
-    own = stack.own
-    at = (own or stack.frames[0]).place
-    kind, what = _purpose(stack, own)
+        words = CALLS.get(sample.call, "").removesuffix(" in") or UNKNOWN
+        return (WAITS if sample.call == SOCKET else ELSEWHERE), words
+    own, call = stack.own, sample.call_of(stack)
+    frame = own or stack.frames[0]
+    kind, what = _purpose(stack)
     if kind:
-        return kind, f"in {what} at {at}"
-    function = (own or stack.frames[0]).function
-    if own and any(word in own.text for word in COLLECTIVE_WORDS):
-        return COLLECTIVE, f"in `{own.text}` at {at}"
-    doing = CALLS.get(sample.call, "in")
-    if stack.has_gil and sample.call not in (RUNNING, ""):
+        return kind, f"in {what} at {frame.place}"
+    if _says(frame, (*COLLECTIVE_WORDS, *DEVICE_WORDS)):
+        return COLLECTIVE, f"in `{frame.text}` at {frame.place}"
+    doing = CALLS.get(call, "in")
+    if stack.has_gil and (stack.thread != MAIN or call not in (RUNNING, "")):
         doing = "holding the GIL in"
-    return (WAITS if sample.call == SOCKET else ELSEWHERE), f"{doing} {function} at {at}"
+    return (WAITS if call == SOCKET else ELSEWHERE), f"{doing} {frame.function} at {frame.place}"
 
 
-def _purpose(stack: Stack, own: Frame | None) -> tuple[str, str]:
+def _purpose(stack: Stack) -> tuple[str, str]:
     """What library frames inside of the user's own say; nothing where there are none that we know."""
-    inner = stack.frames[: stack.frames.index(own)] if own else stack.frames
-    for frame, (part, kind, word) in (*product(inner, FRAMEWORKS), *product(inner, LIBRARY)):
+    inner = _inside(stack)
+    known = ((frame, row) for row, frame in product(LIBRARY, inner))
+    for frame, (part, kind, word) in (*product(inner, FRAMEWORKS), *known):
         if part in frame.file:
             return kind, word or _call(frame for frame in inner if part.partition("/")[0] in frame.file)
     return "", ""
+
+
+def _inside(stack: Stack) -> tuple[Frame, ...]:
+    """What the innermost line of the user's own has called."""
+    own = stack.own
+    return stack.frames[: stack.frames.index(own)] if own else stack.frames
+
+
+def _says(frame: Frame, words: tuple[str, ...]) -> bool:
+    return any(word in frame.text.lower() for word in words)
+
+
+def waits_for_python(stack: Stack) -> bool:
+    """Whether what it waits for is a lock, a thread or a process of Python's, and nothing in native code."""
+    own = stack.own
+    if own is not None and own is stack.frames[0]:
+        return _says(own, LOCK_WORDS)
+    return _purpose(stack)[0] == ELSEWHERE
+
+
+def meets_others(stack: Stack) -> bool:
+    """Whether ranks wait for each other there, as far as the CPU goes: the passes of a framework compute, too."""
+    met = [part for part, kind, _ in FRAMEWORKS if kind == COLLECTIVE and part not in PASSES]
+    own = stack.own
+    return any(part in frame.file for frame in _inside(stack) for part in met) or bool(
+        own and _says(own, COLLECTIVE_WORDS)
+    )
 
 
 def _call(frames: Iterable[Frame]) -> str:

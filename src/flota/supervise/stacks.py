@@ -6,7 +6,7 @@ from flota.values import NamedTuple
 
 MAIN = "MainThread"
 SPY_MAIN = (MAIN, None, "")
-# What the main thread waits for in the kernel.
+# What a thread waits for in the kernel.
 SLEEP, LOCK, SOCKET, PIPE, DISK, RUNNING = "sleep", "lock", "socket", "pipe", "disk", "running"
 STOPPED = "T"  # a process's state, as in /proc
 LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "/torchinductor_")
@@ -31,12 +31,23 @@ class Frame(NamedTuple):
         return f"{self.file.rpartition('/')[2]}:{self.line}"
 
 
+class Task(NamedTuple):
+    """A thread as the kernel has it: `wakes`, how often it has waited and gone on; `limit`, seconds after which what it
+    waits for now ends by itself, 0 where that is not known."""
+
+    call: str = ""  # what it waits for
+    wakes: int = 0
+    limit: float = 0.0
+
+
 class Stack(NamedTuple):
     """One thread's frames, the innermost first."""
 
     thread: str
     frames: tuple[Frame, ...]
     has_gil: bool = False
+    number: int = 0
+    task: Task = Task()
 
     @property
     def own(self) -> Frame | None:
@@ -62,6 +73,9 @@ class Sample(NamedTuple):
     def main(self) -> Stack | None:
         return next((stack for stack in self.stacks if stack.thread == MAIN), None)
 
+    def call_of(self, stack: Stack) -> str:
+        return stack.task.call or (self.call if stack.thread == MAIN else "")
+
 
 def parse_spy(text: str) -> tuple[Stack, ...]:
     """What `py-spy dump --json` has printed. Nothing for what is no such thing."""
@@ -79,7 +93,8 @@ def _stack(thread: dict[str, object]) -> Stack:
     name = MAIN if is_main else str(thread["thread_name"] or f"thread {thread['os_thread_id']}")
     frames = thread["frames"]
     assert isinstance(frames, list)
-    return Stack(name, tuple(_frame(frame) for frame in frames), bool(thread["owns_gil"]))
+    number = int(str(thread["os_thread_id"] or (thread["pid"] if is_main else 0)))
+    return Stack(name, tuple(_frame(frame) for frame in frames), bool(thread["owns_gil"]), number)
 
 
 def _frame(frame: dict[str, object]) -> Frame:

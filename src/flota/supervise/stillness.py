@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from flota.supervise.places import COLLECTIVE_WORDS, compiles, leading
-from flota.supervise.stacks import DISK, RUNNING, Frame, Sample, Stack
+from flota.supervise.blame import bytes_in_words
+from flota.supervise.places import compiles, leading
+from flota.supervise.stacks import DISK, Sample
+from flota.supervise.threads import BUSY, variables_change, work_of_threads
 from flota.values import NamedTuple
 
-SPINNING, LINES = 2, 4  # functions, and lines, between which a loop that waits may go to and fro
+FEW = 2  # sets of children, between which one that looks at something again and again may go to and fro
 UNREADABLE = 2  # times that a stack was: one may be an accident of a busy loop
-BUSY = 0.05  # of one CPU: a loaded machine may give no more, and who only watches the job needs less
 WRITES = 64 << 10  # bytes a second: a checkpoint, and no log
+VARIABLES = "its variables change"  # last, because it proves least
 READS = 1 << 20  # bytes a second: data, and nobody who looks at /proc
 
 
@@ -27,48 +29,22 @@ def work_of(seen: list[Seen], *, on_devices: bool = False) -> str:
     first, last = samples[0], samples[-1]
     stacks = [stack for stack in map(leading, samples) if stack]
     if last.written - first.written > WRITES * seconds:
-        return f"it writes {_size(last.written - first.written)} in {seconds:.0f} s"
+        return f"it writes {bytes_in_words(last.written - first.written)} in {seconds:.0f} s"
     if last.read - first.read > READS * seconds:
-        return f"it reads {_size(last.read - first.read)} in {seconds:.0f} s"
+        return f"it reads {bytes_in_words(last.read - first.read)} in {seconds:.0f} s"
     if all(sample.call == DISK or sample.state == "D" for sample in samples[-2:]):
         return "it waits for a disk"
     busy = (last.cpu - first.cpu) / seconds
     return (
         ("its stack changes while it is read" if 0 < len(stacks) <= len(samples) - UNREADABLE else "")
-        or _moves(stacks)
+        or work_of_threads(seen, busy, on_devices=on_devices)
         or ("it compiles" if stacks and _burns(first, last) and compiles(stacks[-1]) else "")
-        or ("it computes" if not on_devices and busy > BUSY and _computes(samples, stacks) else "")
-        or _children_work(seen, seconds)
+        or _children_work(seen, seconds, on_devices=on_devices)
+        or (VARIABLES if variables_change(seen, busy) else "")
     )
 
 
-def _moves(stacks: list[Stack]) -> str:
-    """A loop that waits has few places. One that works has many, or leaves one for good, or its variables change."""
-    places = [tuple(_position(frame) for frame in stack.frames) for stack in stacks]
-    functions = {(place[0][:2], *place[1:]) for place in places if place}
-    if len(functions) > SPINNING or len(set(places)) > LINES:
-        return "its stack changes"
-    half = len(places) // 2
-    if half > 1 and not set(places[half:]) & set(places[:half]):
-        return "its stack has changed"
-    own = [tuple(frame.variables for frame in stack.frames if frame.is_own) for stack in stacks]
-    return "its variables change" if len(set(own)) > 1 else ""
-
-
-def _position(frame: Frame) -> tuple[str, str, int]:
-    return frame.file, frame.function, frame.line
-
-
-def _computes(samples: list[Sample], stacks: list[Stack]) -> bool:
-    """Native code that has let go of the GIL, in a line of the user's own that waits for nobody; a loop in Python that
-    does nothing but look at a condition has the GIL nearly always."""
-    running = sum(sample.call == RUNNING for sample in samples)
-    owned = [stack.frames[0] for stack in stacks if stack.frames and stack.frames[0].is_own and not stack.has_gil]
-    waits = any(word in frame.text for frame in owned for word in COLLECTIVE_WORDS)
-    return not waits and 2 * len(owned) > len(samples) and 2 * running > len(samples)
-
-
-def _children_work(seen: list[Seen], seconds: float) -> str:
+def _children_work(seen: list[Seen], seconds: float, *, on_devices: bool) -> str:
     """A compiler that it has started, say. Those that run Python are judged like itself."""
     histories: dict[int, list[Seen]] = {}
     for one in seen:
@@ -79,7 +55,7 @@ def _children_work(seen: list[Seen], seconds: float) -> str:
         with_stacks = [one for one in history if one.sample.stacks]
         before = history[0].sample if history[0].at == seen[0].at else Sample(child.pid)  # born since
         if len(with_stacks) > 1:
-            work = work_of(with_stacks)
+            work = work_of(with_stacks, on_devices=on_devices)
             if work:
                 return f"its child {child.name} ({child.pid}) works: {work}"
         elif not child.stacks and ((child.cpu - before.cpu) / seconds > BUSY or _wants_cpu(history)):
@@ -87,7 +63,7 @@ def _children_work(seen: list[Seen], seconds: float) -> str:
         elif child.written - before.written > WRITES * seconds:
             return f"its child {child.name} ({child.pid}) writes"
     others = [frozenset(child.pid for child in one.sample.children) for one in seen]
-    return "its children come and go" if len(set(others)) > SPINNING else ""
+    return "its children come and go" if len(set(others)) > FEW else ""
 
 
 def _wants_cpu(history: list[Seen]) -> bool:
@@ -99,7 +75,3 @@ def _burns(first: Sample, last: Sample) -> bool:
     """Whether it or a child, however short its life, has used CPU time."""
     before = {child.pid: child.cpu for child in first.children}
     return last.cpu > first.cpu or any(child.cpu > before.get(child.pid, 0.0) for child in last.children)
-
-
-def _size(count: int) -> str:
-    return f"{count / (1 << 20):.1f} MB"

@@ -6,6 +6,7 @@ Like a collective on an accelerator, the sum does not notice that a peer is gone
 
 import ctypes
 import os
+import queue
 import signal
 import socket
 import struct
@@ -80,6 +81,13 @@ def wait_until_dropped(peers):
             time.sleep(0.01)
 
 
+def watch():
+    looks = 0
+    while not done:
+        looks += 1
+        time.sleep(0.2)
+
+
 def hang():
     if KIND in ("sleep", "always"):
         time.sleep(1e6)
@@ -101,6 +109,11 @@ def hang():
     elif KIND == "server":
         request, _never_answered = socket.socketpair()
         request.recv(1)
+    elif KIND == "poll":
+        watch()
+    elif KIND == "queue":
+        threading.Thread(target=watch, daemon=True).start()
+        queue.Queue().get()
     elif KIND == "left":
         sys.exit(0)
 

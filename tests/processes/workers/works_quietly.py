@@ -1,10 +1,14 @@
 """Says nothing for a long time, and is at work: `works_quietly.py KIND SECONDS`. Rank 0 does the work, the others wait for it."""
 
+import gzip
 import hashlib
 import os
+import pickle
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 KIND, SECONDS = sys.argv[1], float(sys.argv[2])
 RANK = int(os.environ["RANK"])
@@ -42,12 +46,60 @@ def evaluate():
     return right
 
 
-def evaluate_slowly():
-    batches = 0
+def evaluate_elsewhere():
+    """Another process does the work, and answers."""
+    right = 0
+    answers = served(lambda peer: peer.sendall(b"x"))
+    while answers.recv(1):
+        right += 1
+    return right
+
+
+def served(answer):
+    """A connection to a process that does something at its other end, again and again."""
+    here, there = socket.socketpair()
+    if os.fork() == 0:
+        here.close()
+        while time.monotonic() < END:
+            answer(there)
+            time.sleep(0.05)
+        os._exit(0)
+    there.close()
+    return here
+
+
+def download():
+    served(lambda peer: peer.sendall(bytes(1 << 16))).makefile("rb").read()
+
+
+def upload():
+    try:
+        served(lambda peer: peer.recv(1 << 16)).sendall(bytes(1 << 30))
+    except ConnectionError:
+        pass  # it has had enough
+
+
+def compress():
+    """Native work of a library's function."""
+    numbers = os.urandom(1 << 24)
     while time.monotonic() < END:
-        batches += 1
-        time.sleep(0.1)
-    return batches
+        gzip.compress(numbers)
+
+
+def store():
+    """Native work that keeps the GIL."""
+    numbers = list(range(1 << 24))
+    while time.monotonic() < END:
+        pickle.dumps(numbers)
+
+
+def score(salt):
+    return hashlib.pbkdf2_hmac("sha256", b"x", salt, int(1.5e6 * SECONDS))
+
+
+def score_in_threads():
+    with ThreadPoolExecutor(1) as pool:
+        list(pool.map(score, [b"y"]))
 
 
 def main():
@@ -65,7 +117,12 @@ work = {
     "children": compile_with_children,
     "checkpoint": save,
     "evaluation": evaluate,
-    "slow evaluation": evaluate_slowly,
+    "remote evaluation": evaluate_elsewhere,
+    "download": download,
+    "upload": upload,
+    "library": compress,
+    "pickle": store,
+    "threads": score_in_threads,
     "native evaluation": None,
 }[KIND]
 if KIND == "native evaluation":

@@ -100,6 +100,18 @@ def test_the_first_rank_can_be_the_one(flota):
     assert report(flota)["failures"][0]["rank"] == 0
 
 
+@pytest.mark.parametrize("wrapper", ["calls", "spawns"])
+def test_what_a_wrapper_waits_for_is_named_in_its_place(flota, wrapper):
+    ended = flota.run(
+        "--nproc_per_node", 3, "--hang-timeout", 2, "--grace", 1, "wraps.py", wrapper, "hangs.py", "sleep", 1
+    )
+
+    assert ended.returncode == 124
+    assert "rank 1 makes the others wait" in ended.stderr
+    assert "2 of 3 ranks: waiting at a socket in receive at hangs.py:" in ended.stderr
+    assert "rank 1: asleep in hang at hangs.py:" in ended.stderr
+
+
 def test_a_hang_is_a_failure_that_is_restarted(flota):
     running, _ = hang(flota, "sleep", "--max_restart", 1)
     _, err = running.output()
@@ -136,6 +148,14 @@ def test_a_quiet_job_that_works_is_left_alone(flota, kind):
     assert "the job hangs" not in ended.stderr
     assert ended.stderr.count("but rank 0 is at work: ") == 1
     assert not list(flota.directory.glob("log/stacks.*"))
+
+
+def test_what_a_wrapper_waits_for_may_be_at_work(flota):
+    words = ("--nproc_per_node", 2, "--hang-timeout", 2, "wraps.py", "calls", "works_quietly.py", "download", 5)
+    ended = flota.run(*words)
+
+    assert ended.returncode == 0
+    assert "works: it sends or receives" in ended.stderr
 
 
 def test_native_frames_are_had_on_request(flota):

@@ -197,6 +197,35 @@ def test_a_thread_that_only_sleeps_now_and_then_is_not_what_the_main_one_waits_f
     )
 
 
+WAITPID = (
+    Frame("Popen.wait", "/usr/lib/python3.11/subprocess.py", 1264),
+    Frame("call", "/usr/lib/python3.11/subprocess.py", 391),
+    Frame("<module>", "/job/wrapper.py", 2),
+)
+
+
+def test_a_rank_that_waits_for_a_child_is_where_the_child_is():
+    tracker = Sample(11, (Stack("MainThread", (Frame("main", "<string>", 1),)),), call=PIPE)
+    wrapper = Sample(12, (Stack("MainThread", WAITPID),))
+    trains = Sample(13, (Stack("MainThread", ALL_REDUCE),), call=RUNNING)
+    rank = Sample(10, (Stack("MainThread", WAITPID),), children=(tracker, wrapper, trains))
+
+    post = post_of(3, rank)
+
+    assert (post.rank, post.kind, post.words, post.pid) == (3, COLLECTIVE, "in all_reduce at train.py:88", 10)
+    assert post_of(3, rank._replace(children=(trains._replace(state="T"),))).kind == HALTED
+    assert post_of(3, rank._replace(state="T")).kind == HALTED
+    assert (
+        post_of(3, rank._replace(children=(tracker, wrapper))).words == "in the end of a child process at wrapper.py:2"
+    )
+
+
+def test_a_child_that_nobody_waits_for_is_not_the_place():
+    loader = Sample(11, (Stack("MainThread", LOADER),))
+
+    assert post_of(0, Sample(10, (Stack("MainThread", ALL_REDUCE),), children=(loader,))).kind == COLLECTIVE
+
+
 def test_a_process_without_a_stack_is_told_by_what_it_waits_for():
     assert post_of(0, Sample(1, call=SOCKET)).kind == WAITS
     assert post_of(0, Sample(1, call=SLEEP)).words == "asleep"

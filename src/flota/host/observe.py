@@ -78,15 +78,20 @@ def _observe_alone(pid: int) -> Sample | None:
         read=largest("rchar", "read_bytes"),
         written=largest("wchar", "write_bytes"),
         name=head.partition("(")[2],
+        wakes=_wakes(str(pid)),
     )
 
 
 def task_of(pid: int, thread: int) -> Task:
     """Of a thread that is gone, nothing."""
     path = f"{pid}/task/{thread}"
-    status = dict(line.split(":", 1) for line in _read(f"/proc/{path}/status").splitlines())
     call, limit = _call(path)
-    return Task(call, int(status.get("voluntary_ctxt_switches", 0)), limit)
+    return Task(call, _wakes(path), limit)
+
+
+def _wakes(path: str) -> int:
+    status = dict(line.split(":", 1) for line in _read(f"/proc/{path}/status").splitlines())
+    return int(status.get("voluntary_ctxt_switches", 0))
 
 
 def _call(path: str) -> tuple[str, float]:

@@ -44,7 +44,7 @@ class StackTaker:
 
     def __init__(self, spy: Spy | None) -> None:
         self.spy = spy
-        self._cpu: dict[int, float] = {}
+        self._before: dict[int, Sample] = {}  # children, by pid
 
     @property
     def busy(self) -> bool:
@@ -53,7 +53,7 @@ class StackTaker:
     def take(
         self, subjects: list[Subject], then: Callable[[Taken], object], *, everybody: bool = False, native: bool = False
     ) -> None:
-        """`everybody`: with the stacks of all their children that run Python; otherwise of those that are busy."""
+        """`everybody`: with the stacks of all their children that run Python; otherwise of those that do something."""
         seen = {subject.worker: _observed(subject.pid) for subject in subjects}
         samples = {worker: sample for worker, sample in seen.items() if sample}
         wanted = [sample.pid for sample in samples.values()]
@@ -61,14 +61,15 @@ class StackTaker:
             wanted += [
                 child.pid for child in sample.children if runs_python(child.pid) and self._wants(child, everybody)
             ]
-        self._cpu = {child.pid: child.cpu for sample in samples.values() for child in sample.children}
+        self._before = {child.pid: child for sample in samples.values() for child in sample.children}
         if self.spy is None:
             then(Taken(samples, "there is no py-spy: run `pip install 'flota[stacks]'`"))
         else:
             self.spy.look(wanted, lambda texts: self._told(samples, texts, then, again=True), native=native)
 
     def _wants(self, child: Sample, everybody: bool) -> bool:  # noqa: FBT001
-        return everybody or child.cpu > self._cpu.get(child.pid, child.cpu)
+        before = self._before.get(child.pid, child)
+        return everybody or child.cpu > before.cpu or child.wakes > before.wakes
 
     def _told(
         self, samples: dict[int, Sample], texts: dict[int, str], then: Callable[[Taken], object], *, again: bool

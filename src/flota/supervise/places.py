@@ -43,6 +43,7 @@ LIBRARY = (
     ("queue.py", ELSEWHERE, "Queue.get"),
     ("threading.py", ELSEWHERE, "a lock"),
 )
+INLINE = "<string>"  # as multiprocessing starts its helpers
 UNKNOWN = "no stack to be had"
 PLAIN = ("wrapper", "inner", "decorate_context", "wrapped", "_fn")  # names that say nothing
 # In a line of the user's own: calls that wait for other ranks, and for a device that does.
@@ -122,9 +123,10 @@ def _waits_for_a_child(stack: Stack) -> bool:
 
 
 def _trains(child: Sample) -> bool:
-    """Whether it runs code of the user's own that is no wrapper around yet another process."""
+    """Whether it runs a file of the user's own that is no wrapper around yet another process."""
     stack = leading(child)
-    return stack is not None and stack.own is not None and not _waits_for_a_child(stack)
+    own = stack.own if stack else None
+    return stack is not None and own is not None and own.file != INLINE and not _waits_for_a_child(stack)
 
 
 def _place(stack: Stack | None, sample: Sample) -> tuple[str, str]:

@@ -67,6 +67,7 @@ class Sample(NamedTuple):
     read: int = 0
     written: int = 0
     name: str = ""
+    wakes: int = 0  # of the main thread, as in Task
     children: tuple[Sample, ...] = ()
 
     @property

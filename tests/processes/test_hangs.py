@@ -134,6 +134,8 @@ def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind
 
     assert running.wait() == 124
     assert err.count("stacks cannot be read, so silence alone tells a hang") == 1
+    assert "all ranks stand still" not in err
+    assert "s, and no bytes nor children show work\n" in err
     assert "2 of 3 ranks: waiting at a socket in receive at hangs.py:" in err or kind == "left"
     [failure] = report(flota)["failures"]
     assert (failure["rank"], failure["cause"]) == (1, "left-early" if kind == "left" else "hung")

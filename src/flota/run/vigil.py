@@ -198,7 +198,8 @@ class Vigil:
 
     def accuse(self, posts: tuple[Post, ...], blind: bool) -> HangFound:  # noqa: FBT001  as it is called back
         suspects = find_suspects(posts)
-        self._words = (f"{self.quiet}, and all ranks stand still",)
+        seen = "all ranks stand still" if not blind else "no bytes nor children show work"
+        self._words = (f"{self.quiet}, and {seen}",)
         told = in_words(posts) if not blind else (f"stacks cannot be read: {self.trouble}",)
         where = (f"stacks: {self.file}",) if not blind else ()
         words = (*self._words, *told, *where)

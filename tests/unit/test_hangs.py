@@ -109,6 +109,8 @@ def test_one_rank_at_work_is_enough():
         ),
         lambda now: sample(frame("evaluate", variables=int(now * 9)), call=SLEEP, cpu=now / 5),
         lambda now: with_thread(frame("score", 9, text="kdf(x)"), cpu=now),
+        lambda now: with_thread(frame("score"), cpu=now, main=(frame("main", 5, text="done.wait()"),)),
+        lambda now: with_thread(frame("score", variables=int(now * 9)), call=LOCK, cpu=now),  # for the GIL
         lambda now: with_thread(frame("fetch", 9), call=SOCKET, wakes=now * 5),
         lambda now: at_socket((frame("readinto", 700, f"{LIBRARY}/socket.py"), frame()), now * 5),
         lambda now: at_socket((frame("upload"),), now * 5),
@@ -122,7 +124,7 @@ def test_one_rank_at_work_is_enough():
     ],
     ids=(
         "stack functions variables unreadable disk reads computes library backward native-threads gil library-loop "
-        "sleeps-between thread thread-fetches receives sends receives-in-time compiles child children loader"
+        "sleeps-between thread thread-event thread-gil thread-fetches receives sends receives-in-time compiles child children loader"
     ).split(),
 )
 def test_a_quiet_rank_at_work_is_no_hang(at_work):
@@ -150,6 +152,12 @@ def test_a_quiet_rank_at_work_is_no_hang(at_work):
         ),
         lambda now: with_thread(frame("watch", variables=int(now * 9)), call=SLEEP, cpu=now / 1000),
         lambda now: with_thread(
+            frame("wait", 3, f"{LIBRARY}/threading.py"), frame("watch", variables=int(now * 9)), call=LOCK
+        ),
+        lambda now: with_thread(
+            frame("watch", variables=int(now * 9)), call=SOCKET if int(now * 2) % 5 == 0 else SLEEP, cpu=now / 1000
+        ),
+        lambda now: with_thread(
             frame("watch", text="kdf(x)"),
             cpu=now,
             main=(frame("all_reduce", 3, f"{TORCH}/distributed/distributed_c10d.py"), frame()),
@@ -164,7 +172,7 @@ def test_a_quiet_rank_at_work_is_no_hang(at_work):
     ],
     ids=(
         "sleep lock busy to-and-fro once spins spins-in-torch spins-in-mpi spins-in-a-line lock-and-spinner polls "
-        "polls-under-load monitor monitor-in-collective socket socket-in-vain socket-unknown socket-in-torch log loaders blind"
+        "polls-under-load monitor monitor-waits monitor-sends monitor-in-collective socket socket-in-vain socket-unknown socket-in-torch log loaders blind"
     ).split(),
 )
 def test_a_rank_that_only_waits_is_a_hang(waiting):
@@ -220,7 +228,7 @@ def test_why_a_quiet_job_is_no_hang_is_said_once():
         said += [hangs.work] if hangs.work else []
         hangs.work = ""
 
-    assert said == ["0 it writes 1.1 MiB in 1 s"]
+    assert said == ["0 it writes 1.1 MiB in 0.6 s"]
 
 
 def test_auto_waits_long_for_the_first_word_and_then_keeps_to_the_rhythm():

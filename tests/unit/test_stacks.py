@@ -189,9 +189,10 @@ def test_a_thread_that_only_sleeps_now_and_then_is_not_what_the_main_one_waits_f
         ),
     )
     monitor = Stack("Thread-1", (Frame("watch", "/job/train.py", 9),), task=Task(SLEEP))
+    other = Stack("Thread-3", (main.frames[0], Frame("watch", "/job/train.py", 9)), task=Task(LOCK))
     reader = Stack("Thread-2", (Frame("fetch", "/job/data.py", 9),), task=Task(SOCKET))
 
-    assert post_of(0, Sample(1, (monitor, main), call=LOCK)).words == "in Queue.get at train.py:5"
+    assert post_of(0, Sample(1, (monitor, other, main), call=LOCK)).words == "in Queue.get at train.py:5"
     assert post_of(0, Sample(1, (monitor, reader, main), call=LOCK)).words == (
         "waiting at a socket in fetch at data.py:9"
     )

@@ -89,14 +89,14 @@ class Post(NamedTuple):
 
 def leading(sample: Sample) -> Stack | None:
     """The thread that matters: the main one, unless that waits for another to end, or for something that another, which
-    does not sleep, may give, or for the GIL that another has and does not give back."""
+    is not idle, may give, or for the GIL that another has and does not give back."""
     main = sample.main
     holder = next((stack for stack in sample.stacks if stack.has_gil and stack.thread != MAIN and stack.own), None)
     if holder and sample.call == LOCK:
         return holder
     if main and main.frames and main.frames[0].file.endswith("threading.py") and not meets_others(main):
         others = [stack for stack in sample.stacks if stack is not main and stack.own]
-        awake = (stack for stack in others if sample.call_of(stack) != SLEEP)
+        awake = (stack for stack in others if not idles(stack, sample.call_of(stack)))
         return next(awake, others[0] if others and _joins(main) else main)
     return main or next(iter(sample.stacks), None)
 
@@ -166,6 +166,10 @@ def _says(frame: Frame, words: tuple[str, ...]) -> bool:
     return any(word in frame.text.lower() for word in words)
 
 
+def idles(stack: Stack, call: str) -> bool:
+    return call == SLEEP or (call == LOCK and waits_for_python(stack))
+
+
 def waits_for_python(stack: Stack) -> bool:
     """Whether what it waits for is a lock, a thread or a process of Python's, and nothing in native code."""
     own = stack.own
@@ -177,10 +181,10 @@ def waits_for_python(stack: Stack) -> bool:
 def meets_others(stack: Stack) -> bool:
     """Whether ranks wait for each other there, as far as the CPU goes: the passes of a framework compute, too."""
     met = [part for part, kind, _ in FRAMEWORKS if kind == COLLECTIVE and part not in PASSES]
+    if any(part in frame.file for frame in _inside(stack) for part in met):
+        return True
     own = stack.own
-    return any(part in frame.file for frame in _inside(stack) for part in met) or bool(
-        own and _says(own, COLLECTIVE_WORDS)
-    )
+    return own is not None and _says(own, COLLECTIVE_WORDS) and not _purpose(stack)[0]
 
 
 def _call(frames: Iterable[Frame]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.supervise.blame import bytes_in_words
+from flota.supervise.blame import bytes_in_words, duration_in_words
 from flota.supervise.places import compiles, leading
 from flota.supervise.stacks import DISK, Sample
 from flota.supervise.threads import BUSY, variables_change, work_of_threads
@@ -29,9 +29,9 @@ def work_of(seen: list[Seen], *, on_devices: bool = False) -> str:
     first, last = samples[0], samples[-1]
     stacks = [stack for stack in map(leading, samples) if stack]
     if last.written - first.written > WRITES * seconds:
-        return f"it writes {bytes_in_words(last.written - first.written)} in {seconds:.0f} s"
+        return f"it writes {bytes_in_words(last.written - first.written)} in {duration_in_words(seconds)}"
     if last.read - first.read > READS * seconds:
-        return f"it reads {bytes_in_words(last.read - first.read)} in {seconds:.0f} s"
+        return f"it reads {bytes_in_words(last.read - first.read)} in {duration_in_words(seconds)}"
     if all(sample.call == DISK or sample.state == "D" for sample in samples[-2:]):
         return "it waits for a disk"
     busy = (last.cpu - first.cpu) / seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.supervise.places import leading, meets_others, waits_for_python
+from flota.supervise.places import idles, leading, meets_others, waits_for_python
 from flota.supervise.stacks import LOCK, MAIN, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack
 from flota.values import NamedTuple
 
@@ -49,7 +49,7 @@ def _sleeps(looks: list[Look]) -> bool:
 
 
 def _histories(samples: Sequence[tuple[float, Sample]]) -> list[list[Look]]:
-    """Of the main thread, and of the user's own others that do not only sleep: it may wait for these, unless it waits
+    """Of the main thread, and of the user's own others that are not mostly idle: it may wait for these, unless it waits
     for other ranks."""
     histories: dict[tuple[str, int], list[Look]] = {}
     for at, sample in samples:
@@ -60,7 +60,11 @@ def _histories(samples: Sequence[tuple[float, Sample]]) -> list[list[Look]]:
             if stack.thread == MAIN or stack is first or (waits and stack.own):
                 look = Look(at, stack, sample.call_of(stack), held)
                 histories.setdefault((stack.thread, stack.number), []).append(look)
-    return [looks for looks in histories.values() if looks[0].stack.thread == MAIN or not _sleeps(looks)]
+    return [looks for looks in histories.values() if looks[0].stack.thread == MAIN or not _mostly_idle(looks)]
+
+
+def _mostly_idle(looks: list[Look]) -> bool:
+    return 2 * sum(idles(look.stack, look.call) for look in looks) >= len(looks)
 
 
 def _moves(stacks: list[Stack]) -> str:

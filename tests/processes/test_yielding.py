@@ -59,6 +59,13 @@ def test_who_has_a_callback_and_asks_is_told_at_the_same_step(flota):
     assert noted(flota, "asked") == saved(flota)
 
 
+def test_a_signal_that_comes_when_a_worker_has_saved_and_ends_is_not_its_end(flota):
+    code, err = preempt(flota, "yields.py", "late")
+
+    assert code == 75, err
+    assert saved(flota)[0] == saved(flota)[1]
+
+
 @pytest.mark.parametrize("ways", [("silent",), ("silent", "calls"), ("epochs",)], ids=" ".join)
 def test_without_steps_that_say_where_they_are_all_save_now(flota, ways):
     code, err = preempt(flota, "yields.py", *ways)

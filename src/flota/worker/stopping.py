@@ -70,6 +70,16 @@ def call_back() -> None:
     _state.ending = True
     while _state.callbacks:
         _state.callbacks.pop(0)()
+    _close_ears()
+
+
+def _close_ears() -> None:
+    """The signal may come when this worker has heard already, by its page, and ends: an interpreter that tidies up has
+    no handlers any more, and would die of it."""
+    import signal
+
+    if signal.getsignal(signal.SIGTERM) is _on_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _on_sigterm(number: int, _frame: object) -> None:

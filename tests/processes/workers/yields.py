@@ -4,7 +4,7 @@ saves: when told to stop, it notes the step and ends. calls: it has a callback f
 threads: it counts in a thread. silent: it has a callback, and tells no steps. epochs: its steps begin anew.
 raises, lingers: its callback fails; or takes a second. handles: it has a handler of its own for SIGTERM, too.
 ignores: it only counts. stalls: it says that it listens, and does not. fails: when told to stop, it ends with 3.
-dies: it ends with 3 after some steps.
+dies: it ends with 3 after some steps. late: a SIGTERM comes when its interpreter tidies up.
 """
 
 import os
@@ -57,7 +57,16 @@ def count():
 
 if HOW == "handles":
     signal.signal(signal.SIGTERM, handle)
-if HOW in ("calls", "both", "threads", "silent", "raises", "lingers", "handles", "dies"):
+
+
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGTERM):  # noqa: B008
+        kill(pid, number)
+
+
+if HOW == "late":
+    late = Late()
+if HOW in ("calls", "both", "threads", "silent", "raises", "lingers", "handles", "dies", "late"):
     flota.on_stop(save)
 if HOW == "threads":
     thread = threading.Thread(target=count)

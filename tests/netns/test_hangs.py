@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -31,26 +32,31 @@ HUNG = "rank 3 on host2 hung: found after"
 LEFT = "rank 3 on host2 left too early: exit code 0 after"
 
 
-def start(job, kind, *flags):
-    """Three nodes, once their workers have come to the step after which one hangs."""
-    words = [*FLAGS, *flags, *job.words, WORKERS / "hangs.py", kind, CULPRIT]
-    nodes = [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2, 3)]
+def start(job, kind, *flags, how=()):
+    """Three nodes of one job."""
+    words = [*FLAGS, *flags, *job.words, WORKERS / "hangs.py", kind, CULPRIT, *how]
+    return [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2, 3)]
+
+
+def wait_for_hang(nodes):
+    """Until their workers have come to the step after which one hangs."""
     for node, ranks in zip(nodes, ((0, 1), (2, 3), (4, 5)), strict=True):
         node.wait_for_file(*(f"step.0.{rank}.3" for rank in ranks))
-    return nodes
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_rank_is_named_on_every_node(job, kind):
-    nodes = start(job, kind)
+def test_the_rank_is_named_on_every_node(jobs, kind):
+    started = [start(job, kind) for job in jobs]
+    for nodes in started:
+        wait_for_hang(nodes)
     began = time.monotonic()
-    for node in nodes:
+    for node in chain(*started):
         node.wait_for("the job hangs: no output for ", timeout=2 * TIMEOUT)
     took = time.monotonic() - began
 
-    assert job.codes() == [124, 124, 124]
+    assert [job.codes() for job in jobs] == [[124, 124, 124]] * 2
     assert 0.7 * TIMEOUT < took < 2 * TIMEOUT
-    for node in nodes:
+    for node in chain(*started):
         assert node.err.count("the job hangs") == 1
         assert "rank 3 on host2 makes the others wait" in node.err
         assert f"rank 3 on host2: {KINDS[kind]}" in node.err
@@ -58,28 +64,29 @@ def test_the_rank_is_named_on_every_node(job, kind):
         assert "stacks: in the log directory of each node, stacks.0.HOST.txt" in node.err
         stacks = node.directory / "log" / f"stacks.0.{node.host.name}.txt"
         assert "main (" in stacks.read_text()
-    assert "rank 2 (pid" in (nodes[1].directory / "log" / "stacks.0.host2.txt").read_text()
+    for _, second, _ in started:
+        assert "rank 2 (pid" in (second.directory / "log" / "stacks.0.host2.txt").read_text()
 
 
-def test_a_hang_is_restarted_everywhere(job):
-    nodes = start(job, "sleep", "--max_restart", 1)
+def test_a_hang_is_restarted_everywhere(jobs):
+    started = [start(job, "sleep", "--max_restart", 1) for job in jobs]
 
-    assert job.codes() == [0, 0, 0]
-    for node in nodes:
-        assert "rank 3 on host2 hung: found after" in node.err and "restart 1 of 1" in node.err
+    assert [job.codes() for job in jobs] == [[0, 0, 0]] * 2
+    for node in chain(*started):
+        assert HUNG in node.err and "restart 1 of 1" in node.err
         assert node.err.count("the job hangs") == 1
 
 
-def test_a_hang_after_a_restart_tells_its_own_attempt_step_and_time(job):
-    words = [*FLAGS, "--max_restart", 1, *job.words, WORKERS / "hangs.py", "always", CULPRIT, "beats"]
-    nodes = [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2, 3)]
+def test_a_hang_after_a_restart_tells_its_own_attempt_step_and_time(jobs):
+    started = [start(job, "always", "--max_restart", 1, how=["beats"]) for job in jobs]
 
-    assert job.codes(timeout=60) == [124, 124, 124]
-    [report] = [json.loads(path.read_text()) for node in nodes for path in node.directory.glob("log/report.json")]
-    [failure] = report["failures"]
-    assert (failure["rank"], failure["attempt"], failure["last_step"]) == (CULPRIT, 1, 3)
-    assert abs(failure["time"] - time.time()) < 60
-    for node in nodes:
+    assert [job.codes(timeout=60) for job in jobs] == [[124, 124, 124]] * 2
+    for nodes in started:
+        [report] = [json.loads(path.read_text()) for node in nodes for path in node.directory.glob("log/report.json")]
+        [failure] = report["failures"]
+        assert (failure["rank"], failure["attempt"], failure["last_step"]) == (CULPRIT, 1, 3)
+        assert abs(failure["time"] - time.time()) < 60
+    for node in chain(*started):
         assert node.err.count("the job hangs: no step for ") == 2
         assert "attempt 1, last step 3" in node.err
 
@@ -88,8 +95,7 @@ def test_by_hand_all_ranks_are_seen_from_any_node(job):
     """Where nobody watches for hangs."""
     words = ["--nnodes", 3, "--nproc_per_node", 2, *job.words, WORKERS / "hangs.py", "sleep", CULPRIT]
     nodes = [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2, 3)]
-    for node, ranks in zip(nodes, ((0, 1), (2, 3), (4, 5)), strict=True):
-        node.wait_for_file(*(f"step.0.{rank}.3" for rank in ranks))
+    wait_for_hang(nodes)
 
     assert ask_as_somebody_else(nodes[0]) == "nothing\n"
     shown = [ask(node) for node in nodes]
@@ -125,18 +131,21 @@ def ask_as_somebody_else(node):
     return asking.communicate(timeout=60)[0]
 
 
-def test_at_level_0_the_node_of_the_suspect_leaves(job):
+def test_at_level_0_the_node_of_the_suspect_leaves(jobs):
     flags = ["--nnodes", "2:3", "--nproc_per_node", 2, "--hang-timeout", TIMEOUT, "--grace", 1]
-    words = [*flags, "--elastic_level", 0, "--elastic_timeout", 5, *job.words, WORKERS / "hangs.py", "sleep", CULPRIT]
-    env = {"STAGE": str(job.stage), "HANG_SIZE": "6"}
-    nodes = [job.nodes.start(host, *words, env=env) for host in (1, 2, 3)]
+    flags += ["--elastic_level", 0, "--elastic_timeout", 5]
+    for job in jobs:
+        env = {"STAGE": str(job.stage), "HANG_SIZE": "6"}
+        for host in (1, 2, 3):
+            job.nodes.start(host, *flags, *job.words, WORKERS / "hangs.py", "sleep", CULPRIT, env=env)
 
-    assert sorted(job.codes()) == [0, 0, 124]
-    [left] = [node for node in nodes if node.process.returncode == 124]
-    assert f"rank 3 on {left.host.name} hung: found after" in left.err
-    for node in nodes:
-        if node is not left:
-            assert f"{left.host.name} left after rank 3 hung; the nodes meet again" in node.err
+    for job in jobs:
+        assert sorted(job.codes()) == [0, 0, 124]
+        [left] = [node for node in job.nodes.started if node.process.returncode == 124]
+        assert f"rank 3 on {left.host.name} hung: found after" in left.err
+        for node in job.nodes.started:
+            if node is not left:
+                assert f"{left.host.name} left after rank 3 hung; the nodes meet again" in node.err
 
 
 @pytest.fixture
@@ -163,6 +172,7 @@ def test_a_node_that_cannot_read_stacks_aborts_its_workers_for_them(blinded, kin
 
 def test_packets_dropped_on_the_workers_port_are_nobodys_fault(job):
     nodes = start(job, "dropped")
+    wait_for_hang(nodes)
     port = int((nodes[0].directory / "step.0.0.3").read_text())
     job.lab.shape(2, dropped_port=port)
     try:
@@ -177,12 +187,18 @@ def test_packets_dropped_on_the_workers_port_are_nobodys_fault(job):
 
 
 @pytest.mark.parametrize("kind", ["compile", "children", "checkpoint", "evaluation"])
-def test_one_rank_at_work_is_enough(job, kind):
-    stage = {"STAGE": str(job.stage)}
-    words = ["--nnodes", 2, "--hang-timeout", 2, *job.words, WORKERS / "works_quietly.py", kind, 7]
-    nodes = [job.nodes.start(host, *words, env=stage) for host in (1, 2)]
-    wait_until((nodes[0].directory / "done").exists, "the work to be done", 30)
-    (nodes[1].directory / "done").touch()
+def test_one_rank_at_work_is_enough(jobs, kind):
+    """On the first of three hosts; those on the others wait for it."""
+    for job in jobs:
+        words = ["--nnodes", 3, "--hang-timeout", 2, *job.words, WORKERS / "works_quietly.py", kind, 7]
+        for host in (1, 2, 3):
+            job.nodes.start(host, *words, env={"STAGE": str(job.stage)})
+    for job in jobs:
+        first, *others = job.nodes.started
+        wait_until((first.directory / "done").exists, "the work to be done", 30)
+        for node in others:
+            (node.directory / "done").touch()
 
-    assert job.codes() == [0, 0]
-    assert not any("the job hangs" in node.err for node in nodes)
+    for job in jobs:
+        assert job.codes() == [0, 0, 0]
+        assert not any("the job hangs" in node.err for node in job.nodes.started)

@@ -12,7 +12,7 @@ from flota.rendezvous.looking import post_of
 from flota.rendezvous.notices import ROLL_CALL, Notice
 from flota.supervise.blame import duration_in_words
 from flota.supervise.places import ENDED, Post
-from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
+from flota.supervise.suspects import find_suspects, in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,6 +114,6 @@ def _words(posts: tuple[Post, ...], quiet: float, attempt: int) -> tuple[str, ..
     what = "step" if posts and all(one.step != NO_STEP for one in posts) else "output"
     return (
         f"no {what} for {duration_in_words(quiet)}, and all ranks stand still",
-        *filter(None, (suspicion(posts, find_suspects(posts)), *groups_in_words(posts))),
+        *in_words(posts),
         f"stacks: in the log directory of each node, stacks.{attempt}.HOST.txt",
     )

@@ -9,10 +9,9 @@ import os
 import socket
 
 from flota.host.spy import Spy, find_spy
-from flota.logs.files import write_whole
 from flota.rendezvous.cards import PostRow, sendable
 from flota.run.asking import address_of
-from flota.run.stacking import StackTaker, Subject, Taken, page, posts_of
+from flota.run.stacking import StackTaker, Subject, Taken, posts_of, save, subjects_of
 from flota.supervise.suspects import groups_in_words
 
 TYPE_CHECKING = False
@@ -57,13 +56,7 @@ class Looking:
     def take(self) -> None:
         """Where this node's ranks stand; its stacks are in a file."""
         together = self.together
-        pids = together.ending.pids
-        plans = together.started.plans
-        subjects = [
-            Subject(number, worker.rank, pids[number], worker.name, worker.stderr)
-            for number, worker in ((number, plans[number].worker) for number in sorted(together.supervisor.alive))
-            if number in pids
-        ]
+        subjects = subjects_of(together.started, together.ending.pids, together.supervisor.alive)
         if self._spy:
             self._spy.stop()
         StackTaker(self._spy).take(subjects, lambda taken: self._taken(subjects, taken), everybody=True)
@@ -73,13 +66,10 @@ class Looking:
         if not together.in_round:
             return
         posts = posts_of(subjects, taken.samples)
-        roster, seat = together.started.roster, together.started.seat
-        path = f"{together.spec.log.directory}/stacks.{roster.attempt}.{roster.seats[seat].node}.txt"
-        title = f"flota: job {together.spec.job_id}, round {roster.round}, attempt {roster.attempt}"
         try:
-            write_whole(path, page(title, groups_in_words(posts), subjects, taken.samples))
+            save(together.spec, together.started, groups_in_words(posts), subjects, taken.samples)
         except OSError as error:
-            together.console.say("WARNING", f"cannot write {path}: {error.strerror}")
+            together.console.say("WARNING", f"cannot write {error.filename}: {error.strerror}")
         together.member.node.looked(
             tuple(
                 PostRow(post.rank, post.kind, sendable(post.words), post.role, post.worker, post.pid, "", 0.0)

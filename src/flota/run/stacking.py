@@ -7,14 +7,17 @@ import time
 from flota.host.observe import line_of, observe, runs_python, task_of
 from flota.host.spy import Spy
 from flota.job.roles import TRAINER, label
+from flota.logs.files import write_whole
 from flota.supervise.places import Post, post_of
 from flota.supervise.stacks import Sample, Stack, parse_spy, stacks_in_words
-from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
+
+    from flota.job.spec import JobSpec
+    from flota.run.start import Started
 
 
 class Subject(NamedTuple):
@@ -123,9 +126,22 @@ def posts_of(subjects: list[Subject], samples: dict[int, Sample], host: str = ""
     )
 
 
-def in_words(posts: tuple[Post, ...]) -> tuple[str, ...]:
-    """Who makes the others wait, and who stands where."""
-    return tuple(filter(None, (suspicion(posts, find_suspects(posts)), *groups_in_words(posts))))
+def subjects_of(started: Started, pids: Mapping[int, int], workers: Iterable[int]) -> list[Subject]:
+    """Of these workers of a round those that have a pid."""
+    own = [(number, started.plans[number].worker) for number in sorted(workers) if number in pids]
+    return [Subject(number, worker.rank, pids[number], worker.name, worker.stderr) for number, worker in own]
+
+
+def save(
+    spec: JobSpec, started: Started, words: tuple[str, ...], subjects: list[Subject], samples: dict[int, Sample]
+) -> str:
+    """All stacks of this node, in a file in the log directory: its path."""
+    roster = started.roster
+    node = f".{roster.seats[started.seat].node}" if spec.meeting else ""
+    path = f"{spec.log.directory}/stacks.{roster.attempt}{node}.txt"
+    title = f"flota: job {spec.job_id}, round {roster.round}, attempt {roster.attempt}"
+    write_whole(path, page(title, words, subjects, samples))
+    return path
 
 
 def page(title: str, words: tuple[str, ...], subjects: list[Subject], samples: dict[int, Sample]) -> str:

@@ -9,10 +9,9 @@ from flota.host.loop import Loop
 from flota.host.spy import Spy, find_spy
 from flota.job.roles import label
 from flota.job.spec import JobSpec
-from flota.logs.files import write_whole
 from flota.logs.tail import read_tail
 from flota.run.console import Console
-from flota.run.stacking import StackTaker, Subject, Taken, in_words, page, posts_of
+from flota.run.stacking import StackTaker, Subject, Taken, posts_of, save, subjects_of
 from flota.run.start import Started
 from flota.supervise.blame import duration_in_words
 from flota.supervise.events import Event, HangExplained, HangFound, WorkerExited
@@ -21,7 +20,7 @@ from flota.supervise.machine import Supervisor
 from flota.supervise.phases import Phase
 from flota.supervise.places import ENDED, HALTED, Post
 from flota.supervise.stacks import Sample, parse_faulthandler
-from flota.supervise.suspects import find_suspects
+from flota.supervise.suspects import find_suspects, in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,19 +90,12 @@ class Vigil:
         if not working:
             self.hangs.deadline = now + REST
         elif self.hangs.look(now, self._signs(working)):
-            self.taker.take(self._subjects(working), self._sampled)
+            self.taker.take(subjects_of(self.started, self.pids, working), self._sampled)
         elif self.stands_told:
             self._tell_stands(stands=False)
 
     def _working(self) -> list[int]:
         return sorted(worker for worker in self.supervisor.alive - self.supervisor.serving if worker in self.pids)
-
-    def _subjects(self, workers: list[int]) -> list[Subject]:
-        plans = self.started.plans
-        return [
-            Subject(number, worker.rank, self.pids[number], worker.name, worker.stderr)
-            for number, worker in ((number, plans[number].worker) for number in workers)
-        ]
 
     def _signs(self, working: list[int]) -> Signs:
         beats = {worker: self.started.channel.read(worker) for worker in working}
@@ -146,7 +138,7 @@ class Vigil:
         self.found = True
         if self.spy:
             self.spy.stop()
-        subjects = self._subjects(sorted(worker for worker in self.supervisor.alive if worker in self.pids))
+        subjects = subjects_of(self.started, self.pids, self.supervisor.alive)
         self.taker.take(
             subjects, lambda taken: self._taken(subjects, taken, then), everybody=True, native=self.spec.native_stacks
         )
@@ -185,14 +177,11 @@ class Vigil:
         return Post(worker.rank, ENDED, words, worker.name, host, number, pid, worker.stderr, ran, step)
 
     def _save(self, subjects: list[Subject], words: tuple[str, ...]) -> None:
-        roster = self.started.roster
-        node = f".{roster.seats[self.started.seat].node}" if self.spec.meeting else ""
-        self.file = f"{self.spec.log.directory}/stacks.{roster.attempt}{node}.txt"
-        title = f"flota: job {self.spec.job_id}, round {roster.round}, attempt {roster.attempt}"
+        self.file = ""
         try:
-            write_whole(self.file, page(title, (self.quiet, *words), subjects, self.samples))
+            self.file = save(self.spec, self.started, (self.quiet, *words), subjects, self.samples)
         except OSError as error:
-            self.console.say("WARNING", f"cannot write {self.file}: {error.strerror}")
+            self.console.say("WARNING", f"cannot write {error.filename}: {error.strerror}")
 
     # On one machine.
 
@@ -201,8 +190,7 @@ class Vigil:
         seen = "all ranks stand still" if not blind else "no bytes nor children show work"
         self._words = (f"{self.quiet}, and {seen}",)
         told = in_words(posts) if not blind else (f"stacks cannot be read: {self.trouble}",)
-        where = (f"stacks: {self.file}",) if not blind else ()
-        words = (*self._words, *told, *where)
+        words = (*self._words, *told, *(self._where() if not blind else ()))
         self.console.say("WARNING", f"the job hangs: {words[0]}")
         self.console.event("hang_found", suspects=[post.rank for post in suspects])
         self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in words[1:]))
@@ -214,12 +202,15 @@ class Vigil:
         words = in_words(posts)
         self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in words))
         suspects = tuple(post.worker for post in find_suspects(posts))
-        return HangExplained(suspects, (*self._words, *words, f"stacks: {self.file}"))
+        return HangExplained(suspects, (*self._words, *words, *self._where()))
+
+    def _where(self) -> tuple[str, ...]:
+        return (f"stacks: {self.file}",) if self.file else ()
 
     def left_behind(self) -> tuple[Post, ...]:
         """What workers that were aborted have left in their logs."""
         self.blind = False
-        subjects = self._subjects(sorted(self.samples))
+        subjects = subjects_of(self.started, self.pids, self.samples)
         for subject in subjects:
             stacks = parse_faulthandler(self._log_of(subject.worker))
             self.samples[subject.worker] = self.samples[subject.worker]._replace(stacks=stacks)

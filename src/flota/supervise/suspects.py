@@ -83,6 +83,11 @@ def listed(posts: tuple[Post, ...]) -> str:
     return f"{name}s {numbers}{more}"
 
 
+def in_words(posts: tuple[Post, ...]) -> tuple[str, ...]:
+    """Who makes the others wait, and who stands where."""
+    return tuple(filter(None, (suspicion(posts, find_suspects(posts)), *groups_in_words(posts))))
+
+
 def suspicion(posts: tuple[Post, ...], suspects: tuple[Post, ...]) -> str:
     """The sentence that names them, or says that nobody can be named."""
     if suspects:

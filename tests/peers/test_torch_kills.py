@@ -161,12 +161,9 @@ def check(training: Training, loss: str) -> None:
         raise
 
 
-def test_kills_do_not_change_the_loss_with_a_master_of_our_own(tmp_path, undisturbed):
-    with Lab(3) as lab:
-        check(Training(lab, tmp_path, MASTER, mortal=(2, 3)), undisturbed(STEPS))
-
-
-def test_kills_do_not_change_the_loss_with_etcd(tmp_path, undisturbed):
-    with Lab(4) as lab:
-        etcd = Etcd(lab.hosts[3:], tmp_path)
-        check(Training(lab, tmp_path, f"etcd://{etcd.addresses[0]}", mortal=(1, 2, 3)), undisturbed(STEPS))
+@pytest.mark.parametrize("store", ["master", "etcd"] if SOAK else ["etcd"])
+def test_kills_do_not_change_the_loss(tmp_path, undisturbed, store):
+    with Lab(4 if store == "etcd" else 3) as lab:
+        master = f"etcd://{Etcd(lab.hosts[3:], tmp_path).addresses[0]}" if store == "etcd" else MASTER
+        mortal = (1, 2, 3) if store == "etcd" else (2, 3)  # without the node of the master there is no job
+        check(Training(lab, tmp_path, master, mortal=mortal), undisturbed(STEPS))

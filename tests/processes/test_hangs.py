@@ -12,6 +12,7 @@ import pytest
 
 from tests.launching import WORKERS, wait_until
 
+SOAK = bool(os.environ.get("FLOTA_SOAK"))
 LAST_STEP = 3  # as in workers/hangs.py
 TIMEOUT = 4.0
 KINDS = {
@@ -63,8 +64,10 @@ def report(flota):
     return json.loads((flota.directory / "log" / "report.json").read_text())
 
 
-@pytest.mark.parametrize("beats", [False, True], ids=["silent", "beats"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "beats"),
+    [(kind, False) for kind in KINDS] + [(kind, True) for kind in KINDS if SOAK or kind in ("sleep", "busy", "left")],
+)
 def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
     running, took = hang(flota, kind, words=["beats"] if beats else [])
     _, err = running.output()

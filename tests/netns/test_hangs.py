@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flota.run.asking import address_of
 from tests.launching import COMMAND, WORKERS, environment, wait_until
 
 TIMEOUT = 4.0
@@ -125,7 +126,7 @@ def ask_as_somebody_else(node):
         "import socket, sys\nasker = socket.socket(socket.AF_UNIX)\nasker.connect(sys.argv[1].replace('@', chr(0)).encode())\n"
         "print(asker.recv(99).decode() or 'nothing')"
     )
-    address = f"@flota-{node.process.pid}"
+    address = address_of(node.process.pid).decode().replace("\0", "@")
     command = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/env", "python3", "-c", script, address]
     asking = node.host.popen(command, env={"PATH": "/usr/bin:/bin"}, cwd="/", stdout=subprocess.PIPE, text=True)
     return asking.communicate(timeout=60)[0]

@@ -253,7 +253,7 @@ class SimNode:
         """Its workers stand still, in this way; 0: they move again."""
         if not self.over and self.at_work:
             self.kind = kind
-            self.member.node.stands_still(seconds)
+            self.member.node.stands_still(seconds, seconds)
             self._step()
 
     def _tell_stacks(self) -> None:

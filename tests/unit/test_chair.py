@@ -8,11 +8,22 @@ from msgspec.structs import replace
 from flota.job.report import EXITED, FAILED, INCOMPLETE, NOT_STARTED, STOPPED, SUCCEEDED
 from flota.job.spec import RestartPolicy
 from flota.rendezvous import cards
-from flota.rendezvous.cards import Card, Fault, Present, decode_card, encode_card
+from flota.rendezvous.cards import Card, Fault, Present, StepRow, decode_card, encode_card
 from flota.rendezvous.chair import FIRST_WORD, NEXT_WORD, Chair
+from flota.rendezvous.hanging import TOGETHER
 from flota.rendezvous.inquest import A_MOMENT
 from flota.rendezvous.leaving import LEAVE_TOGETHER
-from flota.rendezvous.notices import ENDED, GATHERING, ROLL_CALL, RUNNING, YIELD, Notice, decode_notice, encode_notice
+from flota.rendezvous.notices import (
+    ENDED,
+    GATHERING,
+    ROLL_CALL,
+    RUNNING,
+    STACKS,
+    YIELD,
+    Notice,
+    decode_notice,
+    encode_notice,
+)
 from flota.rendezvous.terms import Terms
 
 RESTARTS = RestartPolicy(2, enabled=True)
@@ -580,6 +591,15 @@ def test_a_dead_runs_notice_is_forgotten_with_its_last_card():
     assert (notice.state, notice.attempt, [row.node for row in notice.seats]) == (RUNNING, 0, ["new0", "new1"])
 
 
+def test_a_lull_is_measured_by_the_timeout_however_long_the_job_was_quiet_before():
+    table = started(2)
+    for name in table.cards:
+        table.say(name, state=cards.RUNNING, stands=1800.0, timeout=60.0)
+    assert table.judge().state == RUNNING
+    assert table.chair.deadline == table.now + TOGETHER * 60.0
+    assert table.judge(TOGETHER * 60.0).state == STACKS
+
+
 def test_all_serving_or_done_is_success():
     table = started(3)
     table.say("host0", state=cards.SERVING)
@@ -725,6 +745,9 @@ def test_cards_and_notices_survive_the_wire_and_nothing_else_does():
     assert decode_card(encode_card(card)) == card
     assert decode_notice(encode_notice(table.judge())) == table.chair.notice
     for odd in ({"ports": (1, 2, 3, 70000)}, {"job": "a\x1b[2J"}, {"address": "10.0.0.1,evil"}, {"host": "h" * 9999}):
+        assert decode_card(encode_card(replace(card, **odd))) is None
+    hang = (replace(card.faults[0], code=124, cause="hung"),)
+    for odd in ({"round": 1 << 63}, {"asks": 1 << 63}, {"faults": hang}, {"steps": (StepRow(0, 1e300),)}):
         assert decode_card(encode_card(replace(card, **odd))) is None
     for garbage in (
         b"",

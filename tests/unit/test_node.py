@@ -88,6 +88,14 @@ def test_who_leaves_does_not_say_that_it_serves(working):
     assert working.card.state == cards.LEAVING
 
 
+def test_who_waits_for_a_seat_has_no_stacks_to_take():
+    node = Node("late", Card("job", "host2", "10.0.0.3", (), 2, 3, ("torch",)), patience=60, lifeline=3)
+    advance(node)
+    node.offered((1, 2, 3, 4), 0)
+
+    assert advance(node, Notice(STACKS, seats=SEATS)) == []
+
+
 def test_stacks_are_taken_once_a_round_and_the_roll_is_answered_after_them(working):
     asked = Notice(STACKS, seats=SEATS)
     post = PostRow(0, "waits", "in all_reduce at train.py:88", "trainer", 0, 7, "log", 3.0)

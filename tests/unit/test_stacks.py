@@ -89,7 +89,10 @@ def test_a_nameless_thread_is_the_main_one_if_its_number_is_the_process():
     assert parse_spy(json.dumps([thread(None, 8, [("f", "/job/a.py", 9, None)])]))[0].thread == "thread 8"
 
 
-@pytest.mark.parametrize("text", ["", "Permission Denied", "[1]", "{}", '[{"frames": 3}]'])
+NO_FRAMES = '[{"thread_name": "MainThread", "os_thread_id": 1, "pid": 1, "owns_gil": false, "frames": null}]'
+
+
+@pytest.mark.parametrize("text", ["", "Permission Denied", "[1]", "{}", '[{"frames": 3}]', NO_FRAMES])
 def test_what_is_no_dump_is_no_stack(text):
     assert parse_spy(text) == ()
 
@@ -250,6 +253,9 @@ C, W, E, H, L = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED
         ((W, E), None, [1]),
         ((W, W, H, E), None, [2]),
         ((C, C, L), None, [2]),
+        ((C, L), None, [1]),
+        ((W, L, L), None, [1, 2]),
+        ((W,), None, []),
         ((L, L, L, E), None, [3]),  # the others have ended well
         ((C, C, C, C), None, []),
         ((C, C, C, C), {2: "in broadcast at train.py:60"}, [2]),

@@ -10,7 +10,8 @@ from msgspec import Struct
 from flota.job import causes
 from flota.job.report import NO_STEP
 from flota.job.roles import COLLECTIVE, TRAINER
-from flota.supervise.places import KINDS
+from flota.supervise.blame import is_hang
+from flota.supervise.places import KINDS, Post
 from flota.supervise.yielding import NOW
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
@@ -22,6 +23,7 @@ STACKED = "stacked"  # it has said where its ranks stand
 DEAD = "dead"  # said by its shepherd
 LONGEST_TEXT = 4096  # a path
 SPECIAL = set(" ,;/@'\"")
+MOST_ROUNDS = 1 << 31  # and looks
 MASTERS = 3  # ports behind the workers': torch's, Paddle's and JAX's
 
 
@@ -71,6 +73,10 @@ class PostRow(Struct, frozen=True, array_like=True):
     ran: float
     step: int = NO_STEP
 
+    def on(self, host: str) -> Post:
+        where = self.role, host, self.local_rank, self.pid
+        return Post(self.rank, self.kind, self.words, *where, self.log, self.ran, self.step)
+
 
 class Card(Struct, frozen=True, omit_defaults=True):
     """`ports` are fresh for `round`: one a worker, then the three masters'. `state` speaks of that round. `roles` are
@@ -96,6 +102,7 @@ class Card(Struct, frozen=True, omit_defaults=True):
     step: int = NOW
     pace: float = 0.0
     stands: float = 0.0  # its workers have stood still for so many seconds, and have not moved since
+    timeout: float = 0.0  # after which it says so
     posts: tuple[PostRow, ...] = ()
     steps: tuple[StepRow, ...] = ()  # of ranks that tell them
     asks: int = 0  # for this look at all ranks
@@ -122,10 +129,20 @@ class Present(Struct, frozen=True):
     said: int = 0
 
 
+def is_step(seconds: float) -> bool:
+    """Whether a step can take so long; scripts may tell anything."""
+    return 1e-9 < seconds < 1e9
+
+
 def sendable(text: str) -> str:
     """Names may hold bytes that are no text, and lines of a log colours: what is sent is printable."""
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)[:LONGEST_TEXT]
     return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)
+
+
+def row_of(post: Post, local_rank: int) -> PostRow:
+    words, log = sendable(post.words), sendable(post.log)
+    return PostRow(post.rank, post.kind, words, post.role, local_rank, post.pid, log, post.ran, post.step)
 
 
 def encode_card(card: Card) -> bytes:
@@ -153,7 +170,9 @@ def is_sound(card: Card) -> bool:
     return (
         all(text.isprintable() and len(text) <= LONGEST_TEXT for text in texts)
         and not set(card.address) & SPECIAL
-        and all(fault.cause in causes.ALL for fault in card.faults)
+        # That the job hangs is the chair's to say.
+        and all(fault.cause in causes.ALL and not is_hang(fault.code, fault.cause) for fault in card.faults)
+        and all(is_step(row.seconds) for row in card.steps)
         and all(post.kind in KINDS for post in (*card.posts, *card.seen))
         and (card.state != FAILED or bool(card.faults))
         and card.workers > 0
@@ -161,4 +180,5 @@ def is_sound(card: Card) -> bool:
         and min(card.counts, default=0) >= 0
         and sum(card.counts) == (card.workers if card.roles else 0)
         and all(0 < port < 65536 for port in card.ports)
+        and max(card.round, card.asks, card.looked) < MOST_ROUNDS  # others count on from them
     )

@@ -8,7 +8,6 @@ from flota.errors import HANG
 from flota.job.causes import HINTS
 from flota.job.report import HANG_IN_WORDS, HUNG, LEFT_EARLY, NO_STEP
 from flota.rendezvous.cards import FAILED, RUNNING, SERVING, STACKED, Fault, Present
-from flota.rendezvous.looking import post_of
 from flota.rendezvous.notices import ROLL_CALL, Notice
 from flota.supervise.blame import duration_in_words
 from flota.supervise.places import ENDED, Post
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 ANSWER_TIME = 20.0  # seconds in which every node must say where its ranks stand: some have to abort them for it
 MOST_SUSPECTS = 8
-TOGETHER = 1 / 6  # of the time that each has stood still
+TOGETHER = 1 / 5  # of the timeout
 
 
 class Lull:
@@ -34,24 +33,25 @@ class Lull:
         self._done: frozenset[str] | None = None
 
     def lasts(self, notice: Notice, of_round: list[Present], done: Collection[str], now: float) -> bool:
-        seconds = all_stand(notice, of_round, done)
-        if not seconds:
+        timeout = all_stand(notice, of_round, done)
+        if timeout is None:
             self.deadline = self._done = None
             return False
         if self._done != frozenset(done):
             self._since, self._done = now, frozenset(done)
-        enough = self._since + TOGETHER * seconds
+        enough = self._since + TOGETHER * timeout
         self.deadline = enough if now < enough else None
         return now >= enough
 
 
-def all_stand(notice: Notice, of_round: list[Present], done: Collection[str]) -> float:
-    """For how many seconds every node that has work says that its workers have stood still; 0: one does not."""
+def all_stand(notice: Notice, of_round: list[Present], done: Collection[str]) -> float | None:
+    """The shortest timeout after which every node that has work says that its workers stand still; None: one does not
+    say so."""
     cards = {one.node: one.card for one in of_round}
     at_work = [row.node for row in notice.seats if row.node not in done]
     busy = [node for node in at_work if node not in cards or cards[node].state != SERVING]
-    stand = [cards[node].stands if node in cards and cards[node].state == RUNNING else 0.0 for node in busy]
-    return min(stand, default=0.0)
+    still = [cards[node] for node in busy if node in cards and cards[node].state == RUNNING and cards[node].stands]
+    return min(card.timeout for card in still) if still and len(still) == len(busy) else None
 
 
 def next_word(
@@ -63,7 +63,7 @@ def next_word(
     asked = [row for row in notice.seats if row.node in by_node or row.node not in done]
     if len(answered) < len(asked) and not late:
         return None
-    posts = tuple(post_of(row, card.host) for card in cards for row in card.posts)
+    posts = tuple(row.on(card.host) for card in cards for row in card.posts)
     quiet = max((card.stands for card in cards), default=0.0)
     host = cards[0].host if cards else ""
     faults = _faults(posts, quiet, notice.attempt) or (_nobodys(posts, quiet, host, notice.attempt),)
@@ -113,7 +113,7 @@ def _nobodys(posts: tuple[Post, ...], quiet: float, host: str, attempt: int) -> 
 def _words(posts: tuple[Post, ...], quiet: float, attempt: int) -> tuple[str, ...]:
     what = "step" if posts and all(one.step != NO_STEP for one in posts) else "output"
     return (
-        f"no {what} for {duration_in_words(quiet)}, and all ranks stand still",
+        f"no {what} for {duration_in_words(quiet)}, and no rank is seen at work",
         *in_words(posts),
         f"stacks: in the log directory of each node, stacks.{attempt}.HOST.txt",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from flota.rendezvous.cards import RUNNING, SERVING, PostRow, Present
+from flota.rendezvous.cards import RUNNING, SERVING, Present
 from flota.rendezvous.notices import Notice
 from flota.rendezvous.terms import listed
 from flota.supervise.places import Post
@@ -34,7 +34,7 @@ class Looks:
         if silent and now < self.deadline:
             return notice
         self.deadline = None
-        posts = tuple(post_of(row, card.host) for card in at_work for row in card.seen if card.looked == notice.look)
+        posts = tuple(row.on(card.host) for card in at_work for row in card.seen if card.looked == notice.look)
         return replace(notice, looked=notice.look, places=_places(posts, silent))
 
 
@@ -44,7 +44,3 @@ def _places(posts: tuple[Post, ...], silent: list[str]) -> tuple[str, ...]:
         *([f"if this is a hang: {suspicion(posts, find_suspects(posts))}"] if len(posts) > 1 else []),
         *([f"no answer from {listed(silent)}"] if silent else []),
     )
-
-
-def post_of(row: PostRow, host: str) -> Post:
-    return Post(row.rank, row.kind, row.words, row.role, host, row.local_rank, row.pid, row.log, row.ran, row.step)

@@ -90,10 +90,10 @@ class Node:
         if self.card:
             self.card = replace(self.card, state=YIELDING, yields=yields, step=step, pace=pace)
 
-    def stands_still(self, seconds: float) -> None:
-        """All of its workers, for so long; 0: they move."""
+    def stands_still(self, seconds: float, timeout: float) -> None:
+        """All of its workers, for so long, when they may be quiet for this `timeout`; 0: they move."""
         if self.card:
-            self.card = replace(self.card, stands=seconds)
+            self.card = replace(self.card, stands=seconds, timeout=timeout)
 
     def stacked(self, posts: tuple[PostRow, ...]) -> None:
         """Where its ranks stand; who has failed, is done or leaves stays so."""
@@ -157,6 +157,8 @@ class Node:
     def hear(self, notice: Notice) -> None:
         if notice.follows(self.notice):
             self.notice = notice
+            if notice.state == ROLL_CALL and notice.round == self._round:
+                self._hang = tuple(fault for fault in notice.faults if is_hang(fault.code, fault.cause))
 
     # What follows from it.
 
@@ -169,8 +171,8 @@ class Node:
             return self._go()
         if self.notice is not None and self.notice.state == YIELD and self.notice.round == self._round:
             return self._yield_to(self.notice)
-        if self.notice is not None and self.notice.state == STACKS and self.notice.round == self._round:
-            return self._take_stacks()
+        if self.notice is not None and self.notice.state == STACKS and self._round == self.notice.round:
+            return self._take_stacks() if self.notice.seat_of(self.name) >= 0 else []
         return self._follow(now)
 
     def _follow(self, now: float) -> list[Order]:
@@ -275,7 +277,6 @@ class Node:
         """At once, and with the clock: a failure on another node is compared with those here by it."""
         if self.card is None or self.card.round != notice.round:
             return
-        self._hang = tuple(fault for fault in notice.faults if is_hang(fault.code, fault.cause))
         if not self.card.clock:
             self.card = replace(self.card, clock=now + self.epoch, reached=self.reached())
         if self.card.state in (READY, RUNNING, SERVING, STACKED):

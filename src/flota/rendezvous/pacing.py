@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from flota.rendezvous.cards import Card, Present, StepRow
+from flota.rendezvous.cards import Card, Present, StepRow, is_step
 from flota.rendezvous.notices import Notice, SlowRow
 from flota.supervise.stragglers import PERIOD, Stragglers
 
@@ -19,7 +19,7 @@ WORTH_TELLING = 0.1  # of what was told before: a thousand nodes must not write 
 
 def told_steps(card: Card, seconds: Mapping[Who, float]) -> tuple[StepRow, ...]:
     """What a card says of its ranks' steps: as before, while not much has changed."""
-    rows = tuple(StepRow(rank, float(f"{took:.3g}"), role) for (role, rank), took in seconds.items() if took > 0)
+    rows = tuple(StepRow(rank, float(f"{took:.3g}"), role) for (role, rank), took in seconds.items() if is_step(took))
     before = {(row.role, row.rank): row.seconds for row in card.steps}
     same = len(rows) == len(before) and all(
         abs(row.seconds - before.get((row.role, row.rank), 0.0)) <= WORTH_TELLING * row.seconds for row in rows

@@ -11,15 +11,17 @@ from flota.host.spy import Spy, find_spy
 from flota.job.roles import TRAINER
 from flota.run.stacking import StackTaker, Subject, Taken, page, posts_of
 from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
+from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from socket import socket
     from typing import Any
 
 LOOK_AGAIN = 0.1  # seconds between looks at the clock
 PATIENCE = 15.0  # seconds for all nodes to answer
-LARGEST = 1 << 16
+LARGEST = 1 << 16  # bytes of an answer: a few lines, sent at once
 MOST_FORKS = 8  # between a node and a worker that something else has started again
 
 
@@ -69,24 +71,40 @@ class Asker:
 
 
 def address_of(node: int) -> bytes:
-    """Where a node of a job on many machines can be asked: a name without a file."""
-    return b"\0flota-%d" % node
+    """Where a node of a job on many machines can be asked: a name without a file, and not that of another container's
+    process with the same number."""
+    return b"\0flota-%d-%d" % (os.stat("/proc/self/ns/pid").st_ino, node)
 
 
 def ask_whole_job(node: int) -> tuple[str, ...]:
     """Who stands where on all machines, if the job has several: its node here asks the others."""
     import socket
 
-    text = b""
     with socket.socket(socket.AF_UNIX) as asker:
         asker.settimeout(PATIENCE)
         try:
             asker.connect(address_of(node))
-            while part := asker.recv(LARGEST):
-                text += part
+            if peer_of(asker).pid != node:
+                return ()  # somebody has taken its name
+            text = asker.recv(LARGEST)
         except OSError:
-            pass  # a job on one machine, or one that has just ended
+            return ()  # a job on one machine, or one that has just ended
     return tuple(text.decode(errors="replace").splitlines())
+
+
+class Peer(NamedTuple):
+    """The process at the other end of a socket of this machine."""
+
+    pid: int
+    user: int
+    group: int
+
+
+def peer_of(connected: socket) -> Peer:
+    from socket import SO_PEERCRED, SOL_SOCKET
+    from struct import calcsize, unpack
+
+    return Peer(*unpack("3i", connected.getsockopt(SOL_SOCKET, SO_PEERCRED, calcsize("3i"))))
 
 
 def running_workers(log_dir: str) -> tuple[int, list[Subject]]:

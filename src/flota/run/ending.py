@@ -57,6 +57,7 @@ class Ending:
         self.errors: dict[int, str] = {}
         self.ignored: list[tuple[str, int]] = []
         self._kills: dict[int, MemoryEvidence] = {}
+        self._steps: dict[int, int] = {}
 
     def begin_round(self, started: Started) -> None:
         self.rounds += 1
@@ -77,6 +78,8 @@ class Ending:
             self.errors[event.worker] = os.strerror(event.errno)
         elif isinstance(event, WorkerExited):
             self.exits[event.worker] = event
+            if self.last and self.last.channel.fd >= 0:
+                self._steps[event.worker] = self.last.channel.read(event.worker).step
             if event.code in (-SIGKILL, 128 + SIGKILL) and not event.told and self._memory:
                 self._kills[event.worker] = self._memory.look(self.pids.get(event.worker, 0))
 
@@ -228,7 +231,8 @@ class Ending:
         )
 
     def _step(self, worker: int, started: Started) -> int:
-        return started.channel.read(worker).step if started.channel.fd >= 0 else NO_STEP
+        """Noted when it ended: the channel is closed with its round."""
+        return self._steps.get(worker, NO_STEP) if started.channel.fd < 0 else started.channel.read(worker).step
 
     def _said(self, failure: Failure, started: Started) -> tuple[tuple[str, ...], Evidence]:
         """What it said last, for people and for a diagnosis. What was recorded knows best; then the last traceback in

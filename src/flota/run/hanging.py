@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from flota.rendezvous.cards import PostRow, sendable
+from flota.rendezvous.cards import row_of
 from flota.rendezvous.node import Node
 from flota.run.vigil import Vigil
 from flota.supervise.events import RoundRecalled
@@ -30,7 +30,8 @@ class Hanging:
 
     def stands(self, *, still: bool) -> None:
         assert self.vigil
-        self._node.stands_still(time.monotonic() - self.vigil.hangs.life_at if still else 0.0)
+        hangs = self.vigil.hangs
+        self._node.stands_still(time.monotonic() - hangs.life_at if still else 0.0, hangs.timeout)
         self.together.advance()
 
     def answer(self) -> None:
@@ -54,20 +55,5 @@ class Hanging:
 
     def _say(self, posts: tuple[Post, ...]) -> None:
         plans = self.together.started.plans
-        self._node.stacked(
-            tuple(
-                PostRow(
-                    post.rank,
-                    post.kind,
-                    sendable(post.words),
-                    post.role,
-                    plans[post.worker].worker.local_rank,
-                    post.pid,
-                    sendable(post.log),
-                    post.ran,
-                    post.step,
-                )
-                for post in posts
-            )
-        )
+        self._node.stacked(tuple(row_of(post, plans[post.worker].worker.local_rank) for post in posts))
         self.together.advance()

@@ -9,13 +9,14 @@ import os
 import socket
 
 from flota.host.spy import Spy, find_spy
-from flota.rendezvous.cards import PostRow, sendable
-from flota.run.asking import address_of
+from flota.rendezvous.cards import row_of
+from flota.run.asking import address_of, peer_of
 from flota.run.stacking import StackTaker, Subject, Taken, posts_of, save, subjects_of
 from flota.supervise.suspects import groups_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from flota.run.start import Started
     from flota.run.together import Together
 
 MOST = 8  # who wait for an answer at a time
@@ -29,8 +30,11 @@ class Looking:
         self._spy = Spy(program, together.loop) if program else None
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._server.settimeout(0)
-        self._server.bind(address_of(os.getpid()))
-        self._server.listen(MOST)
+        try:
+            self._server.bind(address_of(os.getpid()))
+            self._server.listen(MOST)
+        except OSError:
+            return  # no /proc, or somebody has taken the name: then nobody can ask
         together.loop.watch(self._server.fileno(), self._on_asked)
 
     @property
@@ -46,7 +50,7 @@ class Looking:
             asker, _ = self._server.accept()
         except OSError:
             return
-        look = self.together.member.node.ask_for_look() if _is_trusted(asker) else 0
+        look = self.together.member.node.ask_for_look() if peer_of(asker).user in (0, os.getuid()) else 0
         if look and len(self._waiting) < MOST:
             self._waiting.append((look, asker))
             self.together.advance()
@@ -56,26 +60,22 @@ class Looking:
     def take(self) -> None:
         """Where this node's ranks stand; its stacks are in a file."""
         together = self.together
-        subjects = subjects_of(together.started, together.ending.pids, together.supervisor.alive)
+        started = together.started
+        subjects = subjects_of(started, together.ending.pids, together.supervisor.alive)
         if self._spy:
             self._spy.stop()
-        StackTaker(self._spy).take(subjects, lambda taken: self._taken(subjects, taken), everybody=True)
+        StackTaker(self._spy).take(subjects, lambda taken: self._taken(started, subjects, taken), everybody=True)
 
-    def _taken(self, subjects: list[Subject], taken: Taken) -> None:
+    def _taken(self, started: Started, subjects: list[Subject], taken: Taken) -> None:
         together = self.together
-        if not together.in_round:
+        if not together.in_round or started is not together.started:
             return
         posts = posts_of(subjects, taken.samples)
         try:
-            save(together.spec, together.started, groups_in_words(posts), subjects, taken.samples)
+            save(together.spec, started, groups_in_words(posts), subjects, taken.samples)
         except OSError as error:
             together.console.say("WARNING", f"cannot write {error.filename}: {error.strerror}")
-        together.member.node.looked(
-            tuple(
-                PostRow(post.rank, post.kind, sendable(post.words), post.role, post.worker, post.pid, "", 0.0)
-                for post in posts
-            )
-        )
+        together.member.node.looked(tuple(row_of(post, started.plans[post.worker].worker.local_rank) for post in posts))
         together.advance()
 
     def tell(self) -> None:
@@ -92,13 +92,6 @@ class Looking:
         self._server.close()
         for _, asker in self._waiting:
             asker.close()
-
-
-def _is_trusted(asker: socket.socket) -> bool:
-    import struct
-
-    credentials = asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return struct.unpack("3i", credentials)[1] in (0, os.getuid())
 
 
 def _answer(asker: socket.socket, text: str) -> None:

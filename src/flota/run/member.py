@@ -110,7 +110,7 @@ class Member:
             over_before_we_came = notice and notice.ending and data == self.presence.found
             if notice and not over_before_we_came:
                 self.node.hear(notice)
-                self.heard.append(notice)
+                self.heard += [notice] if self.node.notice is notice else []
 
     # With the chair.
 

@@ -54,8 +54,9 @@ class Offering:
         if self._give_up_at is None:
             self.together.console.say("INFO", f"{words}; the restart waits for it")
             self._give_up_at = now + self.together.spec.join_timeout
-        self.deadline, self._round = now + LOOK_AGAIN, round_number
-        return now < self._give_up_at
+        may_wait = now < self._give_up_at
+        self.deadline, self._round = now + LOOK_AGAIN if may_wait else None, round_number
+        return may_wait
 
     def hand_over(self) -> list[socket]:
         """To the round that begins."""

@@ -111,10 +111,10 @@ class Tidings:
             self._tell_why(notice)
 
     def _is_hang(self, notice: Notice) -> bool:
-        return is_hang(notice.faults[0].code, notice.faults[0].cause)
+        return any(is_hang(fault.code, fault.cause) for fault in notice.faults[:1])
 
     def _tell_of_hang(self, notice: Notice) -> None:
-        what, *where = notice.faults[0].said
+        what, *where = notice.faults[0].said or ("no sign of life",)
         self.console.event("hang_found", suspects=[fault.rank for fault in notice.faults if fault.rank >= 0])
         self.console.say("WARNING", f"the job hangs: {what}")
         self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in where))

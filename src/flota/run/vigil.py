@@ -55,6 +55,7 @@ class Vigil:
         self.supervisor = supervisor
         self.pids = pids
         self.ended: dict[int, WorkerExited] = {}
+        self.steps: dict[int, int] = {}  # of those that have ended
         self.samples: dict[int, Sample] = {}
         self.found = self.stands_told = self.blind = False
         self.trouble = ""
@@ -78,6 +79,7 @@ class Vigil:
     def note(self, event: Event) -> None:
         if isinstance(event, WorkerExited):
             self.ended[event.worker] = event
+            self.steps[event.worker] = self.started.channel.read(event.worker).step
             self.hangs.worker_ended(event.at)
 
     def on_time(self, now: float) -> None:
@@ -173,7 +175,7 @@ class Vigil:
         worker, exited = self.started.plans[number].worker, self.ended[number]
         ran = exited.at - self.supervisor.started_at.get(number, exited.at)
         words = f"ended with 0 after {duration_in_words(ran)}"
-        pid, step = self.pids.get(number, 0), self.started.channel.read(number).step
+        pid, step = self.pids.get(number, 0), self.steps[number]
         return Post(worker.rank, ENDED, words, worker.name, host, number, pid, worker.stderr, ran, step)
 
     def _save(self, subjects: list[Subject], words: tuple[str, ...]) -> None:

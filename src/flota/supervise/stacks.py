@@ -84,7 +84,7 @@ def parse_spy(text: str) -> tuple[Stack, ...]:
 
     try:
         return tuple(_stack(thread) for thread in json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
         return ()
 
 

@@ -21,11 +21,11 @@ def find_suspects(posts: tuple[Post, ...]) -> tuple[Post, ...]:
     # Ranks that meet in a framework's collective do not meet at sockets of their own: who waits at one is elsewhere.
     victims = COLLECTIVE if any(post.kind == COLLECTIVE for post in posts) else WAITS
     elsewhere = tuple(post for post in standing if post.kind != victims)
-    if (elsewhere and 2 * len(elsewhere) <= len(standing)) or len(standing) == 1:
+    if elsewhere and (2 * len(elsewhere) <= len(standing) or len(standing) == 1):
         return elsewhere
     if elsewhere:
         return _minority(standing)
-    if ended or not posts:
+    if ended or len(posts) < 2:
         return ended
     return _minority(posts) if victims == COLLECTIVE else _apart(posts)
 

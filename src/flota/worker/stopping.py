@@ -67,10 +67,13 @@ def call_back() -> None:
             _state.asked = True
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         return
-    _state.ending = True
+    if not _state.ending:
+        import atexit
+
+        _state.ending = True
+        atexit.register(_close_ears)
     while _state.callbacks:
         _state.callbacks.pop(0)()
-    _close_ears()
 
 
 def _close_ears() -> None:

@@ -9,6 +9,7 @@ dies: it ends with 3 after some steps. late: a SIGTERM comes when its interprete
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -39,12 +40,20 @@ def handle(*_):
     sys.exit(0)
 
 
+def end_a_helper():
+    helper = subprocess.Popen(["sleep", "60"])
+    helper.terminate()
+    assert helper.wait(5) == -signal.SIGTERM
+
+
 def count():
     global step
     while True:
         if HOW not in ("ignores", "silent"):
             flota.heartbeat(step % 7 if HOW == "epochs" else step)
         if HOW in ("saves", "both", "epochs", "stalls", "fails") and flota.should_stop() and HOW != "stalls":
+            if HOW == "both":
+                end_a_helper()
             note("asked" if HOW == "both" else "saved")
             sys.exit(3 if HOW == "fails" else 0)
         if step == 20:

@@ -94,6 +94,7 @@ def main():
     print(f"RESULT world={world} loss={mean.item() / world:.9f}")
     # torch 2.13 can hang at the end when a DDP reducer outlives its process group.
     del net, optimizer, loss
+    time.sleep(0.2)  # Threads of gloo that still have tensors would abort an interpreter that ends.
     dist.destroy_process_group()
     # A gloo thread that is still there can abort the interpreter while it tidies up after all is done.
     claimed.close()

@@ -7,6 +7,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -64,6 +65,7 @@ def main():
     print(f"RESULT world={world} loss={mean.item() / world:.9f}")
     # torch 2.13 can hang at the end when a DDP reducer outlives its process group.
     del net, optimizer, loss
+    time.sleep(0.2)  # Threads of gloo that still have tensors would abort an interpreter that ends.
     dist.destroy_process_group()
     # Seen once in 50 runs: a gloo thread that is still there aborts the interpreter while it tidies up after all is done.
     sys.stdout.flush()

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -49,4 +50,5 @@ for step, x in enumerate(DataLoader(Shards(), batch_size=8, num_workers=0)):
     optimizer.zero_grad()
     model(x).mean().backward()
     optimizer.step()
+time.sleep(0.2)  # Threads of gloo that still have tensors would abort an interpreter that ends.
 dist.destroy_process_group()

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -18,4 +19,5 @@ rank = dist.get_rank()
 print(
     f"RESULT rank={rank} argument={args.local_rank} variable={os.environ['LOCAL_RANK']} epochs={args.epochs} sum={ranks}"
 )
+time.sleep(0.2)  # Threads of gloo that still have tensors would abort an interpreter that ends.
 dist.destroy_process_group()

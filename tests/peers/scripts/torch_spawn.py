@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -30,6 +31,7 @@ def train(rank, steps):
     # torch 2.13 can hang at the end when a DDP reducer outlives its process group.
     weights = net.module.weight.detach().clone()
     del net, optimizer, loss
+    time.sleep(0.2)  # Threads of gloo that still have tensors would abort an interpreter that ends.
     dist.destroy_process_group()
     return weights
 

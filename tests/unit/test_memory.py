@@ -44,37 +44,17 @@ def test_a_count_that_rose_in_the_round_is_a_kill(machine, version, where):
     assert watch.look(11).killed == "the kernel counts 1 such kill in its cgroup since the round began"
 
 
-def test_the_kernels_log_names_the_process(machine, tmp_path):
-    (tmp_path / "kmsg").write_text("6,1,1,-;Out of memory: Killed process 11 (python) of an earlier round\n")
+@pytest.mark.parametrize("pids", [(12,), (12, 13)])
+def test_whoever_the_kernels_log_names_since_was_killed(machine, tmp_path, pids):
+    record = "3,2,2,-;Memory cgroup out of memory: Killed process {} (python) total-vm:9kB\n"
+    (tmp_path / "kmsg").write_text(record.format(11))  # in an earlier round
     watch = MemoryWatch(**machine(2))
 
     with (tmp_path / "kmsg").open("a") as log:
-        log.write("3,2,2,-;Memory cgroup out of memory: Killed process 12 (python) total-vm:9kB\n")
+        log.writelines(record.format(pid) for pid in pids)
 
-    assert watch.look(11).killed == ""
-    watch.close()
-
-
-def test_a_process_that_the_log_names_was_killed(machine, tmp_path):
-    (tmp_path / "kmsg").write_text("")
-    watch = MemoryWatch(**machine(2))
-
-    with (tmp_path / "kmsg").open("a") as log:
-        log.write("3,2,2,-;Memory cgroup out of memory: Killed process 12 (python) total-vm:9kB\n")
-
-    assert watch.look(12).killed == "the kernel's log names it"
-    watch.close()
-
-
-def test_of_two_that_were_killed_each_is_known(machine, tmp_path):
-    (tmp_path / "kmsg").write_text("")
-    watch = MemoryWatch(**machine(2))
-
-    with (tmp_path / "kmsg").open("a") as log:
-        for number in (12, 13):
-            log.write(f"3,2,2,-;Memory cgroup out of memory: Killed process {number} (python) total-vm:9kB\n")
-
-    assert [bool(watch.look(number).killed) for number in (12, 13, 14)] == [True, True, False]
+    killed = {pid: watch.look(pid).killed for pid in (11, 12, 13)}
+    assert killed == {pid: "the kernel's log names it" if pid in pids else "" for pid in killed}
     watch.close()
 
 

@@ -102,16 +102,14 @@ class Tidings:
         if notice.state == GATHERING and notice.missing and notice.missing != (before.missing if before else ""):
             here = f"; {self._here} can be reached from this machine only" if self._here else ""
             self.console.say("INFO", f"waiting for the other nodes: {notice.missing}{here}")
-        if notice.state == ROLL_CALL and self._is_hang(notice) and not (before and before.faults):
+        hangs = any(is_hang(fault.code, fault.cause) for fault in notice.faults[:1])
+        if notice.state == ROLL_CALL and hangs and not (before and before.faults):
             self._tell_of_hang(notice)
         if before and notice.round == before.round:
             self._tell_of_slow(notice, before)
         last_round = before.round if before else 0
         if notice.round > last_round and notice.state == GATHERING:
             self._tell_why(notice)
-
-    def _is_hang(self, notice: Notice) -> bool:
-        return any(is_hang(fault.code, fault.cause) for fault in notice.faults[:1])
 
     def _tell_of_hang(self, notice: Notice) -> None:
         what, *where = notice.faults[0].said or ("no sign of life",)

@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TLS_WANTED = b"HTTP/1.1 400 TLS is wanted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 LONGEST_HEAD = 16 << 10
 LARGEST_OF_STRANGERS = 16 << 10  # bytes of a body from a client without the token, who is refused anyway
 LARGEST_BODY = 2 << 20

@@ -15,6 +15,14 @@ settings.register_profile("soak", derandomize=False)
 settings.load_profile("soak" if os.environ.get("FLOTA_SOAK") else "same")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_tmp(tmp_path_factory):
+    """What frameworks leave in the folder for temporary files goes with the tests' own files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        yield
+
+
 @pytest.fixture
 def flota(tmp_path):
     launcher = Flota(tmp_path)

@@ -1,4 +1,5 @@
-"""Says nothing for a long time, and is at work: `works_quietly.py KIND SECONDS`. Rank 0 does the work, the others wait for it."""
+"""Says nothing for a long time, and is at work: `works_quietly.py KIND SECONDS`. Rank 0 does the work, the others wait
+for it, on other hosts too."""
 
 import gzip
 import hashlib
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 KIND, SECONDS = sys.argv[1], float(sys.argv[2])
 RANK = int(os.environ["RANK"])
 END = time.monotonic() + SECONDS
+DONE = os.path.join(os.environ.get("STAGE", "."), "done")
 
 
 def backend_compile():
@@ -106,8 +108,8 @@ def main():
     print("begins", flush=True)
     if RANK == 0:
         work()
-        open("done", "w").close()
-    while not os.path.exists("done"):
+        open(DONE, "w").close()
+    while not os.path.exists(DONE):
         time.sleep(0.05)
     print("ends", flush=True)
 

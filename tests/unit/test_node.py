@@ -19,14 +19,13 @@ FAULT = Fault(0, 0, "host1", 1, 3, "exited", "exit code 3", 1.0, "log")
 def advance(node, *notices):
     for notice in notices:
         node.hear(notice)
-    return node.advance(0.0, None, "nowhere")
+    return node.advance(0.0, None, "nowhere", reached=118)
 
 
 @pytest.fixture
 def working():
     """A node whose workers run."""
     node = Node("own", Card("job", "host0", "10.0.0.1", (), 2, 2, ("torch",)), patience=60, lifeline=3)
-    node.reached = lambda: 118
     assert advance(node) == [Offer(0)]
     node.offered((1, 2, 3, 4), 0)
     running = Notice(RUNNING, seats=SEATS)
@@ -52,7 +51,7 @@ def test_a_serving_node_answers_the_roll_call_and_is_recalled(working):
 
 def test_it_tells_how_far_its_workers_are_when_one_of_the_job_has_failed(working):
     running = working.card
-    working.failed((FAULT,))
+    working.failed((FAULT,), reached=118)
     own = working.card
     working.card = running
     advance(working, Notice(ROLL_CALL, seats=SEATS, faults=(FAULT,)))

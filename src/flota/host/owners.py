@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from flota.host.ports import tcp_sockets
+
 LISTENING = "0A"
 
 
@@ -22,14 +24,7 @@ def owner_of_port(port: int) -> str:
 
 def _sockets(port: int) -> list[str]:
     """The sockets bound to a port; those that listen on it first."""
-    found: list[tuple[bool, str]] = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table) as rows:
-                fields = [row.split() for row in rows][1:]
-        except OSError:
-            continue
-        found += [(row[3] != LISTENING, row[9]) for row in fields if int(row[1].rpartition(":")[2], 16) == port]
+    found = [(row[3] != LISTENING, row[9]) for of, row in tcp_sockets() if of == port]
     return [inode for _, inode in sorted(found) if inode != "0"]
 
 

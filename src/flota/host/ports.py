@@ -12,6 +12,10 @@ from _socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, 
 
 from flota.errors import ForeignAddress, PortInUse, TooFewPorts, TooManyOpenFiles
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TIME_WAIT = "06"
 EMFILE = 24
 
@@ -70,6 +74,13 @@ def hold_exactly(ports: list[int], address: str) -> list[socket]:
 def _lingering() -> set[int]:
     """The ports of which the kernel knows nothing but connections in TIME_WAIT."""
     states: dict[int, set[str]] = {}
+    for port, row in tcp_sockets():
+        states.setdefault(port, set()).add(row[3])
+    return {port for port, seen in states.items() if seen == {TIME_WAIT}}
+
+
+def tcp_sockets() -> Iterator[tuple[int, list[str]]]:
+    """Their own ports, and what else the kernel says of them: the fourth field is the state, the tenth the inode."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table) as rows:
@@ -77,8 +88,7 @@ def _lingering() -> set[int]:
         except OSError:
             continue
         for row in fields:
-            states.setdefault(int(row[1].rpartition(":")[2], 16), set()).add(row[3])
-    return {port for port, seen in states.items() if seen == {TIME_WAIT}}
+            yield int(row[1].rpartition(":")[2], 16), row
 
 
 def number(holder: socket) -> str:

@@ -33,7 +33,7 @@ from flota.supervise.yielding import NOW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from flota.supervise.stragglers import Who
 
@@ -53,7 +53,6 @@ class Node:
         self.working = False
         self.deadline: float | None = None
         self._blank = blank
-        self.reached: Callable[[], int] = lambda: NO_STEP  # asked for the furthest step of this node's workers
         self._patience = patience  # seconds to wait for an answer before the job has begun
         self._lifeline = lifeline  # seconds that it goes on without one
         self.ending: Ending | None = None
@@ -72,9 +71,10 @@ class Node:
         self._yields = self._stacks = False
         self._hang = ()
 
-    def failed(self, faults: tuple[Fault, ...]) -> None:
+    def failed(self, faults: tuple[Fault, ...], reached: int = NO_STEP) -> None:
+        """`reached`: the furthest step that a worker of this node has told."""
         if self.card:
-            self.card = replace(self.card, reached=self.reached())
+            self.card = replace(self.card, reached=reached)
         self._say(FAILED, faults=faults)
 
     def testified(self, faults: tuple[Fault, ...], ended: tuple[tuple[str, int], ...]) -> None:
@@ -162,8 +162,10 @@ class Node:
 
     # What follows from it.
 
-    def advance(self, now: float, silent_since: float | None, where: str) -> list[Order]:
-        """`silent_since`: since when the store, which should answer at `where`, owes an answer; None if it does not."""
+    def advance(self, now: float, silent_since: float | None, where: str, reached: int = NO_STEP) -> list[Order]:
+        """`silent_since`: since when the store, which should answer at `where`, owes an answer; None if it does not.
+        `reached`: the furthest step that a worker of this node has told.
+        """
         self.deadline = None
         self._mind_the_store(now, silent_since, where)
         self._mind_the_notice(now)
@@ -173,14 +175,14 @@ class Node:
             return self._yield_to(self.notice)
         if self.notice is not None and self.notice.state == STACKS and self._round == self.notice.round:
             return self._take_stacks() if self.notice.seat_of(self.name) >= 0 else []
-        return self._follow(now)
+        return self._follow(now, reached)
 
-    def _follow(self, now: float) -> list[Order]:
+    def _follow(self, now: float, reached: int) -> list[Order]:
         notice = self.notice
         if notice is None or self._leaving_at is not None:
             return self._first_offer()
         if notice.state == ROLL_CALL:
-            self._answer(notice, now)
+            self._answer(notice, now, reached)
         if self.working:
             ends = notice.round > self._round or notice.state == ROLL_CALL
             return self._recall() if ends else self._take_look(notice)
@@ -273,12 +275,12 @@ class Node:
         asked, self._stacks = self._stacks, True
         return [] if asked else [orders.TakeStacks()]
 
-    def _answer(self, notice: Notice, now: float) -> None:
+    def _answer(self, notice: Notice, now: float, reached: int) -> None:
         """At once, and with the clock: a failure on another node is compared with those here by it."""
         if self.card is None or self.card.round != notice.round:
             return
         if not self.card.clock:
-            self.card = replace(self.card, clock=now + self.epoch, reached=self.reached())
+            self.card = replace(self.card, clock=now + self.epoch, reached=reached)
         if self.card.state in (READY, RUNNING, SERVING, STACKED):
             self._say(HERE)
 

@@ -100,7 +100,6 @@ class Together(Watch):
             lifeline=max(OUTAGE, ttl) if meeting.etcd else LIFELINE * ttl,
             epoch=self.ending.epoch,
         )
-        node.reached = self.ending.reached
         presence = Presence(
             self.point.client, self.keys, name, ttl, may_chair=meeting.etcd or serves, clock=time.monotonic
         )
@@ -152,7 +151,7 @@ class Together(Watch):
 
     def advance(self) -> None:
         """Until nothing follows from anything any more."""
-        while wanted := self.member.advance(time.monotonic()):
+        while wanted := self.member.advance(time.monotonic(), self.ending.reached()):
             for order in wanted:
                 self._obey(order)
         self.tidings.tell(self.member, time.monotonic())
@@ -239,7 +238,7 @@ class Together(Watch):
         failures, doubts = self.supervisor.failures, self.supervisor.doubts
         if self.in_round and failures and (not self.told_failure or (self.told_doubt and not doubts)):
             self.told_failure, self.told_doubt = True, doubts
-            self.member.node.failed(faults_of(self.ending, failures, self.started))
+            self.member.node.failed(faults_of(self.ending, failures, self.started), self.ending.reached())
             self.advance()
         self._say_what_is_left()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.job.meeting import LEASE
-from flota.job.report import EXITED
+from flota.job.report import EXITED, NO_STEP
 from flota.rendezvous.cards import DEAD, Card, Fault, PostRow, encode_card
 from flota.rendezvous.node import Node
 from flota.rendezvous.notices import Ending, Notice
 from flota.rendezvous.orders import (
+    Answer,
     Begin,
     Leave,
     LookAtWorkers,
@@ -163,6 +164,9 @@ class SimNode:
         elif isinstance(order, Release):
             assert self.only_servers, "released, and had work to do"
             self._stop_workers(well=True)
+        elif isinstance(order, Answer):
+            self.member.node.answers(self.clock(), NO_STEP)
+            self.world.after(0, self._step)
         elif isinstance(order, Testify):
             self.member.node.testified((), ())
             self.world.after(0, self._step)
@@ -275,7 +279,7 @@ class SimNode:
         if self.at_work:
             rank = self.at_work.seat_of(self.name)
             fault = Fault(rank, 0, self.name, 1, code, EXITED, f"exit code {code}", 1.0, "log")
-            self.member.node.failed((fault,))
+            self.member.node.failed((fault,), NO_STEP)
             self._step()
             self._stop_workers()
 

@@ -10,16 +10,19 @@ from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, PostRow, decode_card, encode_card
 from flota.rendezvous.node import Node
 from flota.rendezvous.notices import ENDED, ROLL_CALL, RUNNING, STACKS, Ending, Notice, SeatRow
-from flota.rendezvous.orders import Begin, Leave, Offer, Recall, Release, TakeStacks
+from flota.rendezvous.orders import Answer, Begin, Leave, Offer, Recall, Release, TakeStacks
 
 SEATS = (SeatRow("own", "host0", "10.0.0.1", (1, 2, 3, 4)), SeatRow("other", "host1", "10.0.0.2", (1, 2, 3, 4)))
 FAULT = Fault(0, 0, "host1", 1, 3, "exited", "exit code 3", 1.0, "log")
 
 
 def advance(node, *notices):
+    """Its orders, but for the answer to a roll call, which is given at once."""
     for notice in notices:
         node.hear(notice)
-    return node.advance(0.0, None, "nowhere", reached=118)
+    while (orders := node.advance(0.0, None, "nowhere")) == [Answer()]:
+        node.answers(1.0, reached=118)
+    return orders
 
 
 @pytest.fixture

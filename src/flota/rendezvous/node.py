@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.report import FAILED as JOB_FAILED
-from flota.job.report import INCOMPLETE, NO_STEP, STOPPED, SUCCEEDED, exit_code_of
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
 from flota.rendezvous import orders
 from flota.rendezvous.cards import (
     DONE,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from flota.supervise.stragglers import Who
 
 SIGINT = 2
+TO_ANSWER = (READY, RUNNING, SERVING, STACKED)
 LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
 
 
@@ -71,11 +72,18 @@ class Node:
         self._yields = self._stacks = False
         self._hang = ()
 
-    def failed(self, faults: tuple[Fault, ...], reached: int = NO_STEP) -> None:
+    def failed(self, faults: tuple[Fault, ...], reached: int) -> None:
         """`reached`: the furthest step that a worker of this node has told."""
         if self.card:
             self.card = replace(self.card, reached=reached)
         self._say(FAILED, faults=faults)
+
+    def answers(self, now: float, reached: int) -> None:
+        """With the clock: a failure on another node is compared with those here by it."""
+        if self.card and not self.card.clock:
+            self.card = replace(self.card, clock=now + self.epoch, reached=reached)
+        if self.card and self.card.state in TO_ANSWER:
+            self._say(HERE)
 
     def testified(self, faults: tuple[Fault, ...], ended: tuple[tuple[str, int], ...]) -> None:
         """All that can be known here of a round that somebody has failed in."""
@@ -162,10 +170,8 @@ class Node:
 
     # What follows from it.
 
-    def advance(self, now: float, silent_since: float | None, where: str, reached: int = NO_STEP) -> list[Order]:
-        """`silent_since`: since when the store, which should answer at `where`, owes an answer; None if it does not.
-        `reached`: the furthest step that a worker of this node has told.
-        """
+    def advance(self, now: float, silent_since: float | None, where: str) -> list[Order]:
+        """`silent_since`: since when the store, which should answer at `where`, owes an answer; None if it does not."""
         self.deadline = None
         self._mind_the_store(now, silent_since, where)
         self._mind_the_notice(now)
@@ -175,23 +181,21 @@ class Node:
             return self._yield_to(self.notice)
         if self.notice is not None and self.notice.state == STACKS and self._round == self.notice.round:
             return self._take_stacks() if self.notice.seat_of(self.name) >= 0 else []
-        return self._follow(now, reached)
+        return self._follow()
 
-    def _follow(self, now: float, reached: int) -> list[Order]:
+    def _follow(self) -> list[Order]:
         notice = self.notice
         if notice is None or self._leaving_at is not None:
             return self._first_offer()
         if notice.state == ROLL_CALL:
-            self._answer(notice, now, reached)
+            return self._heed(notice)
         if self.working:
-            ends = notice.round > self._round or notice.state == ROLL_CALL
-            return self._recall() if ends else self._take_look(notice)
-        if notice.state == ROLL_CALL:
-            return [orders.Testify()] if self.card and self._round == notice.round and not self.card.swept else []
+            return self._recall() if notice.round > self._round else self._take_look(notice)
         if notice.state == GATHERING and notice.round > self._round:
             return self._offer(notice.round)
         seat = notice.seat_of(self.name)
-        if notice.state == ROUND_RUNS and seat >= 0 and self._is_ready_for(notice):
+        is_ready = self.card is not None and self.card.state == READY and self.card.round == notice.round
+        if notice.state == ROUND_RUNS and seat >= 0 and is_ready:
             self.working = True
             self._say(RUNNING)
             return [orders.Begin(notice, seat)]
@@ -275,17 +279,13 @@ class Node:
         asked, self._stacks = self._stacks, True
         return [] if asked else [orders.TakeStacks()]
 
-    def _answer(self, notice: Notice, now: float, reached: int) -> None:
-        """At once, and with the clock: a failure on another node is compared with those here by it."""
-        if self.card is None or self.card.round != notice.round:
-            return
-        if not self.card.clock:
-            self.card = replace(self.card, clock=now + self.epoch, reached=reached)
-        if self.card.state in (READY, RUNNING, SERVING, STACKED):
-            self._say(HERE)
-
-    def _is_ready_for(self, notice: Notice) -> bool:
-        return self.card is not None and self.card.state == READY and self.card.round == notice.round
+    def _heed(self, call: Notice) -> list[Order]:
+        card = self.card if self._round == call.round else None
+        if card and (not card.clock or card.state in TO_ANSWER):
+            return [orders.Answer()]
+        if self.working:
+            return self._recall()
+        return [orders.Testify()] if card and not card.swept else []
 
     @property
     def _round(self) -> int:

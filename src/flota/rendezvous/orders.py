@@ -27,6 +27,10 @@ class Release(NamedTuple):
     """The job has ended well: let the workers that only serve end; `swept` when they are gone."""
 
 
+class Answer(NamedTuple):
+    """Say with `answers`, at once, that this node is here: somebody has failed."""
+
+
 class Testify(NamedTuple):
     """Say with `testified` what is known of the workers of the round, which are gone."""
 
@@ -55,4 +59,4 @@ class Leave(NamedTuple):
     ending: Ending
 
 
-Order = Offer | Begin | Recall | Release | Testify | LookAtWorkers | Yield | TakeStacks | Look | Leave
+Order = Offer | Begin | Recall | Release | Answer | Testify | LookAtWorkers | Yield | TakeStacks | Look | Leave

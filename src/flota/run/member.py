@@ -6,7 +6,6 @@ No sockets and no clock of its own: the simulation runs hundreds of these in one
 from __future__ import annotations
 
 from flota.job.meeting import LEASE
-from flota.job.report import NO_STEP
 from flota.rendezvous.cards import Present, decode_card, encode_card
 from flota.rendezvous.chair import Chair
 from flota.rendezvous.node import Node
@@ -57,13 +56,13 @@ class Member:
         self._next_look = 0.0
         self._stay_until = 0.0
 
-    def advance(self, now: float, reached: int = NO_STEP) -> list[Order]:
-        """What this node has to do now. `reached`: the furthest step that a worker of it has told."""
+    def advance(self, now: float) -> list[Order]:
+        """What this node has to do now."""
         self._hear()
         self._preside(now)
         if self.presence.refusal:
             self.node.refused(refusal_in_words(self.presence.refusal, self.where))
-        orders = self.node.advance(now, self.silent_since, self.trouble, reached)
+        orders = self.node.advance(now, self.silent_since, self.trouble)
         if self.node.ending is not None:
             self._stay_until = self._stay_until or now + LEASE
             if not self._is_needed(now):

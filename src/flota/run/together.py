@@ -151,7 +151,7 @@ class Together(Watch):
 
     def advance(self) -> None:
         """Until nothing follows from anything any more."""
-        while wanted := self.member.advance(time.monotonic(), self.ending.reached()):
+        while wanted := self.member.advance(time.monotonic()):
             for order in wanted:
                 self._obey(order)
         self.tidings.tell(self.member, time.monotonic())
@@ -168,6 +168,8 @@ class Together(Watch):
                 self.act_on(RoundRecalled())
         elif isinstance(order, orders.Release):
             self.let_servers_end()
+        elif isinstance(order, orders.Answer):
+            self.member.node.answers(time.monotonic(), self.ending.reached())
         elif isinstance(order, orders.Testify):
             testify(self.member.node, self.ending, failed=self.told_failure)
         elif isinstance(order, orders.LookAtWorkers):

@@ -68,6 +68,20 @@ def test_libraries_have_the_threads_of_a_cold_start_and_random_numbers_of_their_
     assert len({number for numbers in drawn for number in numbers}) == 3 * len(drawn)
 
 
+def test_seeds_that_an_import_gives_are_every_workers(tmp_path):
+    torch = Peer("torch", tmp_path)
+    (tmp_path / "seeds.py").write_text("import numpy, torch\nnumpy.random.seed(3)\ntorch.manual_seed(3)")
+    (tmp_path / "draws.py").write_text(
+        "import numpy, seeds, torch\nprint('DRAWN', numpy.random.rand(), torch.rand(1).item())"
+    )
+
+    warm = torch.flota("--warm", "seeds", "--nproc_per_node", "2", "draws.py")
+    torch.flota("--log_dir", "cold", "draws.py")
+
+    assert FORKED in warm.err
+    assert [drawn_by(torch, rank, "log") for rank in range(2)] == [drawn_by(torch, 0, "cold")] * 2
+
+
 def test_forks_of_paddle_have_random_numbers_of_their_own(tmp_path):
     paddle = Peer("paddle", tmp_path)
     (tmp_path / "draws.py").write_text(

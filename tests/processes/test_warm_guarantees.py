@@ -19,6 +19,8 @@ COLD = (
     "test_a_job_of_nothing_but_true_ends_well",
     "test_a_program_that_cannot_be_run_is_not_restarted",
 )
+# Whoever dies there takes the parked interpreter along.
+LOST = ("test_nobody_survives_the_death_of_the_shepherd", "test_a_lost_shepherd_is_told_to_programs_too")
 
 
 @pytest.fixture(autouse=True)
@@ -26,4 +28,5 @@ def _warm(monkeypatch, request, tmp_path):
     monkeypatch.setitem(launching.also, "FLOTA_WARM", "decimal")
     yield
     said = "".join(path.read_text(errors="replace") for path in tmp_path.glob("log/*.log"))
-    assert request.node.originalname in COLD or "an ordinary start" not in said
+    # A job may be over before flota has said that it was forked; but when it was not, flota has said so first.
+    assert request.node.originalname in COLD + LOST or "ordinary" not in said

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from flota.host.channel import NAMES, Channel
+from flota.host.loop import Loop
 from flota.host.spawns import Spawn
-from flota.job.spec import Command
+from flota.job.roles import Role
+from flota.job.spec import Command, JobSpec, LogWish, RestartPolicy
+from flota.run.warm import Warm
 from flota.warming import imports
 from flota.warming.choice import (
     COLD,
@@ -20,8 +25,9 @@ from flota.warming.choice import (
     never_forked,
     shared,
 )
-from flota.warming.head import read_head
-from flota.warming.imports import Recorder, Wish, is_installed, module_file
+from flota.warming.head import Head
+from flota.warming.imports import Wish, is_installed, module_file
+from flota.warming.recorder import Recorder
 from flota.warming.wire import pack, receive, send, unpack
 
 SCRIPT = Command("script", "train.py", (), "/bin/python")
@@ -39,6 +45,24 @@ SCRIPT = Command("script", "train.py", (), "/bin/python")
 )
 def test_the_way_that_is_known_before_anything_is_imported(commands, wrappers, way):
     assert first_way(commands, wrappers) == way
+
+
+def test_no_room_for_parked_interpreters_costs_only_the_warmth(monkeypatch):
+    def no_room(*_words, **_options):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("flota.run.warm.Spares", no_room)
+    roles = (Role("trainer", 1), Role("reader", 1, command=SCRIPT._replace(target="read.py")))
+    warm = Warm(JobSpec(SCRIPT, 2, LogWish("/log"), roles=roles, warm=("jax",), restarts=RestartPolicy(enabled=True)))
+    said = []
+    warm.attach(Loop(), lambda _level, words: said.append(words))
+    channel = Channel(2)
+    warm.begin_round(SimpleNamespace(is_pending=False), channel, [])
+    warm.on_time(time.monotonic() + 2)
+    channel.close()
+
+    assert warm.start([]) is None
+    assert said[-1] == "warm: an ordinary start: cannot start interpreters: Resource temporarily unavailable"
 
 
 @pytest.mark.parametrize(
@@ -79,12 +103,12 @@ def test_the_imports_of_a_script_are_those_made_when_it_runs(tmp_path):
         "def later():\n    import late\nclass C:\n    import inner\n"
     )
 
-    head = read_head(str(script))
+    head = Head(str(script))
 
     assert [name for name, _ in head.always] == ["os", "torch.nn", "numpy"]
     assert head.maybe == ["tried", "deep"]
     script.write_text("this is no Python")
-    assert read_head(str(script)).always == []
+    assert Head(str(script)).always == []
 
 
 @pytest.mark.parametrize(
@@ -101,16 +125,43 @@ def test_the_imports_of_a_script_are_those_made_when_it_runs(tmp_path):
         ("del os.environ['A']", {}, True),
         ("sys.path.insert(0, 'vendor')", {}, True),
         ("if x:\n    sys.path += ['vendor']", {}, True),
+        ("from os import environ\nenviron['A'] = '1'", {"A": "1"}, False),
+        ("from os import environ\nenviron.update(A='1')", {}, True),
+        ("def setup():\n    os.environ['A'] = '1'\nsetup()", {}, True),
+        ("def setup():\n    os.environ['A'] = '1'\ndef all():\n    all(); setup()\nall()", {}, True),
+        ("def setup():\n    os.environ['A'] = '1'", {}, False),
+        ("def rank():\n    return os.environ['RANK']\nrank()", {}, False),
+        ("import sets", {}, True),
+        ("from package import sets_deep", {}, True),
+        ("from . import sets", {}, True),
+        ("import reads", {}, False),
+        ("import package", {}, False),
+        ("try:\n    import sets\nexcept ImportError:\n    pass", {}, True),
     ],
 )
 def test_what_a_script_does_before_an_import(tmp_path, line, variables, opaque):
     script = tmp_path / "train.py"
     script.write_text(f"import os, sys\n{line}\nimport torch\n")
+    (tmp_path / "sets.py").write_text("import sets, os\nos.environ['A'] = '1'")
+    (tmp_path / "reads.py").write_text("import os\nrank = os.environ['RANK']")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").touch()
+    (tmp_path / "package/sets_deep.py").write_text("from .. import reads, sets")
 
-    head = read_head(str(script))
+    head = Head(str(script), str(tmp_path))
 
     assert head.is_opaque == opaque
-    assert head.always[2:] == ([] if opaque else [("torch", variables)])
+    assert (("torch", variables) in head.always) is not opaque
+
+
+def test_what_a_script_does_after_its_imports_says_nothing_of_those(tmp_path):
+    (tmp_path / "train.py").write_text("import torch\nif x:\n    import tried\nos.chdir('/')\nif y:\n    import late")
+
+    head = Head(str(tmp_path / "train.py"), str(tmp_path))
+
+    assert [name for name, _ in head.always] == ["torch"]
+    assert head.maybe == ["tried"]
+    assert head.is_opaque
 
 
 def test_auto_stands_for_installed_modules_and_what_frameworks_import_late(tmp_path):

@@ -13,10 +13,10 @@ PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def become_subreaper() -> None:
-    """Orphans among our descendants become our children, whatever sessions they made."""
+def become_subreaper(*, now: bool = True) -> None:
+    """Orphans among our descendants become our children, whatever sessions they made; or not any more."""
     if sys.platform == "linux":
-        libc.call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        libc.call("prctl", PR_SET_CHILD_SUBREAPER, int(now), 0, 0, 0)
 
 
 def die_with_parent(parent: int) -> None:

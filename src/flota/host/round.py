@@ -33,7 +33,7 @@ class Round:
         *,
         own_session: bool,
         farewell: Callable[[], object] | None = None,
-        warm: Callable[[list[Spawn]], Shepherd] | None = None,
+        warm: Callable[[], Shepherd] | None = None,
         when_started: Callable[[], object] = tuple,
     ) -> None:
         self._held = held
@@ -49,7 +49,7 @@ class Round:
         # A shepherd that is not our fork cannot say farewell for us: one without workers does.
         self._witness = fork_shepherd([], own_session=True, farewell=farewell) if warm and farewell else None
         self._when_started = when_started  # nobody needs any more what the spawns name
-        self._shepherd, self._commands, self.fd = warm(spawns) if warm else self._start_cold()
+        self._shepherd, self._commands, self.fd = warm() if warm else self._start_cold()
         if self._shepherd:
             when_started()
 

@@ -97,6 +97,8 @@ class Shepherd:
         become_subreaper()
         for number, spawn in enumerate(self.spawns):
             self._start(number, spawn)
+        for fd in {fd for spawn in self.spawns for fd in spawn.keeps}:
+            os.close(fd)  # a copy of ours would hide the end of the one who has it
         wakeup = self._catch_signals()
         name_process("flota-shepherd")
         poll = select.poll()

@@ -135,7 +135,7 @@ def start_workers(
     spawns = [_spawn(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
     start = warm.start(spawns) if warm else None
     round_ = Round(
-        spawns,
+        warm.cold(spawns) if warm else spawns,
         held,
         own_session=not spec.interactive,
         farewell=farewell,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 from flota.host.channel import Channel
 from flota.host.loop import Loop
@@ -15,7 +16,7 @@ from flota.host.round import Round
 from flota.host.spawns import Spawn
 from flota.job.spec import JobSpec
 from flota.warming.choice import AUTO, COLD, FORK, SPARES, Parked, Way, first_way
-from flota.warming.origin import Origin
+from flota.warming.origin import Origin, recorded
 from flota.warming.spares import Spares
 from flota.warming.wire import receive
 
@@ -70,7 +71,7 @@ class Warm:
         if self.way == FORK:
             self._start_origin(patient=False)
 
-    def start(self, spawns: list[Spawn]) -> Callable[[list[Spawn]], tuple[int, int, int]] | None:
+    def start(self, spawns: list[Spawn]) -> Callable[[], tuple[int, int, int]] | None:
         """How a round's workers start; None: cold."""
         is_first, self._spawns = not self._spawns, spawns
         if is_first and self.way == FORK:
@@ -78,16 +79,20 @@ class Warm:
         elif self.candidate and self.is_better:
             self._promote()
         if self.origin:
-            origin, records = self.origin, self._wants_names()
-            return lambda spawns: origin.fork(spawns, records=records)
-        if self.spares and not self.spares.is_alive:
+            return partial(self.origin.fork, spawns, records=self._wants_names())
+        if self.spares and not self.spares.are_alive:
             self._close_spares()
+            self._say("WARNING", "warm: a parked interpreter has ended, this start is an ordinary one")
         if self.spares:
             self._leave()
             self.leaving, self.spares = self.spares, None
             self._watch()
-            return self.leaving.hand_over
+            return partial(self.leaving.hand_over, spawns, records=self._wants_names())
         return None
+
+    def cold(self, spawns: list[Spawn]) -> list[Spawn]:
+        """The same workers where they start cold. They, too, may tell what they import."""
+        return recorded(spawns) if self.way != COLD and self._wants_names() else spawns
 
     def _leave(self) -> None:
         """What is left of the last spares that became workers: ways to say that they could not."""
@@ -144,14 +149,23 @@ class Warm:
         if self.way == FORK and self.origin is None:
             self._start_origin(patient=True)
         elif self.way == FORK and self.origin and more:
-            self.candidate = self.origin.split(self._spawns, self._wish())
-            self._watch()
+            self._split(self.origin)
         elif self.way == SPARES and self.spares is None:
             self._park(patient=True)
 
+    def _split(self, origin: Origin) -> None:
+        try:
+            self.candidate = origin.split(self._spawns, self._wish())
+        except OSError:
+            return  # no room for a better one; or the origin is gone, which its link says next
+        self._watch()
+
     def _park(self, *, patient: bool) -> None:
         limit = available() // PART if self.spec.warm_memory is None else self.spec.warm_memory
-        self.spares = Spares(self._spawns, self._wish(), limit, patient=patient)
+        try:
+            self.spares = Spares(self._spawns, self._wish(), limit, patient=patient)
+        except OSError as error:
+            self._choose(Way(COLD, f"cannot start interpreters: {error.strerror}"))
         self._watch()
 
     def call_off(self) -> None:
@@ -228,6 +242,8 @@ class Warm:
     def _on_leaving(self, link: socket) -> None:
         assert self.leaving is not None
         got = receive(link)
+        if got is not None and not got[0].get("refused"):
+            return  # it has imported to the end before it becomes one
         self._forget(link)
         link.close()
         self.leaving.links.remove(link)

@@ -8,15 +8,13 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.host.channel import NAMES
 from flota.host.spawns import Spawn, redirect
-from flota.warming.imports import Recorder
+from flota.warming.recorder import record
 from flota.warming.traces import Traces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
+    from collections.abc import Iterable
 
 LARGEST_SAYING = 1 << 20
 
@@ -30,13 +28,12 @@ def become(spawn: Spawn, fds: Iterable[int], traces: Traces, *, forked: bool, re
         os.environ.update(traces.environ(spawn.env))
         _set_arguments(spawn.argv)
         if forked:
-            traces.draw_again()
-            _scatter()
+            traces.chance.scatter()
             _free_threads()
         for stream, words in said:
             os.write(stream, words)
         if records:
-            _record()
+            record(spawn.env.get("FLOTA_CHANNEL", ""))
         for fd in fds:
             os.close(fd)
     except Exception as error:
@@ -71,18 +68,6 @@ def _set_arguments(argv: tuple[str, ...]) -> None:
         sys.orig_argv[:] = argv
 
 
-def _scatter() -> None:
-    """Forks have one random state, where cold starts have one each."""
-    for name, draw in CHANCE.items():
-        module = sys.modules.get(name)
-        if module is not None:
-            draw(module)
-
-
-def _draw_key(process: Any) -> None:
-    process.current_process().authkey = os.urandom(32)
-
-
 def _free_threads() -> None:
     """BLAS was held at one thread while it was imported, so that a fork was safe; a worker has as many as it would."""
     wanted = next(
@@ -106,18 +91,3 @@ def _free_threads() -> None:
                 call = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
                 if call is not None:
                     call(wanted)
-
-
-# Modules that draw a random state when they are imported, and how they draw another one.
-CHANCE: dict[str, Callable[[Any], object]] = {
-    "multiprocessing.process": _draw_key,
-    "numpy.random": lambda random: random.seed(),
-    "torch": lambda torch: torch.default_generator.seed(),
-    "paddle.base.core": lambda core: core.default_cpu_generator().seed(),
-}
-
-
-def _record() -> None:
-    path = os.environ.get("FLOTA_CHANNEL", "").rpartition(":")[0]
-    if path:
-        sys.meta_path.insert(0, Recorder(path, NAMES))

@@ -8,44 +8,55 @@ from __future__ import annotations
 import ast
 import os
 
-READING = ("get", "items", "keys", "values", "copy")
-SYS = ("path", "meta_path", "path_hooks")
+from flota.warming.effects import IMPORTS, Effects, is_environ, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Head:
-    """What it imports, always or maybe, in order, each with the variables that it sets before that.
+    """What it imports, always or maybe, in order, each with the variables that it sets before that. Not what its
+    functions import when they are called.
 
-    Opaque: before an import something is done to what imports depend on, and nobody can know the outcome. What follows
-    is not taken.
+    What comes after something is done to what imports depend on is not taken: nobody can know the outcome.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "", place: str = "") -> None:
+        """`place`: where the user's own modules are."""
         self.always: list[tuple[str, dict[str, str]]] = []
         self.maybe: list[str] = []
-        self.is_opaque = False
+        body = parse(path)
+        self._effects = Effects(path, body, place)
+        self._doubtful: list[ast.stmt] = []  # what may do something to imports: looked at when it matters
+        self._touched = False
+        variables: dict[str, str] = {}
+        for statement in _one_by_one(body):
+            if isinstance(statement, IMPORTS) and not self._effects.own_files(statement):
+                if self.is_opaque:
+                    break
+                self.always += [(name, variables) for name in _names(statement)]
+                variables = {}
+            elif not _sets_variable(statement, variables):
+                self._doubtful.append(statement)
+                inner = [] if isinstance(statement, IMPORTS) else _inner_names(statement)
+                self.maybe += [] if inner and self.is_opaque else inner
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether something was done to what imports depend on."""
+        while self._doubtful and not self._touched:
+            self._touched = self._effects.touches(self._doubtful.pop(0))
+        return self._touched
 
 
-def read_head(path: str) -> Head:
-    """Not what its functions import when they are called."""
-    head = Head()
-    try:
-        with open(path, "rb") as file:
-            body = ast.parse(file.read()).body
-    except (OSError, SyntaxError, ValueError):
-        return head  # Python itself will say it, to whom it concerns
-    variables: dict[str, str] = {}
-    touched = False
+def _one_by_one(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """`import a, b` is `import a`, then `import b`."""
     for statement in body:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            if touched:
-                head.is_opaque = True
-                break
-            head.always += [(name, variables) for name in _names(statement)]
-            variables = {}
-        elif not _sets_variable(statement, variables):
-            touched = touched or _touches(statement)
-            head.maybe += [] if touched else _inner_names(statement)
-    return head
+        if isinstance(statement, ast.Import):
+            yield from (ast.Import([alias]) for alias in statement.names)
+        else:
+            yield statement
 
 
 def _names(statement: ast.Import | ast.ImportFrom) -> list[str]:
@@ -55,7 +66,7 @@ def _names(statement: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _inner_names(statement: ast.AST) -> list[str]:
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+    if isinstance(statement, IMPORTS):
         return _names(statement)
     if isinstance(statement, (ast.If, ast.Try, ast.With)):
         return [name for child in ast.iter_child_nodes(statement) for name in _inner_names(child)]
@@ -66,12 +77,12 @@ def _sets_variable(statement: ast.stmt, variables: dict[str, str]) -> bool:
     """`os.environ["A"] = "1"` or `os.environ.setdefault("A", "1")`."""
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
-        if isinstance(target, ast.Subscript) and _is_environ(target.value):
+        if isinstance(target, ast.Subscript) and is_environ(target.value):
             # Python 3.8 has the index in a box of its own.
             return _note([getattr(target.slice, "value", target.slice), statement.value], variables)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         call = statement.value
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "setdefault" and _is_environ(call.func.value):
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "setdefault" and is_environ(call.func.value):
             given: dict[str, str] = {}
             noted = len(call.args) == 2 and _note(call.args, given)
             variables.update({name: value for name, value in given.items() if name not in os.environ})
@@ -85,24 +96,3 @@ def _note(pair: list[ast.expr], variables: dict[str, str]) -> bool:
         return False
     variables[name] = value
     return True
-
-
-def _is_environ(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "environ"
-
-
-def _touches(statement: ast.stmt) -> bool:
-    """Whether it changes what imports find, or read. A function's body is run later, when it is called."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return False
-    nodes = list(ast.walk(statement))
-    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
-    used = sum(node.attr in ("environ", "putenv", "unsetenv", "chdir") for node in attributes)
-    read = sum(node.attr in READING and _is_environ(node.value) for node in attributes)
-    read += sum(
-        isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_environ(node.value) for node in nodes
-    )
-    of_sys = any(
-        node.attr in SYS and isinstance(node.value, ast.Name) and node.value.id == "sys" for node in attributes
-    )
-    return used > read or of_sys

@@ -10,7 +10,7 @@ import sys
 import time
 
 from flota.warming.choice import AUTO
-from flota.warming.head import Head, read_head
+from flota.warming.head import Head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Wish:
         self.script: str = order["script"]
         self.is_module: bool = order["is_module"]
         self.place = os.getcwd() if self.is_module else script_place(self.script)
-        head = read_head(self._source()) if AUTO in order["modules"] else Head()
+        head = Head(self._source(), self.place) if AUTO in order["modules"] else Head()
         named = [name for name in order["modules"] if name != AUTO]
         always = [(name, set_) for name, set_ in head.always if is_installed(name, self.place)]
         # These must be there; each with the variables that the script sets before.
@@ -43,7 +43,7 @@ class Wish:
         self.variables = {name for _, variables in self.steps for name in variables}
         tops = {name.partition(".")[0] for name in self.wanted}
         late = [name for top, names in LATE.items() if top in tops for name in names]
-        seen = [] if head.is_opaque else self._installed(order["seen"])
+        seen = self._installed(order["seen"]) if order["seen"] and not head.is_opaque else []
         self.welcome = self._installed(head.maybe) + late + seen  # these are as well there, if they can be imported
 
     def _installed(self, names: list[str]) -> list[str]:
@@ -154,28 +154,3 @@ def is_busy() -> bool:
     except (OSError, ValueError, IndexError):
         return True
     return running > len(os.sched_getaffinity(0))
-
-
-class Recorder:
-    """Asked first for every module, it finds none; but it writes the name down, where the node can read it."""
-
-    SOON = 120.0  # seconds after a start in which a script has imported what it imports
-
-    def __init__(self, path: str, length: int) -> None:
-        from mmap import mmap
-
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            self._memory = mmap(fd, 0)
-        finally:
-            os.close(fd)
-        self._start = len(self._memory) - length
-        self._end = self._start
-        self._until = time.monotonic() + self.SOON
-
-    def find_spec(self, name: str, *_: object) -> None:
-        line = f"{name}\n".encode()
-        # It stays where it is: whoever looks through the list of finders would miss one when it shrinks.
-        if time.monotonic() < self._until and self._end + len(line) < len(self._memory):
-            self._memory[self._end : self._end + len(line)] = line
-            self._end += len(line)

@@ -11,6 +11,7 @@ import select
 import socket
 import sys
 import time
+from contextlib import nullcontext
 
 from flota.host.prctl import die_with_parent
 from flota.host.sweep import children_of
@@ -18,6 +19,7 @@ from flota.warming.becoming import become, copy_sayings, start_cold
 from flota.warming.choice import Parked, never_forked
 from flota.warming.files import Files
 from flota.warming.flock import fork_flock
+from flota.warming.guard import guarded
 from flota.warming.imports import Wish, import_all
 from flota.warming.limits import limit_memory, limit_open_files, memory
 from flota.warming.traces import Traces, own_generators
@@ -66,13 +68,14 @@ class Inside:
         began = time.monotonic()
         wish = Wish(order)
         if order["forks"]:
-            die_with_parent(order["node"])
             limit_open_files(order["open_files"])
             self.parked = Parked(never_forked=never_forked(wish.wanted))
         else:
             limit_memory(order["limit"])
         if not self.parked.unforkable:
             self._watch_imports(wish, order)
+        if order["forks"]:
+            die_with_parent(order["node"])
         self._say(seconds=time.monotonic() - began, names=wish.wanted)
 
     def _watch_imports(self, wish: Wish, order: Order) -> None:
@@ -80,7 +83,8 @@ class Inside:
         if order["forks"]:
             os.environ.update(dict.fromkeys(HELD_BACK, "1"))
         self.files.begin()
-        failed = import_all(wish, self._is_wanted if order["patient"] else None)
+        with guarded(self.link) if order["forks"] else nullcontext():
+            failed = import_all(wish, self._is_wanted if order["patient"] else None)
         self.files.end([wish.script] if wish.variables else [])
         self.traces.end()
         self.parked = Parked(
@@ -112,6 +116,7 @@ class Inside:
         while os.getppid() == between:  # nothing tells of a new parent
             time.sleep(0.0005)
         os.setsid()  # the old one's end takes its session along
+        self.traces.chance.restore()
         self.link.close()
         link, out, err = fds
         self.link = socket.socket(fileno=link)
@@ -135,8 +140,7 @@ class Inside:
             if self.parked.unforkable:
                 self._say(refused=True)
             return False
-        records = order["records"] and spawn.env.get("FLOTA_LOCAL_RANK") == "0"
-        become(spawn, fds, self.traces, forked=True, records=records)
+        become(spawn, fds, self.traces, forked=True, records=order["records"])
         return True
 
     def _run(self, order: Order, fds: list[int]) -> None:
@@ -144,7 +148,10 @@ class Inside:
         self.parked = self.parked._replace(stale=self.files.changed(), misread=self.traces.misread(spawn.env))
         limit_memory(None)
         if self.parked.refusal:
-            self._say(refused=True)
+            try:
+                self._say(refused=True)
+            except OSError:
+                pass  # nobody listens any more
             start_cold(spawn)
         self.link.close()
-        become(spawn, fds, self.traces, forked=False, records=False)
+        become(spawn, fds, self.traces, forked=False, records=order["records"])

@@ -20,12 +20,22 @@ SITE = os.path.join(os.path.dirname(__file__), "site")
 
 def parking(spawn: Spawn, link: int) -> Spawn:
     """The command of a worker, to be parked before it comes to its script; `link` is its end of the way to the node."""
-    env = {**spawn.env, "FLOTA_PARK": str(link)}
-    if "PYTHONPATH" in env:
-        env["FLOTA_PARK_PYTHONPATH"] = env["PYTHONPATH"]
-    env["PYTHONPATH"] = os.pathsep.join([SITE, *([env["PYTHONPATH"]] if env.get("PYTHONPATH") else [])])
     out, err = sayings(apart=spawn.stdout != spawn.stderr)
-    return Spawn(spawn.argv, env, out, err, (link,))
+    return _before_site(spawn._replace(stdout=out, stderr=err, keeps=(link,)), FLOTA_PARK=str(link))
+
+
+def recorded(spawns: list[Spawn]) -> list[Spawn]:
+    """The first of them writes down what it imports."""
+    return [_before_site(spawns[0], FLOTA_RECORD="1"), *spawns[1:]]
+
+
+def _before_site(spawn: Spawn, **more: str) -> Spawn:
+    """With a module of ours that Python imports before it comes to the script."""
+    env = {**spawn.env, **more}
+    if "PYTHONPATH" in env:
+        env["FLOTA_PYTHONPATH"] = env["PYTHONPATH"]
+    env["PYTHONPATH"] = os.pathsep.join([SITE, *([env["PYTHONPATH"]] if env.get("PYTHONPATH") else [])])
+    return spawn._replace(env=env)
 
 
 def sayings(*, apart: bool) -> tuple[int, int]:
@@ -60,7 +70,10 @@ class Origin:
         finally:
             other.close()
             close_sayings(parked)
-        send(link, import_order(spawns, wish, forks=True, patient=patient))
+        try:
+            send(link, import_order(spawns, wish, forks=True, patient=patient))
+        except OSError:
+            pass  # it is gone, which the link says next
         return origin
 
     def split(self, spawns: list[Spawn], wish: dict[str, Any]) -> Origin:
@@ -69,9 +82,15 @@ class Origin:
         order = import_order(spawns, wish, forks=True, patient=True)
         out, err = sayings(apart=spawns[0].stdout != spawns[0].stderr)
         with other:
-            send(self.link, {**order, "do": "split"}, [other.fileno(), out, err])
-        if out != err:
-            os.close(out)
+            try:
+                send(self.link, {**order, "do": "split"}, [other.fileno(), out, err])
+            except OSError:
+                link.close()
+                os.close(err)
+                raise
+            finally:
+                if out != err:
+                    os.close(out)
         return Origin(link, err)
 
     def fork(self, spawns: list[Spawn], *, records: bool) -> tuple[int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+from contextlib import ExitStack
 
 from flota.host.shepherd import fork_shepherd
 from flota.host.spawns import Spawn
@@ -28,17 +29,25 @@ class Spares:
         self._orders = [
             import_order([spawn], {**wish, "limit": limit}, forks=False, patient=patient) for spawn in spawns
         ]
-        pairs = [socket.socketpair() for _ in spawns]
-        self.links = [link for link, _ in pairs]
-        parked = [parking(spawn, other.fileno()) for spawn, (_, other) in zip(spawns, pairs, strict=True)]
-        self._shepherd = fork_shepherd(parked, own_session=True, beside=True)
-        for spawn in parked:
-            close_sayings(spawn)
-        for _, other in pairs:
-            other.close()
+        self.links: list[socket.socket] = []
+        self._shepherd = self._start(spawns)
         self._told = 0
         self._patient = patient
         self._tell_next()
+
+    def _start(self, spawns: list[Spawn]) -> tuple[int, int, int]:
+        parked: list[Spawn] = []
+        with ExitStack() as after, ExitStack() as if_it_fails:
+            for spawn in spawns:
+                link, other = socket.socketpair()
+                after.callback(other.close)
+                if_it_fails.callback(link.close)
+                self.links.append(link)
+                parked.append(parking(spawn, other.fileno()))
+                after.callback(close_sayings, parked[-1])
+            shepherd = fork_shepherd(parked, own_session=True, beside=True)
+            if_it_fails.pop_all()
+        return shepherd
 
     def _tell_next(self) -> None:
         """One at a time where it can wait; otherwise, once it is known how much one takes, all at once."""
@@ -72,22 +81,23 @@ class Spares:
         self._tell_next()
         return said
 
-    def hand_over(self, spawns: list[Spawn]) -> tuple[int, int, int]:
+    def hand_over(self, spawns: list[Spawn], *, records: bool) -> tuple[int, int, int]:
         """As `fork_shepherd`: from now on they are a round's workers."""
         for link, spawn in zip(self.links, spawns, strict=True):
             streams: list[int] = []
             (packed,) = pack([spawn], streams)
             try:
-                send(link, {"do": "run", "spawn": packed}, streams)
+                send(link, {"do": "run", "spawn": packed, "records": records}, streams)
             except OSError:
                 pass  # it is gone, and the shepherd has said so
         return self._shepherd
 
     @property
-    def is_alive(self) -> bool:
-        """Whether their shepherd is: what it has said is left for the round to read."""
+    def are_alive(self) -> bool:
+        """All of them, and their shepherd: what that has said is left for the round to read."""
         poll = select.poll()
-        poll.register(self._shepherd[2], 0)
+        for fd in (self._shepherd[2], *(link.fileno() for link in self.links)):
+            poll.register(fd, 0)
         return not poll.poll(0)
 
     def close(self) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import sys
 
+from flota.warming.chance import Chance
 from flota.warming.choice import READ_BY_LIBRARIES, READ_BY_PADDLE
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ class Traces:
     def __init__(self) -> None:
         self.read: dict[str, str | None] = {}  # variables that imports have asked for, and what they found
         self.changed: dict[str, str | None] = {}  # variables that imports have set; None: removed
-        self.drawn: list[random.Random] = []  # generators that nobody gave a seed
+        self.chance = Chance()
         self.opened: list[str] = []  # what is open, or shared, and was not before
         self._given: list[dict[str, str]] = []  # of the variables that are held back, what they were at first
         self._expected: set[str] = set()
@@ -39,19 +39,10 @@ class Traces:
         self._held_back = held
         self._expected |= set(expected)
         self._open = set(_open()) | set(_shared())
-        self._seed = random.Random.seed
         self._keys = os.environ.encodekey, os.environ.decodekey
-        random.Random.seed = self._noted_seed(random.Random.seed)  # type: ignore[method-assign]
+        self.chance.begin()
         os.environ.encodekey = self._noted_key(os.environ.encodekey)
         os.environ.decodekey = self._noted_listing(os.environ.decodekey)
-
-    def _noted_seed(self, seed: Any) -> Any:
-        def noted(generator: random.Random, a: object = None, *rest: object) -> None:
-            if a is None:
-                self.drawn.append(generator)
-            seed(generator, a, *rest)
-
-        return noted
 
     def _noted_key(self, encode: Any) -> Any:
         def noted(name: str) -> object:
@@ -72,7 +63,7 @@ class Traces:
         return noted
 
     def end(self) -> None:
-        random.Random.seed = self._seed  # type: ignore[method-assign]
+        self.chance.end()
         os.environ.encodekey, os.environ.decodekey = self._keys
         now, before = dict(os.environ), self._environ
         for name in {*now, *before} - self._held_back - self._expected:
@@ -92,10 +83,6 @@ class Traces:
         """A worker's variables, as its imports would have changed them."""
         merged = {**env, **{name: value for name, value in self.changed.items() if value is not None}}
         return {name: value for name, value in merged.items() if self.changed.get(name, "") is not None}
-
-    def draw_again(self) -> None:
-        for generator in self.drawn:
-            generator.seed()
 
 
 def own_generators() -> bool:

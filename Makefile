@@ -17,7 +17,9 @@ check: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/simulation tests/guards
 
-test: check system peers
+# The fast tests run while frameworks are fetched.
+test: $(VENV)/dev
+	+$(MAKE) --no-print-directory --jobs=2 --output-sync=target check system peers
 	$(BIN)/pytest tests/processes tests/contracts tests/store tests/netns tests/faults tests/peers
 
 soak: $(VENV)/dev peers

@@ -11,6 +11,26 @@ from flota.logs.tail import last_words
 STACK = ["Traceback (most recent call last):", '  File "train.py", line 88, in <module>', "    step()"]
 GLOO = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:40213"
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2264, ncclRemoteError: remote process exited"
+
+
+def nccl(kind: str, name: str, last: str) -> list[str]:
+    """As torch prints it."""
+    first = f"torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, {kind}, NCCL version 2.21.5"
+    return [first, f"{name}: A call failed.", "Last error:", last]
+
+
+# fmt: off
+NCCL_USAGE = nccl("invalid usage", "ncclInvalidUsage", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 50000")
+NCCL_MEMORY = nccl("unhandled cuda error", "ncclUnhandledCudaError", "Cuda failure 2 'out of memory'")
+NCCL_DEVICE = nccl("unhandled cuda error", "ncclUnhandledCudaError", "Cuda failure 'invalid argument'")
+NCCL_SHARED_MEMORY = nccl("unhandled system error", "ncclSystemError", "Error while creating shared memory segment /dev/shm/nccl-sbfOb8 (size 9637888)")
+NCCL_SYSTEM = nccl("unhandled system error", "ncclSystemError", "socketStartConnect: Connect to 10.0.0.1<43219> failed : No route to host")
+NCCL_INTERNAL = nccl("internal error", "ncclInternalError", "Net : Connection closed by remote peer gpu01<50260>")
+NCCL_BUG = nccl("internal error", "ncclInternalError", "Attribute busid of node nic not found")
+NCCL_STORE = "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after 600000ms"
+# fmt: on
+
+
 PADDLE_MEMORY = [
     "SystemError: ",
     "",
@@ -94,6 +114,13 @@ def raised(line: str, *more: str) -> Evidence:
         (raised("SyntaxError: invalid syntax"), causes.SYNTAX_ERROR, "SyntaxError: invalid syntax"),
         (raised("RuntimeError: CUDA error: device-side assert triggered"), causes.DEVICE_FAILED, "error of the device"),
         (raised(GLOO), causes.LOST_CONNECTION, "lost its connection"),
+        (raised(NCCL), causes.LOST_CONNECTION, "lost its connection"),
+        (raised(*NCCL_SYSTEM), causes.LOST_CONNECTION, "lost its connection"),
+        (raised(*NCCL_USAGE), causes.EXCEPTION, "torch.distributed.DistBackendError"),
+        (raised(*NCCL_MEMORY), causes.DEVICE_OUT_OF_MEMORY, "out of memory on the device"),
+        (raised(*NCCL_DEVICE), causes.DEVICE_FAILED, "error of the device"),
+        (raised(*NCCL_SHARED_MEMORY), causes.SHARED_MEMORY_FULL, "shared memory"),
+        (evidence(-6, "terminate called after throwing an instance of 'c10::DistBackendError'", "  what():  CUDA error: out of range"), causes.DEVICE_FAILED, ""),
         (raised("ValueError: bad shard"), causes.EXCEPTION, "ValueError"),
         (raised("my.own.Trouble"), causes.EXCEPTION, "my.own.Trouble"),
         (raised("main.<locals>.Trouble: bad"), causes.EXCEPTION, "main.<locals>.Trouble"),
@@ -124,6 +151,17 @@ def test_each_end_has_its_cause(found, cause, words):
     [
         (raised(GLOO), True),
         (raised(NCCL), True),
+        (raised(NCCL_STORE), True),
+        (raised(*NCCL_SYSTEM), True),
+        (raised(*NCCL_INTERNAL), True),
+        (evidence(1, *(f"[rank1]: {line}" for line in (*STACK, *NCCL_INTERNAL))), True),
+        (raised(*NCCL_BUG), False),
+        (raised(*NCCL_USAGE), False),
+        (raised(*NCCL_MEMORY), False),
+        (raised(*NCCL_DEVICE), False),
+        (raised(*NCCL_SHARED_MEMORY), False),
+        (evidence(1, *(f"[rank1]: {line}" for line in (*STACK, *NCCL_MEMORY))), False),
+        (evidence(-6, "terminate called after throwing an instance of 'c10::DistBackendError'"), False),
         (raised("ConnectionResetError: [Errno 104] Connection reset by peer"), True),
         (raised("jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: The coordination service"), True),
         (evidence(-6, "Terminating process because the JAX distributed service detected fatal errors."), True),

@@ -42,8 +42,8 @@ USAGE_CODE = 2
 class Evidence(NamedTuple):
     """What is known of a worker's end. `code` is its exit code, or minus the signal's number.
 
-    `raised`: the line of its exception, `root`: that of the first in its chain; `tail`: how its message goes on, or,
-    if it did not end by an exception, the end of what it said.
+    `raised`: the line of its exception, `root`: all of the first in its chain; `tail`: how the message of what was
+    raised goes on, or, if it did not end by an exception, the end of what it said.
     `memory`: how the kernel is known to have ended it for memory; `counted`: whether such kills are known of at all.
     """
 
@@ -143,12 +143,12 @@ def signal_of(code: int) -> int:
 
 def exception_name(line: str) -> str:
     """`torch.OutOfMemoryError` of `torch.OutOfMemoryError: CUDA out of …`; empty if the line is no exception's."""
-    name = line.partition(":")[0].strip()
+    name = line.partition("\n")[0].partition(":")[0].strip()
     return name if all(part.isidentifier() for part in name.replace(".<locals>.", ".").split(".")) else ""
 
 
 def is_victims(raised: str) -> bool:
-    """Whether an exception, by its line, says that another process was lost: by its type, or in a framework's words.
+    """Whether an exception, by its words, says that another process was lost: by its type, or in a framework's words.
     Whatever else can be in the message of any exception."""
     name = exception_name(raised).rpartition(".")[2]
     if name in LOST_PEER_TYPES:

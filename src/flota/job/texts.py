@@ -15,6 +15,8 @@ DEVICE_MEMORY = (
     "cudnn_status_alloc_failed",
     "out of memory error on gpu",
     "out of memory error on xpu",
+    "cuda failure 'out of memory'",
+    "cuda failure 2 'out of memory'",
     "out of memory while trying to allocate",
     "resourceexhaustederror",
     "resource_exhausted",
@@ -24,6 +26,7 @@ SHARED_MEMORY = (
     "unable to open shared memory object",
     "unable to write to file </torch_",
     "out of shared memory",
+    "error while creating shared memory segment",
 )
 DISK = ("no space left on device", "disk quota exceeded", "enospc")
 PORT = ("address already in use", "eaddrinuse")
@@ -34,7 +37,14 @@ MEMORY = (
     "std::bad_alloc",
     "not enough memory: you tried to allocate",
 )
-DEVICE_ERROR = ("cuda error:", "cuda error(", "hip error:", "device-side assert", "uncorrectable ecc error")
+DEVICE_ERROR = (
+    "cuda error:",
+    "cuda error(",
+    "hip error:",
+    "device-side assert",
+    "uncorrectable ecc error",
+    "unhandled cuda error",
+)
 SHARED_OBJECT = ("cannot open shared object file", "undefined symbol:")
 
 # Exceptions that say by their type that another process was lost.
@@ -47,7 +57,6 @@ LOST_PEER_TYPES = (
     "DistError",
     "DistNetworkError",
     "DistStoreError",
-    "DistBackendError",
     "UnavailableError",
 )
 # What frameworks raise for anything, so that their words must tell.
@@ -66,6 +75,7 @@ FRAMEWORK_TYPES = (
     "_InactiveRpcError",
     "_MultiThreadedRendezvous",
     "HorovodInternalError",
+    "DistBackendError",
 )
 # Paddle makes types of Python's of its own kinds, which it names in front: `ValueError: (InvalidArgument) TCP …`.
 FRAMEWORK_WORD = "("
@@ -74,6 +84,7 @@ LOST_PEER = (
     "connection reset by peer",
     "connectionreseterror",
     "connection closed by peer",
+    "connection closed by remote peer",
     "connectionabortederror",
     "connection aborted",
     "connectionrefusederror",
@@ -86,11 +97,11 @@ LOST_PEER = (
     "disterror",
     "distnetworkerror",
     "diststoreerror",
-    "distbackenderror",
     "failed to recv, got 0 bytes",
     "recvvalue failed",
     "sendbytes failed",
     "connection was likely closed",
+    "retrieving nccluniqueid from",
     "ncclremoteerror",
     "ncclsystemerror",
     "nccl communicator was aborted",

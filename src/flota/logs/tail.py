@@ -44,8 +44,9 @@ def _printable(line: str) -> str:
 
 
 class LastWords(NamedTuple):
-    """`said` for people; the rest for a diagnosis: what was raised, the first of its chain, how its message went on or,
-    if it did not end by an exception, what it said last; and whether it was raised where it talked to a `stranger`."""
+    """`said` for people; the rest for a diagnosis: what was raised, all of the first of its chain, how the message of
+    what was raised went on or, if it did not end by an exception, what it said last; and whether it was raised where
+    it talked to a `stranger`."""
 
     said: tuple[str, ...] = ()
     raised: str = ""
@@ -91,12 +92,12 @@ def words_of(chain: list[Traceback]) -> LastWords:
     another process, it is the other way round."""
     first, last = chain[0], chain[-1]
     named, other = last, f"first: {first.raised}" if len(chain) > 1 else ""
-    if is_victims(last.raised) and not is_victims(first.first):
+    if is_victims(last.whole) and not is_victims(first.whole):
         named, other = first, f"then: {last.raised}"
     more = _some(named.message or tuple(own_words(named.after)), MORE_LINES - bool(other))
     said = (*shorten(list(named.stack), SAID_LINES), *more, *([other] if other else []))
     stranger = any(file in line for one in chain for line in one.stack for file in STRANGERS)
-    return LastWords(tuple(_cut(said)), named.raised, first.first, named.message, stranger)
+    return LastWords(tuple(_cut(said)), named.raised, first.whole, named.message, stranger)
 
 
 def recorded(text: str) -> LastWords:

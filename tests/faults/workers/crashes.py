@@ -8,6 +8,7 @@ import ctypes
 import mmap
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -187,7 +188,7 @@ def reads_badly():
     print("2021-11-03 05:08:55,091 - ERROR - DataLoader reader thread raised an exception!", flush=True)
     for connection in connections:
         connection.sendall(b"T")
-    time.sleep(0.2)
+    select.select(connections, [], [])  # until that one is gone
     raise SystemError(
         "(Fatal) Blocking queue is killed because the data reader raises an exception.\n"
         "  [Hint: Expected killed_ != true, but received killed_:1 == true:1.] (at blocking_queue.h:158)"

@@ -163,13 +163,18 @@ def test_durations_in_words(seconds, words):
     assert duration_in_words(seconds) == words
 
 
-def end(at, code=1, **facts):
-    return FailedWorker(0, 0, "host", 1, code, "exited", "", 0.0, "", (), at=at, **facts)
+def end(at, code=1, said=(), **facts):
+    return FailedWorker(0, 0, "host", 1, code, "exited", "", 0.0, "", said, at=at, **facts)
 
 
 EARLY, LATE = end(1.0), end(2.0)
 VICTIM, TOLD, LEFT = end(0.5, suffered=True), end(3.0, told=True), end(0.1, 0)
 REFUSED = end(0.6, suffered=True, exception="ConnectionRefusedError")
+AN_HOUR_LATER, A_WHILE_LATER = (end(at, suffered=True, exception="BrokenPipeError") for at in (3600.0, 900.0))
+GLOO = "RuntimeError: [gloo/transport/tcp] Timed out waiting 1800000ms for recv operation to complete"
+GAVE_UP = end(1900.0, suffered=True, exception="RuntimeError", said=(GLOO,))
+ABORTED = end(1900.0, -6, suffered=True, said=("Fatal Python error: Aborted",))
+LEFT_LATER = end(800.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +191,12 @@ REFUSED = end(0.6, suffered=True, exception="ConnectionRefusedError")
         ([REFUSED, TOLD], [TOLD, REFUSED]),
         ([EARLY, TOLD, LEFT], [EARLY]),
         ([VICTIM, end(0.2, told=True, suffered=True)], [VICTIM]),
+        ([AN_HOUR_LATER, LEFT], [AN_HOUR_LATER]),
+        ([AN_HOUR_LATER, A_WHILE_LATER, LEFT, LEFT_LATER], [LEFT_LATER, A_WHILE_LATER, AN_HOUR_LATER]),
+        ([GAVE_UP, LEFT], [LEFT, GAVE_UP]),
+        ([ABORTED, LEFT], [LEFT, ABORTED]),
+        ([GAVE_UP._replace(at=9000.0), LEFT], [GAVE_UP._replace(at=9000.0)]),
+        ([LEFT], [LEFT]),
     ],
 )
 def test_who_is_to_blame(found, order):

@@ -65,6 +65,14 @@ def test_who_left_too_early_is_followed_by_what_came_of_it():
     assert len(page) <= 25
 
 
+def test_who_had_ended_well_long_before_a_connection_was_lost_is_named():
+    lost = FIRST._replace(cause="lost-connection", exception="BrokenPipeError")
+    report = with_failures(BLANK, (lost,), (("trainer", 0), ("trainer", 1), ("server", 0)))
+
+    assert "ended well before that: ranks 0-1; server 0" in failure_page(report)
+    assert failure_page(report_from_dict(report_as_dict(report))) == failure_page(report)
+
+
 def test_other_suspects_of_a_hang_are_said_to_hang():
     suspects = tuple(failed(rank)._replace(code=HANG, cause=HUNG, ending="hang", said=()) for rank in (2, 1, 3))
     page = failure_page(with_failures(BLANK, (*suspects, failed(5))))

@@ -104,6 +104,7 @@ class Report(NamedTuple):
     ignored: tuple[tuple[str, int], ...] = ()  # failed, and their role does not matter
     suffered: tuple[FailedWorker, ...] = ()
     several: bool = False  # nodes: then hosts are named
+    ended: tuple[tuple[str, int], ...] = ()  # with 0, before others failed
 
     @property
     def workers(self) -> int:
@@ -119,12 +120,14 @@ def with_failures(report: Report, found: tuple[FailedWorker, ...], ended: tuple[
     neither failed nor `ended` well was stopped."""
     if not found:
         return report
-    others = {*((one.role, one.rank) for one in found), *ended, *report.ignored}
+    fallen = {(one.role, one.rank) for one in found}
+    others = {*fallen, *ended, *report.ignored}
     everybody = ((role, rank) for role, size in report.sizes.items() for rank in range(size))
     return report._replace(
         failed=tuple(one for number, one in enumerate(found) if number == 0 or not one.suffered),
         suffered=tuple(one for one in found[1:] if one.suffered),
         stopped=tuple(worker for worker in everybody if worker not in others),
+        ended=tuple(worker for worker in ended if worker not in fallen),
     )
 
 
@@ -145,8 +148,13 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "failures": [_failure_as_dict(failed) for failed in report.failed],
         "suffered": [_failure_as_dict(failed) for failed in report.suffered],
         **({"ignored": [label(role, rank) for role, rank in report.ignored]} if report.ignored else {}),
-        "stopped_by_flota": [rank if role == TRAINER else label(role, rank) for role, rank in report.stopped],
+        "stopped_by_flota": _as_list(report.stopped),
+        **({"ended_before": _as_list(report.ended)} if report.ended else {}),
     }
+
+
+def _as_list(workers: Iterable[tuple[str, int]]) -> list[int | str]:
+    return [rank if role == TRAINER else label(role, rank) for role, rank in workers]
 
 
 def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
@@ -194,6 +202,7 @@ def report_from_dict(told: Mapping[str, Any]) -> Report:
         ignored=tuple(map(_named, told.get("ignored") or ())),
         suffered=tuple(_failure_from_dict(one)._replace(suffered=True) for one in told.get("suffered") or ()),
         several=bool(told.get("several_nodes")),
+        ended=tuple(map(_named, told.get("ended_before") or ())),
     )
 
 

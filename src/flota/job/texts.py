@@ -117,6 +117,8 @@ LOST_PEER = (
     "peer closed the connection",
     "peer has died",
 )
+# One that has lost another, and knows it only because its patience was over.
+TIMED_OUT = ("timeout", "timed out", "deadline_exceeded", "deadline exceeded")
 SIGTERM_BLOCK = "[SignalInfo: *** SIGTERM"  # Paddle's, when somebody has stopped the process
 # Files of clients that talk to other services, and never to a process of the job.
 STRANGERS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.job.causes import LOST_CONNECTION
 from flota.job.report import NO_STEP, FailedWorker, Report
 from flota.job.roles import label
 from flota.logs.tail import shorten
@@ -21,6 +22,7 @@ def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
         culprit_in_words(first, name_host=report.several),
         *_details(first, name_host=report.several),
         *_first_victim(report),
+        *(_folded("ended well before that", list(report.ended)) if first.cause == LOST_CONNECTION else []),
         *_also_failed(others, name_host=report.several),
         *_folded("only suffered", [(one.role, one.rank) for one in report.suffered]),
         *([f"not restarted: {report.verdict.reason}"] if report.verdict.reason else []),

@@ -65,6 +65,18 @@ def test_who_left_too_early_is_followed_by_what_came_of_it():
     assert len(page) <= 25
 
 
+def test_what_came_of_it_is_cut_to_the_lines_that_are_left():
+    left = FIRST._replace(cause="left-early", code=0, evidence="")
+    page = failure_page(with_failures(BLANK, (left, failed(0, suffered=True), failed(5, suffered=True))))
+
+    assert len(page) == 25
+    assert page[20:23] == [
+        "then rank 0 on gpu01 with exit code 1 (ValueError):",
+        "  line 14",
+        "only suffered: ranks 0, 5",
+    ]
+
+
 def test_who_had_ended_well_long_before_a_connection_was_lost_is_named():
     lost = FIRST._replace(cause="lost-connection", exception="BrokenPipeError")
     report = with_failures(BLANK, (lost,), (("trainer", 0), ("trainer", 1), ("server", 0)))

@@ -133,6 +133,15 @@ def test_long_tracebacks_keep_their_first_and_last_lines():
     assert (short[0], short[1], short[-1]) == (TRACE[0], "  …", TRACE[-1])
 
 
+def test_where_there_is_no_room_the_last_line_is_left():
+    assert [shorten(TRACE, most) for most in (3, 2, 1, 0)] == [
+        [TRACE[0], "  …", TRACE[-1]],
+        TRACE[-2:],
+        TRACE[-1:],
+        TRACE[-1:],
+    ]
+
+
 def test_wide_lines_are_cut():
     assert len(shorten(["x" * 1000], 5)[0]) == 200
 

@@ -115,11 +115,11 @@ def _some(lines: tuple[str, ...], most: int) -> list[str]:
 
 
 def shorten(lines: list[str], most: int) -> list[str]:
-    """At most so many lines: the first and the last are the ones that tell."""
+    """At most so many lines, and one at least: the first and the last are the ones that tell, and the last most."""
     lines = _cut(lines)
     if len(lines) <= most:
         return lines
-    return [lines[0], "  …", *lines[len(lines) - most + 2 :]]
+    return [lines[0], "  …", *lines[len(lines) - most + 2 :]] if most > 2 else lines[-max(most, 1) :]
 
 
 def last_lines(lines: list[str], most: int) -> list[str]:

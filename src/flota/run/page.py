@@ -8,6 +8,7 @@ from flota.job.roles import label
 from flota.logs.tail import shorten
 from flota.supervise.blame import abort_line, is_hang, sentence, workers_in_words
 
+MOST_LINES = 25
 VICTIMS_LINES = 6
 MOST_NAMED = 4  # of those who failed by themselves, with how
 
@@ -17,18 +18,21 @@ def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
     first, *others = report.failed
     failed = [failed.rank for failed in report.failed if failed.rank >= 0 and failed.role == first.role]
     rest = (*others, *report.suffered) if verbose else ()
-    return [
+    culprit = [
         *([abort_line(report.sizes.get(first.role, 0), failed, first.role)] if failed else []),
         culprit_in_words(first, name_host=report.several),
         *_details(first, name_host=report.several),
-        *_first_victim(report),
+    ]
+    in_a_line_each = [
         *(_folded("ended well before that", list(report.ended)) if first.cause == LOST_CONNECTION else []),
         *_also_failed(others, name_host=report.several),
         *_folded("only suffered", [(one.role, one.rank) for one in report.suffered]),
         *([f"not restarted: {report.verdict.reason}"] if report.verdict.reason else []),
         *_folded("stopped by flota", list(report.stopped)),
-        *(line for one in rest for line in _in_full(one, name_host=report.several)),
     ]
+    victim = _first_victim(report, MOST_LINES - len(culprit) - len(in_a_line_each))
+    in_full = [line for one in rest for line in _in_full(one, name_host=report.several)]
+    return [*culprit, *victim, *in_a_line_each, *in_full]
 
 
 def culprit_in_words(failed: FailedWorker, *, name_host: bool = False) -> str:
@@ -49,13 +53,13 @@ def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
     ]
 
 
-def _first_victim(report: Report) -> list[str]:
-    """One that left too early has said nothing of what came of it."""
+def _first_victim(report: Report, room: int) -> list[str]:
+    """One that left too early has said nothing of what came of it. `room`: lines that are left for it."""
     if report.failed[0].code != 0 or not report.suffered:
         return []
     victim = report.suffered[0]
     head = f"then {_in_short(victim, name_host=report.several)}:"
-    return [head, *(f"  {line}" for line in shorten(list(victim.said), VICTIMS_LINES))]
+    return [head, *(f"  {line}" for line in shorten(list(victim.said), min(VICTIMS_LINES, room - 1)))]
 
 
 def _also_failed(others: list[FailedWorker], *, name_host: bool) -> list[str]:

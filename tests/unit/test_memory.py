@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from flota.host.memory import MemoryWatch, available, find_cgroup
+from flota.host.memory import A_WHILE, ALL_PROCESSES, MemoryWatch, available, find_cgroup
+from flota.run.ending import Ending
+from flota.supervise.events import WorkerExited
 
 V1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
 V2 = "0::/jobs/7\n"
+COUNTED = "the kernel counts 1 such kill in its cgroup in the last minutes"
+RECORD = "3,2,2,-;Memory cgroup out of memory: Killed process {} (python) total-vm:9kB\n"
 
 
 @pytest.fixture
 def machine(tmp_path):
     """Makes a machine with a cgroup of this version, which counts so many kills."""
 
-    def make(version, kills=0, where="jobs/7"):
-        (tmp_path / "proc" / "self").mkdir(parents=True, exist_ok=True)
+    def make(version, kills=0, where="jobs/7", namespace=ALL_PROCESSES):
+        (tmp_path / "proc" / "self" / "ns").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "proc" / "self" / "ns" / "pid").unlink(missing_ok=True)
+        (tmp_path / "proc" / "self" / "ns" / "pid").symlink_to(namespace)
         (tmp_path / "proc" / "self" / "cgroup").write_text(V1 if version == 1 else V2)
         (tmp_path / "proc" / "meminfo").write_text("MemTotal: 25165824 kB\nMemAvailable: 12582912 kB\n")
         group = tmp_path / "cgroup" / ("memory" if version == 1 else ".") / where
@@ -41,20 +47,73 @@ def test_a_count_that_rose_in_the_round_is_a_kill(machine, version, where):
     machine(version, 4, where)
 
     assert (before.killed, before.counted) == ("", True)
-    assert watch.look(11).killed == "the kernel counts 1 such kill in its cgroup since the round began"
+    assert watch.look(11).killed == COUNTED
+    assert watch.look(12).killed == COUNTED, "more than one may be killed at once"
+
+
+def test_a_kill_of_long_ago_was_anothers(machine):
+    watch = MemoryWatch(**machine(2, 3))
+    watch.move_on(A_WHILE)
+
+    machine(2, 4)  # a data loader's
+    claimed = []
+    for minute in range(2, 5):
+        watch.move_on(minute * A_WHILE)
+        claimed.append(watch.look(11).killed)
+
+    assert claimed == [COUNTED, "", ""]
+
+
+def test_what_was_counted_before_the_first_failure_is_not_forgotten(machine):
+    ending = Ending(spec=None, began=0.0)
+    ending._memory = MemoryWatch(**machine(2, 3))
+
+    machine(2, 4)
+    ending.exits[0] = WorkerExited(0, 1, told=False, at=1.0)
+    for minute in range(1, 5):
+        ending.on_time(minute * A_WHILE)
+    after = ending._memory.look(11).killed
+    ending.exits[0] = WorkerExited(0, 0, told=False, at=1.0)
+    for minute in range(5, 9):
+        ending.on_time(minute * A_WHILE)
+
+    assert (after, ending._memory.look(11).killed) == (COUNTED, "")
 
 
 @pytest.mark.parametrize("pids", [(12,), (12, 13)])
 def test_whoever_the_kernels_log_names_since_was_killed(machine, tmp_path, pids):
-    record = "3,2,2,-;Memory cgroup out of memory: Killed process {} (python) total-vm:9kB\n"
-    (tmp_path / "kmsg").write_text(record.format(11))  # in an earlier round
+    (tmp_path / "kmsg").write_text(RECORD.format(11))  # in an earlier round
     watch = MemoryWatch(**machine(2))
 
     with (tmp_path / "kmsg").open("a") as log:
-        log.writelines(record.format(pid) for pid in pids)
+        log.writelines(RECORD.format(pid) for pid in pids)
 
     killed = {pid: watch.look(pid).killed for pid in (11, 12, 13)}
     assert killed == {pid: "the kernel's log names it" if pid in pids else "" for pid in killed}
+    watch.close()
+
+
+@pytest.mark.parametrize(
+    ("pid", "lines", "namespace", "killed"),
+    [
+        (11, [RECORD.format(12)], ALL_PROCESSES, ""),
+        (0, [RECORD.format(12)], ALL_PROCESSES, COUNTED),
+        (11, ["6,1,1,-;eth0: link is up\n"], ALL_PROCESSES, COUNTED),
+        (11, [RECORD.format(12)], "pid:[4026532211]", COUNTED),
+        (12, [RECORD.format(12)], "pid:[4026532211]", COUNTED),
+    ],
+    ids=["another's", "of no number", "not logged", "numbers of others", "another's of this number"],
+)
+def test_where_the_log_names_others_a_count_says_nothing(machine, tmp_path, pid, lines, namespace, killed):
+    """In a container the log has numbers that are nobody's here."""
+    (tmp_path / "kmsg").touch()
+    watch = MemoryWatch(**machine(2, 3, namespace=namespace))
+
+    machine(2, 4, namespace=namespace)
+    with (tmp_path / "kmsg").open("a") as log:
+        log.writelines(lines)
+
+    assert watch.look(pid).killed == killed
     watch.close()
 
 

@@ -13,6 +13,8 @@ LARGEST_RECORD = 8192
 NO_LIMIT = 1 << 60
 LIMITS = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
 RECORD = "ut of memory: Killed process "  # of the whole machine, or of a cgroup; the number follows
+ALL_PROCESSES = "pid:[4026531836]"  # the namespace whose numbers the kernel's log has
+A_WHILE = 60.0  # seconds
 
 
 class MemoryEvidence(NamedTuple):
@@ -24,17 +26,20 @@ class MemoryEvidence(NamedTuple):
 
 
 class MemoryWatch:
-    """Made at the beginning of a round; asked when a worker was killed. The paths are where Linux has them."""
+    """Made at the beginning of a round; asked when a worker was killed, and told that time passes until then. The paths
+    are where Linux has them."""
 
     def __init__(self, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup", log: str = "/dev/kmsg") -> None:
         self._proc = proc
         self._directory, self._version = find_cgroup(proc, cgroups)
-        self._before = self._count()
-        self._logged: set[str] = set()  # all that the kernel's log has named since: it can be read but once
+        self._before = self._lately = self._count()
+        self._next = 0.0
+        self._named: set[str] = set()  # all that the kernel's log has named since: it can be read but once
         self._log = -1
         try:
-            self._log = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
-            os.lseek(self._log, 0, os.SEEK_END)
+            if os.readlink(f"{proc}/self/ns/pid") == ALL_PROCESSES:
+                self._log = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+                os.lseek(self._log, 0, os.SEEK_END)
         except OSError:
             pass  # not for everybody to read
 
@@ -43,16 +48,23 @@ class MemoryWatch:
             os.close(self._log)
             self._log = -1
 
+    def move_on(self, now: float) -> None:
+        """Forget the kills of long ago: they were others', such as a data loader's that was replaced. One that has just
+        been counted may be that of a worker whose end is about to be heard of."""
+        if now >= self._next:
+            self._next = now + A_WHILE
+            self._before, self._lately = self._lately, self._count()
+
     def look(self, pid: int) -> MemoryEvidence:
-        """What is known of this process, which was killed a moment ago."""
+        """What is known of this process, which was killed a moment ago; 0: its number is not known."""
         count = self._count()
         self._read_log()
         killed = ""
-        if str(pid) in self._logged:
+        if str(pid) in self._named:
             killed = "the kernel's log names it"
-        elif count is not None and self._before is not None and count > self._before:
+        elif count is not None and self._before is not None and count > self._before and not (pid and self._named):
             more = count - self._before
-            killed = f"the kernel counts {more} such kill{'s' * (more > 1)} in its cgroup since the round began"
+            killed = f"the kernel counts {more} such kill{'s' * (more > 1)} in its cgroup in the last minutes"
         return MemoryEvidence(killed, count is not None or self._log >= 0, self._in_words())
 
     def _count(self) -> int | None:
@@ -75,8 +87,8 @@ class MemoryWatch:
                 break  # nothing more
             if not record:
                 break
-            for entry in record.splitlines():
-                self._logged.add(entry.partition(RECORD)[2].partition(" ")[0].rstrip(","))
+            names = (entry.partition(RECORD)[2].partition(" ")[0].rstrip(",") for entry in record.splitlines())
+            self._named.update(filter(None, names))
 
     def _in_words(self) -> str:
         limit, peak = ("memory.max", "memory.peak")

@@ -83,6 +83,11 @@ class Ending:
             if event.code in (-SIGKILL, 128 + SIGKILL) and not event.told and self._memory:
                 self._kills[event.worker] = self._memory.look(self.pids.get(event.worker, 0))
 
+    def on_time(self, now: float) -> None:
+        """What was counted before the first failure stays."""
+        if self._memory and not any(end.code for end in self.exits.values()):
+            self._memory.move_on(now)
+
     def report(self, started: Started | None, verdict: Verdict) -> Report:
         """None: no round has begun."""
         report = Report(
@@ -252,9 +257,11 @@ class Ending:
 
     def _kill_of_a_child(self, tails: list[list[str]]) -> MemoryEvidence:
         """A worker whose data loader was killed for memory fails with an exception of its own."""
-        if self._memory and any(CHILD_KILLED in line for lines in tails for line in lines[-20:]):
-            return self._memory.look(0)
-        return MemoryEvidence("", counted=False, words="")
+        killed = next((line for lines in tails for line in lines[-20:] if CHILD_KILLED in line), "")
+        if not self._memory or not killed:
+            return MemoryEvidence("", counted=False, words="")
+        pid = killed.partition("(pid ")[2].partition(")")[0]
+        return self._memory.look(int(pid) if pid.isdecimal() else 0)
 
     def _tails(self, number: int, started: Started) -> list[list[str]]:
         from flota.logs.tail import read_tail

@@ -128,6 +128,7 @@ class Watch(ABC):
         if self.vigil:
             self.vigil.on_time(now)
         if self.pacing and now >= self.pacing.deadline:
+            self.ending.on_time(now)
             self.on_steps(self.pacing.look(self._working(), now))
 
     @abstractmethod

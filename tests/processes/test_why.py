@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.launching import wait_until
+from tests.launching import assert_nobody_left, wait_until
 
 
 def why(flota, *words):
@@ -89,6 +89,7 @@ def test_a_job_whose_flota_was_killed_is_pieced_together(flota):
     assert "has not ended yet" in why(flota).stdout
     running.process.kill()
     running.wait()
+    assert_nobody_left()  # the shepherd holds the directory, too
 
     told = why(flota).stdout
 
@@ -107,6 +108,7 @@ def test_it_is_told_of_the_last_attempt_and_of_logs_of_their_own(flota):
     wait_until(lambda: '"rank": 1, "code": 1' in events(flota), "the second failure")
     running.process.kill()
     running.wait()
+    assert_nobody_left()
 
     told = why(flota).stdout
 

@@ -7,6 +7,7 @@ import os
 from flota.errors import UnknownFlag
 from flota.errors.why import NoReport
 from flota.job.report import STOPPED, SUCCEEDED, Report
+from flota.logs.files import is_taken
 from flota.run.page import failure_page
 from flota.run.retelling import Telling, find_tellings, piece_together
 from flota.supervise.blame import duration_in_words, signal_name
@@ -70,10 +71,18 @@ def unfinished(silent: list[Telling], *, verbose: bool) -> list[str]:
     """flota itself was killed, or is still at work."""
     report = piece_together(silent)
     names = ", ".join(telling.node for telling in silent)
-    pids = [event["pid"] for one in silent for event in one.events if event["event"] == "job_started"]
-    if any(os.path.exists(f"/proc/{pid}") for pid in pids):
+    if any(map(is_under_way, silent)):
         return [f"job {report.job_id} on {names} has not ended yet"]
     head = f"job {report.job_id} on {names} left no report: flota itself was ended. Its events and logs say:"
     if not report.failed:
         return [head, "no worker had failed"]
     return [head, *failure_page(report, verbose=verbose)]
+
+
+def is_under_way(telling: Telling) -> bool:
+    """A job holds its directory, also from within a container. Where there are no locks, its process must be here."""
+    taken = is_taken(telling.directory)
+    if taken is not None:
+        return taken
+    pids = [event["pid"] for event in telling.events if event["event"] == "job_started"]
+    return telling.node == os.uname().nodename and any(os.path.exists(f"/proc/{pid}") for pid in pids)

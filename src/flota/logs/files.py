@@ -15,6 +15,7 @@ from flota.job.spec import JobSpec
 LOCK = ".flota.lock"
 MARK = "===== flota: "  # begins each round in a worker's log
 PATIENCE = 50  # tries of a hundredth of a second
+A_GLANCE = 3  # the same: somebody may only look whether the directory is taken
 
 
 def open_directory(directory: str, job_id: str, *, shared: bool = False, option: str = "--log_dir") -> int:
@@ -29,7 +30,7 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False, option:
         raise UnwritableLogDir(directory, error.strerror or str(error), option) from None
     owner = f"job {job_id}, "
     try:
-        for _ in range(PATIENCE if shared else 1):
+        for _ in range(PATIENCE if shared else A_GLANCE):
             if _try_lock(lock, fcntl.LOCK_EX):
                 os.ftruncate(lock, 0)
                 os.pwrite(lock, os.fsencode(f"{owner}pid {os.getpid()}\n"), 0)
@@ -41,10 +42,26 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False, option:
                 if _owner(lock).startswith(owner):
                     return lock
                 fcntl.flock(lock, fcntl.LOCK_UN)
-            time.sleep(0.01 if shared else 0)
+            time.sleep(0.01)
     except OSError:
         return lock  # a file system without locks: better to run than to refuse
     raise LogDirInUse(directory, f" ({_owner(lock)})" if _owner(lock) else "", option)
+
+
+def is_taken(directory: str) -> bool | None:
+    """Whether a job that is under way has the directory; None where that cannot be known."""
+    try:
+        lock = os.open(f"{directory}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        return not _try_lock(lock, fcntl.LOCK_EX)
+    except OSError:
+        return None
+    finally:
+        os.close(lock)
 
 
 def _try_lock(lock: int, kind: int) -> bool:

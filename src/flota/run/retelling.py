@@ -20,22 +20,46 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 
+SKEW = 10.0  # seconds by which the clocks of one job's machines may differ
+
+
 class Telling(NamedTuple):
-    """What one node has left: the report of its last job, or only the events of one that never came to a report."""
+    """What one node has left: the report of its last job, or only the events of one that never came to a report.
+    `began` and `ended` are by its own clock; of a job that is not known to have ended, the latter is its last event."""
 
     node: str
     directory: str
     report: Report | None
     events: tuple[Json, ...] = ()
+    began: float = 0.0
+    ended: float = 0.0
+
+    @property
+    def several(self) -> bool:
+        return self.report.several if self.report else any("nodes" in event for event in self.events)
 
 
 def find_tellings(paths: list[str]) -> list[Telling]:
-    """All that is in these directories, or in directories below them, as when those of several nodes were put side by
-    side."""
+    """All of the last job that is in these directories, or in directories below them, as when those of several nodes
+    were put side by side."""
     found = [telling for path in paths for directory in _directories(path) for telling in _read(directory)]
+    last = of_last_job(found)
     # A report.json says nothing that the events of a node do not say, where there are some.
-    named = [telling for telling in found if telling.node]
-    return named or found
+    is_told = any(telling.node and telling.report for telling in last)
+    return [telling for telling in found if telling in last and (telling.node or not is_told)]
+
+
+def of_last_job(found: list[Telling]) -> list[Telling]:
+    """Those that were under way at the same time as the last one: whoever has taken part in an earlier job alone, such
+    as a container of another name, has left its own in the same place."""
+    began = max((one.ended for one in found), default=0.0)
+    last = []
+    for one in sorted(found, key=lambda one: one.ended, reverse=True):
+        if one.ended + (SKEW if one.several else 0.0) < began:
+            break
+        began = min(began, one.began)
+        last.append(one)
+    return last
 
 
 def _directories(path: str) -> list[str]:
@@ -52,10 +76,12 @@ def _read(directory: str) -> list[Telling]:
             if events:
                 node = str(events[-1].get("node", ""))
                 ended = events[-1].get("report") if events[-1].get("event") == "job_ended" else None
-                tellings.append(Telling(node, directory, _report(ended), tuple(events)))
-    if "report.json" in names and not any(telling.report for telling in tellings):
-        report = _report(_parse(_text_of(f"{directory}/report.json")))
-        tellings += [Telling("", directory, report)] if report else []
+                times = [_seconds(event.get("time")) for event in (events[0], events[-1])]
+                tellings.append(Telling(node, directory, _report(ended), tuple(events), *times))
+    report = _report(_parse(_text_of(f"{directory}/report.json"))) if "report.json" in names else None
+    if report and all(telling.report != report for telling in tellings):
+        ended_at = os.path.getmtime(f"{directory}/report.json")
+        tellings.append(Telling("", directory, report, (), ended_at - report.seconds, ended_at))
     return tellings
 
 

@@ -46,15 +46,14 @@ def test_from_min_on_the_job_begins_when_nobody_has_come_for_a_while(jobs):
     for job in jobs:
         job.wait_for_cards(2)
     time.sleep(0.8)  # of the time that is given to others
-    came = []
+    started = []
     for job in jobs:
+        started.append(time.monotonic())
         job.node(3, words)
-        job.wait_for_cards(3)
-        came.append(time.monotonic())
 
-    for job, third in zip(jobs, came, strict=True):
+    for job, third in zip(jobs, started, strict=True):
         assert job.settle(3) == (0, ["host1", "host2", "host3"])
-        assert min(note["at"] for note in job.notes("worker", 0).values()) - third > 3.5
+        assert min(note["at"] for note in job.notes("worker", 0).values()) - third > 4
         job.finish()
         assert job.codes() == [0, 0, 0]
 

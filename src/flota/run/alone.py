@@ -15,12 +15,12 @@ from flota.job.spec import JobSpec
 from flota.run.pacing import SlowRanks
 from flota.run.start import Started, start_round
 from flota.run.watch import Watch
-from flota.run.yielding import AT_ONCE
+from flota.run.yielding import step_ahead
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundNotStarted, RoundSwept, StopRequested
 from flota.supervise.machine import SIGTERM, Supervisor
 from flota.supervise.phases import Phase
-from flota.supervise.yielding import NO_OPINION, agreed_step
+from flota.supervise.yielding import NO_OPINION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,10 +109,12 @@ class Alone(Watch):
             return
         standing = self.standing() if number == SIGTERM and self.supervisor.phase == Phase.RUNNING else None
         if standing and standing.yields and standing.step != NO_OPINION:
-            self.yield_at = agreed_step([standing.step], standing.pace, AT_ONCE)
             self.step(StopRequested(number, gently=True))
         else:
             super().stop(number)
+
+    def step_to_yield_at(self) -> int:
+        return step_ahead(self.standing())
 
     def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
         if stands and self.vigil:

@@ -79,6 +79,7 @@ class Together(Watch):
         self.meeting = meeting
         self.keys = keys_of(sendable(spec.job_id) if meeting.etcd else None)
         self.final: Ending | None = None
+        self.agreed_step = NOW
         self.told_failure = self.told_doubt = self.told_work_is_done = False
         self.hanging = Hanging(self, self.vigil)
         self.tidings = Tidings(self.console, meeting)
@@ -229,11 +230,14 @@ class Together(Watch):
 
     def _yield(self, step: int) -> None:
         """Who serves goes on serving until the job has ended."""
-        self.yield_at = step
+        self.agreed_step = step
         if self.supervisor.only_serves:
             self.member.node.has_nothing_to_yield()
         else:
             self.step(StopRequested(SIGTERM, gently=True))
+
+    def step_to_yield_at(self) -> int:
+        return self.agreed_step
 
     def step(self, event: Event) -> None:
         super().step(event)

@@ -66,7 +66,6 @@ class Watch(ABC):
         self.console = Console(spec, environ, self.loop)
         self.ending = Ending(spec, time.monotonic(), epoch(environ))
         self.hurried = False
-        self.yield_at = NOW
         self.in_round = False
         if warm:
             warm.attach(self.loop, self.console.say)
@@ -199,11 +198,17 @@ class Watch(ABC):
     def standing(self) -> Standing:
         return look_at(self.started.channel, self._working()) if self.in_round else NOBODY
 
+    @abstractmethod
+    def step_to_yield_at(self) -> int:
+        """One that no worker can have passed before all have heard of it."""
+
     def _ask_to_yield(self) -> None:
+        """First asked, then said: a disk may keep us waiting, and workers do not wait."""
+        step = self.step_to_yield_at()
+        ask(self.started.channel, self.started.round, self._working(), step)
         wait = self.spec.grace if self.spec.preempt_timeout is None else self.spec.preempt_timeout
-        when = f"at step {self.yield_at}" if self.yield_at != NOW else "now"
+        when = f"at step {step}" if step != NOW else "now"
         self.console.say("INFO", f"the workers are asked to save and end {when}, within {wait:g} s")
-        ask(self.started.channel, self.started.round, self._working(), self.yield_at)
 
     def _working(self) -> set[int]:
         return self.supervisor.alive - self.supervisor.serving

@@ -6,14 +6,14 @@ import _signal  # type: ignore[import-not-found]
 
 from flota.host.channel import BEHIND, POLLS, WANTS_SIGNAL, Channel
 from flota.host.round import Round
-from flota.supervise.yielding import NO_OPINION, NOW
+from flota.supervise.yielding import NO_OPINION, NOW, agreed_step
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-AT_ONCE = 0.02  # seconds until all workers of one machine have heard
+AT_ONCE = 0.2  # seconds until all workers of one machine have heard: a busy node may be kept from telling the last one
 
 
 class Standing(NamedTuple):
@@ -35,6 +35,11 @@ def look_at(channel: Channel, workers: Collection[int]) -> Standing:
     pace = max((1 / beat.seconds for beat in beats if beat.seconds), default=0.0)
     can_end = all(beat.listens & (POLLS | WANTS_SIGNAL) for beat in beats)
     return Standing(can_end, NOW if NOW in steps else max(steps), pace)
+
+
+def step_ahead(standing: Standing) -> int:
+    """Where all workers of one machine can stop, if they are told at once."""
+    return agreed_step([standing.step], standing.pace, AT_ONCE)
 
 
 def ask(channel: Channel, round_: Round, workers: Collection[int], step: int) -> None:

@@ -19,7 +19,7 @@ from flota.host.signals import forget_wakeup
 from flota.host.spawns import Spawn
 from flota.job.report import Verdict
 from flota.job.spec import RestartPolicy
-from flota.run.yielding import AT_ONCE, ask, look_at
+from flota.run.yielding import ask, look_at, step_ahead
 from flota.spawning import child
 from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, StopWorker, SweepRound
 from flota.supervise.events import (
@@ -33,7 +33,7 @@ from flota.supervise.events import (
 )
 from flota.supervise.machine import SIGINT, SIGTERM, Supervisor
 from flota.supervise.phases import Phase
-from flota.supervise.yielding import NO_OPINION, NOW, agreed_step
+from flota.supervise.yielding import NO_OPINION
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -137,7 +137,6 @@ class Node:
         self.orders = orders
         self.deadline = time.monotonic() + orders.timeout if orders.timeout is not None else None
         self.channel = Channel(len(orders.spawns))
-        self.yield_at = NOW
         self.round = Round(complete(orders, self.channel), [], own_session=True)
         self.supervisor = Supervisor(len(orders.spawns), RestartPolicy(), orders.grace, time.monotonic())
         self.loop = Loop()
@@ -190,7 +189,6 @@ class Node:
         """As SIGTERM to the node of a job: workers that can save and end by themselves are asked to."""
         standing = look_at(self.channel, self.supervisor.alive)
         running = self.supervisor.phase == Phase.RUNNING and standing.step != NO_OPINION
-        self.yield_at = agreed_step([standing.step], standing.pace, AT_ONCE)
         self.step(StopRequested(SIGTERM, gently=running and standing.yields))
 
     def _on_round(self) -> None:
@@ -213,7 +211,8 @@ class Node:
         if isinstance(action, StopWorker):
             self.round.send("stop", action.worker, action.signal)
         elif isinstance(action, AskToYield):
-            ask(self.channel, self.round, self.supervisor.alive, self.yield_at)
+            alive = self.supervisor.alive
+            ask(self.channel, self.round, alive, step_ahead(look_at(self.channel, alive)))
         elif isinstance(action, KillWorker):
             self.round.send("kill", action.worker, SIGKILL)
         elif isinstance(action, SweepRound):

@@ -1,0 +1,64 @@
+"""Workers are told a step that none of them has passed, however slow it is to write down that they were."""
+
+from __future__ import annotations
+
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from flota.host.channel import Channel
+from flota.job.spec import RestartPolicy
+from flota.run.alone import Alone
+from flota.supervise.events import WorkerStarted
+from flota.supervise.machine import Supervisor
+from flota.worker import heartbeat as worker
+
+
+class SlowConsole:
+    """While it writes, the worker trains on."""
+
+    def __init__(self):
+        self.said = []
+
+    def record(self, *_):
+        worker.heartbeat(1000)
+
+    def say(self, _level, words):
+        self.said.append(words)
+        worker.heartbeat(5000)
+
+
+@pytest.fixture
+def channel(monkeypatch):
+    made = Channel(1)
+    monkeypatch.setenv("FLOTA_CHANNEL", made.name(0))
+    monkeypatch.setattr(worker, "_page", worker._Page())
+    monkeypatch.setattr(worker, "monotonic", iter(range(1, 100)).__next__)
+    worker.heartbeat(0)
+    worker.should_stop()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def supervisor():
+    made = Supervisor(1, RestartPolicy(), 30.0, 0.0)
+    made.step(WorkerStarted(0, 4711, 0.0), 0.0)
+    return made
+
+
+def test_the_steps_are_read_when_nothing_is_left_to_do_but_tell(channel, supervisor):
+    alone = Alone.__new__(Alone)
+    alone.spec = SimpleNamespace(grace=30.0, preempt_timeout=None)
+    alone.started = SimpleNamespace(channel=channel, round=SimpleNamespace(is_pending=False))
+    alone.supervisor, alone.in_round, alone._again = supervisor, True, None
+    alone.vigil = alone.warm = None
+    alone.ending = SimpleNamespace(note=lambda _: None)
+    alone.console = SlowConsole()
+
+    alone.stop(signal.SIGTERM)
+
+    told = worker._page.told_step()
+    assert told > 1000, "the worker was there when it was told"
+    assert alone.console.said == [f"the workers are asked to save and end at step {told}, within 30 s"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import sys
+import threading
 
 import pytest
 
@@ -40,14 +42,25 @@ def test_a_beat_without_a_step_keeps_the_last_one(channel):
     assert channel.read(1).step == 3
 
 
-@pytest.mark.parametrize("name", ["PAGE", "NUMBERS_AT", "STOP_AT", "NO_STEP", "POLLS", "WANTS_SIGNAL", "BEHIND"])
+PLACED = ("PAGE", "PLACES", "ROOM", "CHECKSUM", "BEAT", "NUMBERS_AT", "STOP_AT", "STOP", "STEP_0")
+
+
+@pytest.mark.parametrize("name", [*PLACED, "NO_STEP", "POLLS", "WANTS_SIGNAL", "BEHIND"])
 def test_both_ends_have_the_same_layout(name):
     assert getattr(worker, name) == getattr(node, name)
 
 
-def test_what_a_worker_writes_fits_before_the_nodes_half(channel):
-    assert struct.calcsize(node.BEAT) == node.NUMBERS_AT
-    assert node.NUMBERS_AT < node.STOP_AT <= node.PAGE - struct.calcsize(node.STOP)
+def test_what_a_worker_writes_fits_before_what_the_node_does():
+    assert struct.calcsize(node.CHECKSUM) == node.BEAT_AT
+    assert node.BEAT_AT + struct.calcsize(node.BEAT) == node.NUMBERS_AT < node.ROOM
+    first, second = node.PLACES
+    assert first + node.ROOM <= second <= node.STOP_AT - node.ROOM
+    assert node.STOP_AT + struct.calcsize(node.STOP) <= node.PAGE
+
+
+def test_the_nodes_word_is_one_that_processors_store_at_once():
+    assert struct.calcsize(node.STOP) == 8
+    assert node.STOP_AT % 8 == node.PAGE % 8 == 0
 
 
 def at_times(monkeypatch, *times):
@@ -86,7 +99,7 @@ def test_what_was_fast_long_ago_is_not_the_pace_any_more(channel, monkeypatch):
 def test_whatever_is_passed_nothing_is_raised_and_the_step_arrives(channel, odd):
     worker.heartbeat(5, **odd)
     assert channel.read(1).step == 5
-    assert not channel.memory[PAGE + STOP_AT : PAGE + STOP_AT + 12].strip(b"\0"), "the node's half is the node's"
+    assert not channel.memory[PAGE + STOP_AT : 2 * PAGE].strip(b"\0"), "the node's word is the node's"
 
 
 def test_a_step_that_is_no_number_is_left_out(channel):
@@ -95,16 +108,48 @@ def test_a_step_that_is_no_number_is_left_out(channel):
     assert channel.read(1).step == 1
 
 
-def test_what_is_not_a_list_of_numbers_is_read_as_none(channel):
+def test_what_is_not_a_list_of_numbers_is_read_as_none(channel, monkeypatch):
+    monkeypatch.setattr(worker, "_packed", lambda _: b"\xff" * 20)
     worker.heartbeat(1, loss=1.0)
-    channel.memory[PAGE + 40 : PAGE + 60] = b"\xff" * 20
-    assert channel.read(1).step == 1
+    assert (channel.read(1).step, channel.read(1).numbers) == (1, {})
 
 
-def test_a_worker_that_died_while_writing_is_read_all_the_same(channel):
-    worker.heartbeat(8, loss=1.0)
-    struct.pack_into("=Q", channel.memory, PAGE, 3)
-    assert channel.read(1).step == 8
+@pytest.mark.parametrize("byte", range(node.NUMBERS_AT + 13))
+def test_what_is_not_whole_is_not_taken_for_what_a_worker_said(channel, byte):
+    """As a node sees it while the worker writes, in whatever order, or after it has died of that."""
+    worker.heartbeat(255, loss=1.0)
+    before = bytes(channel.memory)
+    worker.heartbeat(256, loss=2.0)
+    changed = [at for at in range(len(before)) if before[at] != channel.memory[at]]
+    place = PAGE + max(place for place in node.PLACES if PAGE + place <= changed[0])
+
+    channel.memory[place + byte] ^= 0xFF
+
+    assert channel.read(1)[1:] == (255, 0, channel.read(1).seconds, {"loss": 1.0})
+
+
+def test_threads_that_tell_steps_at_one_time_leave_something_whole(channel):
+    def beat():
+        for step in range(2000):
+            worker.heartbeat(step, loss=0.5)
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=beat) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+
+    assert channel.read(1).numbers == {"loss": 0.5}
+
+
+def test_what_a_stranger_has_written_is_silence(channel):
+    channel.memory[PAGE : 2 * PAGE] = b"\xff" * PAGE
+    assert channel.read(1) == node.SILENCE
 
 
 def test_who_asks_whether_to_stop_is_known_to_listen(channel):
@@ -141,6 +186,14 @@ def test_a_step_that_will_never_come_is_not_waited_for(channel):
     assert not worker.should_stop()
     worker.heartbeat(0)
     assert worker.should_stop()
+
+
+@pytest.mark.parametrize(("told", "heard"), [(NOW, NOW), (0, 0), (7, 7), (NO_OPINION, NOW)])
+def test_the_node_is_heard_whatever_the_step(channel, told, heard):
+    worker.heartbeat(0)
+    assert worker._page.told_step() is None
+    channel.tell_to_stop(1, told)
+    assert worker._page.told_step() == heard
 
 
 def test_without_steps_at_once(channel):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import struct
 from types import SimpleNamespace
 
 import pytest
 
-from flota.host.channel import NUMBERS_AT, PAGE, Channel
+from flota.host.channel import PAGE, Channel
 from flota.job.plan import Worker, WorkerPlan
 from flota.rendezvous.cards import Card, Present, StepRow
 from flota.rendezvous.notices import RUNNING, Notice, SlowRow
 from flota.rendezvous.pacing import Pace, told_steps
 from flota.run.pacing import SELDOM, Pacing, SlowRanks
 from flota.supervise.stragglers import PERIOD
-from flota.worker.heartbeat import _packed
+from flota.worker import heartbeat
 
 CARD = Card("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",))
 
@@ -30,11 +29,11 @@ def pacing():
 
 
 def tell(pacing, *seconds, **numbers):
-    packed = _packed(numbers)
     for worker, took in enumerate(seconds):
-        base = worker * PAGE
-        struct.pack_into("=QdqIId", pacing.memory, base, 2, 1.0, 7, 0, len(packed), took)
-        pacing.memory[base + NUMBERS_AT : base + NUMBERS_AT + len(packed)] = packed
+        page = heartbeat._Page()
+        page.memory, page.base = pacing.memory, worker * PAGE
+        page.step, page.seconds = 7, took
+        page.write(heartbeat._packed(numbers))
 
 
 def test_a_slow_rank_is_told_with_its_host_and_factor_once_and_when_it_recovers(pacing):

@@ -1,7 +1,8 @@
 """The one channel between a node and its workers: shared memory, a page for each worker.
 
 A worker writes its last step and numbers there (worker/heartbeat.py), the node when to stop. Nobody waits for anybody:
-a write is a few stores, a read a few loads. The memory has no name in any directory, so nothing of it is left behind.
+a write is a few stores, a read a few loads, and nothing depends on the order in which processors see each other's. The
+memory has no name in any directory, so nothing of it is left behind.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 NAMES = 1 << 16  # behind the pages, where wanted: the modules that one worker has imported, each on a line
-# A worker's half: a count that is odd while it writes, when, the step, what it listens to, the length of its numbers,
-# how many seconds its fastest recent step took; then the numbers.
-BEAT = "=QdqIId"
-NUMBERS_AT = 40
+# What a worker says, by turns at two places, so that one is whole while it writes: a checksum of all that follows; what
+# it listens to, the length of its numbers, when, the step, how many seconds its fastest recent step took; its numbers.
+PLACES, ROOM = (0, 2040), 2040
+CHECKSUM, BEAT = "=I", "=HHdqd"
+BEAT_AT, NUMBERS_AT = 4, 32
 NO_STEP = -1
 # It calls should_stop(); it has a callback for SIGTERM; its steps have begun anew.
 POLLS, WANTS_SIGNAL, BEHIND = 1, 2, 4
-# The node's half: whether to stop, and at which step.
-STOP_AT = 2048
-STOP = "=Iq"
+# What the node says, in one word that is seen whole or not at all: 0 for nothing, 1 to stop at once, STEP_0 at step 0.
+STOP_AT = 4080
+STOP = "q"
+STEP_0 = 2
 TRIES = 100
 
 
@@ -37,6 +40,9 @@ class Beat(NamedTuple):
     listens: int
     seconds: float  # a step; 0.0: not known yet
     numbers: dict[str, float]
+
+
+SILENCE = Beat(0.0, NO_STEP, 0, 0.0, {})
 
 
 class Channel:
@@ -64,19 +70,16 @@ class Channel:
         return self._memory
 
     def read(self, worker: int) -> Beat:
-        from struct import unpack_from
-
-        if self.memory is None:
-            return Beat(0.0, NO_STEP, 0, 0.0, {})
+        memory = self.memory
+        if memory is None:
+            return SILENCE
         base = worker * PAGE
         for _ in range(TRIES):
-            before, at, step, listens, length, seconds = unpack_from(BEAT, self.memory, base)
-            numbers = bytes(self.memory[base + NUMBERS_AT : base + NUMBERS_AT + min(length, STOP_AT - NUMBERS_AT)])
-            if before % 2 == 0 and unpack_from("=Q", self.memory, base)[0] == before:
-                break
-        else:
-            numbers = b""  # it died while writing, or writes without a pause: the step is still a step
-        return Beat(at, step if before else NO_STEP, listens, seconds, _read_numbers(numbers))
+            beats = [_read_beat(memory[base + place : base + place + ROOM]) for place in PLACES]
+            whole = [beat for beat in beats if beat is not None]
+            if whole:
+                return max(whole, key=lambda beat: beat.at)
+        return SILENCE  # somebody else has written there
 
     def names(self) -> list[str]:
         """The modules that a worker has imported since its start."""
@@ -89,8 +92,7 @@ class Channel:
         from struct import pack_into
 
         if self.memory is not None:
-            pack_into("=q", self.memory, worker * PAGE + STOP_AT + 4, step)
-            pack_into("=I", self.memory, worker * PAGE + STOP_AT, 1)
+            pack_into(STOP, self.memory, worker * PAGE + STOP_AT, STEP_0 + max(step, NO_STEP))
 
     def close(self) -> None:
         if self._memory is not None:
@@ -99,6 +101,20 @@ class Channel:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def _read_beat(said: bytes) -> Beat | None:
+    """None while it is being written, or where a worker died in the middle of that."""
+    from binascii import crc32
+    from struct import unpack_from
+
+    (checksum,) = unpack_from(CHECKSUM, said)
+    listens, length, at, step, seconds = unpack_from(BEAT, said, BEAT_AT)
+    if at == 0.0:
+        return SILENCE
+    if crc32(said[BEAT_AT : NUMBERS_AT + length]) != checksum:
+        return None
+    return Beat(at, step, listens, seconds, _read_numbers(said[NUMBERS_AT : NUMBERS_AT + length]))
 
 
 def _read_numbers(data: bytes) -> dict[str, float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from binascii import crc32
+from struct import pack, unpack_from
 from time import monotonic
 
 TYPE_CHECKING = False
@@ -10,7 +12,9 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 # As in host/channel.py, which has the layout's description.
-PAGE, NUMBERS_AT, STOP_AT = 4096, 40, 2048
+PAGE, PLACES, ROOM, NUMBERS_AT = 4096, (0, 2040), 2040, 32
+CHECKSUM, BEAT = "=I", "=HHdqd"
+STOP_AT, STOP, STEP_0 = 4080, "q", 2
 NO_STEP = -1
 POLLS, WANTS_SIGNAL, BEHIND = 1, 2, 4
 LONGEST_NAME = 255
@@ -24,7 +28,7 @@ class _Page:
     def __init__(self) -> None:
         self.memory: mmap | None = None
         self.base = 0
-        self.count = 0
+        self.beats = 0
         self.step = self.highest = NO_STEP
         self.stepped_at = 0.0
         self.steps = 0
@@ -97,23 +101,17 @@ class _Page:
         memory = self.memory
         if memory is None:
             return None
-        from struct import unpack_from
-
-        told, step = unpack_from("=Iq", memory, self.base + STOP_AT)
-        return int(step) if told else None
+        (word,) = unpack_from(STOP, memory, self.base + STOP_AT)
+        return int(word) - STEP_0 if word else None
 
     def write(self, numbers: bytes) -> None:
         memory = self.memory
         assert memory is not None
-        from struct import pack_into
-
-        base = self.base
-        self.count += 1
-        pack_into("=Q", memory, base, self.count)
-        memory[base + NUMBERS_AT : base + NUMBERS_AT + len(numbers)] = numbers
-        pack_into("=dqIId", memory, base + 8, monotonic(), self.step, self.listens, len(numbers), self.seconds)
-        self.count += 1
-        pack_into("=Q", memory, base, self.count)
+        said = pack(BEAT, self.listens, len(numbers), monotonic(), self.step, self.seconds) + numbers
+        whole = pack(CHECKSUM, crc32(said)) + said
+        self.beats += 1
+        place = self.base + PLACES[self.beats % 2]
+        memory[place : place + len(whole)] = whole
 
 
 _page = _Page()
@@ -174,14 +172,13 @@ def start_anew() -> None:
 def _packed(numbers: dict[str, float]) -> bytes:
     """As many as fit. What is no plain number is left out: a tensor on a device would have to be waited for."""
     from numbers import Real
-    from struct import pack
 
     parts = bytearray()
     for name, value in numbers.items():
         if isinstance(value, Real):
             key = name.encode()[:LONGEST_NAME]
             part = bytes((len(key),)) + key + pack("=d", value)
-            if len(parts) + len(part) > STOP_AT - NUMBERS_AT:
+            if len(parts) + len(part) > ROOM - NUMBERS_AT:
                 break
             parts += part
     return bytes(parts)

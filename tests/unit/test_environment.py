@@ -75,6 +75,46 @@ def test_flotas_variables_win_over_those_that_it_gives_to_frameworks():
     assert (found.rank, found.world_size) == (5, 8)
 
 
+GIVEN = {
+    **FLOTA,
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "TORCHELASTIC_USE_AGENT_STORE": "False",
+    "PADDLE_TRAINER_ID": "5",
+    "PADDLE_TRAINERS_NUM": "8",
+}
+GIVEN["FLOTA_GIVEN"] = ",".join(GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("changed", "rank", "world", "master"),
+    [
+        ({}, 5, 8, "10.0.0.1:40003"),
+        (given_by("torch_standalone", "1/1/0"), 1, 2, "localhost:44653"),
+        ({"RANK": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"}, 3, 8, "a:1"),
+        ({"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "a", "MASTER_PORT": "1"}, 5, 8, "a:1"),
+        (given_by("paddle_collective_cpu_1node", 1), 1, 2, "127.0.0.1:57284"),
+        (PADDLE_SPAWN, 1, 2, "127.0.0.1:7000"),
+        ({"FLOTA_GIVEN": GIVEN["FLOTA_GIVEN"].replace("RANK", "SHIP"), "RANK": "3"}, 5, 8, "10.0.0.1:40003"),
+        ({"FLOTA_GIVEN": f"{GIVEN['FLOTA_GIVEN']},TRAINING_ROLE", "PADDLE_TRAINERS_NUM": "2"}, 5, 8, "10.0.0.1:40003"),
+    ],
+    ids=[
+        "nobody else",
+        "torchrun",
+        "by hand",
+        "torchrun with the same numbers",
+        "paddle",
+        "paddle's spawn",
+        "somebody before flota",
+        "parameter servers",
+    ],
+)
+def test_a_launcher_that_a_worker_starts_is_nearer_than_flota(changed, rank, world, master):
+    found = read_env({**GIVEN, **changed})
+
+    assert (found.rank, found.world_size, found.master) == (rank, world, master)
+
+
 def test_torchruns_variables():
     given = given_by("torch_standalone", "1/1/0")
 

@@ -37,12 +37,29 @@ def env() -> Env:
 
 def read_env(environ: Mapping[str, str]) -> Env:
     if "FLOTA_RANK" in environ:
-        return _from_flota(environ)
+        return _from_nearer_launcher(environ) or _from_flota(environ)
     if "RANK" in environ and "WORLD_SIZE" in environ:
         return _from_torchrun(environ)
     if "PADDLE_TRAINER_ID" in environ:
         return _from_paddle(environ)
     return Env(device=_device(environ, 0, 1))
+
+
+def _from_nearer_launcher(environ: Mapping[str, str]) -> Env | None:
+    """Of one that flota's worker has started: it has changed what flota gave. What flota did not give was there before.
+
+    With parameter servers Paddle's variables count the trainers alone, and no launcher is started below.
+    """
+    given = environ.get("FLOTA_GIVEN", "").split(",")
+    rank, world = environ["FLOTA_RANK"], environ.get("FLOTA_WORLD_SIZE", "1")
+    for read, by_flota in (
+        (_from_torchrun, {"RANK": rank, "WORLD_SIZE": world, "TORCHELASTIC_USE_AGENT_STORE": "False"}),
+        (_from_paddle, {"PADDLE_TRAINER_ID": rank, "PADDLE_TRAINERS_NUM": world}),
+    ):
+        known = "TRAINING_ROLE" not in given and all(name in given and name in environ for name in by_flota)
+        if known and any(environ[name] != value for name, value in by_flota.items()):
+            return read(environ)
+    return None
 
 
 def _from_flota(environ: Mapping[str, str]) -> Env:

@@ -37,13 +37,13 @@ def adapter(monkeypatch):
 def torch(adapter):
     """torch on a machine with so many GPUs; `calls` has what it was asked."""
 
-    def load(gpus, *, recent=True):
+    def load(gpus, *, recent=True, kind="cuda"):
         calls = []
         dist = ModuleType("torch.distributed")
         dist.init_process_group = lambda backend, **options: calls.append((backend, options))
         dist.HashStore = lambda: "in memory"
         if recent:
-            dist.get_default_backend_for_device = {"cuda": "nccl"}.__getitem__
+            dist.get_default_backend_for_device = {"cuda": "nccl", "mps": "gloo"}.__getitem__
         cuda = SimpleNamespace(
             is_available=lambda: gpus > 0,
             device_count=lambda: gpus,
@@ -52,10 +52,11 @@ def torch(adapter):
         accelerator = SimpleNamespace(
             is_available=cuda.is_available,
             device_count=cuda.device_count,
-            current_accelerator=lambda: SimpleNamespace(type="cuda"),
+            current_accelerator=lambda: SimpleNamespace(type=kind),
+            set_device_index=lambda index: calls.append((kind, index)),
         )
         parts = {"accelerator": accelerator} if recent else {}
-        return adapter("torch", distributed=dist, cuda=cuda, **parts), calls
+        return adapter("torch", distributed=dist, cuda=cuda, mps=SimpleNamespace(), **parts), calls
 
     return load
 
@@ -67,6 +68,14 @@ def test_torch_on_gpus_uses_the_workers_own_and_nccl(torch, recent):
     module.init(PAIR)
 
     assert calls == [("cuda", 1), ("cpu:gloo,cuda:nccl", {})]
+
+
+def test_torch_on_a_mac_uses_its_only_device_and_gloo(torch):
+    module, calls = torch(1, kind="mps")
+
+    module.init(Env())
+
+    assert calls == [("mps", 0), ("gloo", {"store": "in memory", "rank": 0, "world_size": 1})]
 
 
 def test_torch_without_gpus_uses_gloo(torch):

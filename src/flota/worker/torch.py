@@ -64,4 +64,7 @@ def _accelerators() -> tuple[str, int]:
 
 
 def _set_device(kind: str, index: int) -> None:
-    getattr(torch, kind).set_device(index)
+    """Not every kind's own module can: torch.mps cannot."""
+    of_any_kind = getattr(getattr(torch, "accelerator", None), "set_device_index", None)
+    set_device = of_any_kind or getattr(torch, kind).set_device
+    set_device(index)

@@ -18,14 +18,19 @@ from tests.launching import environment
 from .test_start_path import SLOW
 
 SOURCE = Path(flota.__file__).parent
-IN_WORKERS = [
-    *(SOURCE / name for name in ("__init__.py", "values.py", "spawning/child.py")),
-    *SOURCE.glob("errors/*.py"),
+# What an interpreter of the user's begins with: what scripts import, a function that is a worker, what `site` loads.
+BEGINNINGS = [
     *SOURCE.glob("worker/*.py"),
+    *SOURCE.glob("errors/*.py"),
+    SOURCE / "spawning/__init__.py",
+    SOURCE / "spawning/child.py",
+    SOURCE / "warming/site/sitecustomize.py",
+    SOURCE / "warming/inside.py",
+    SOURCE / "warming/recorder.py",
 ]
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 TRY = """
-import flota
+import flota, flota.spawning.child, flota.warming.inside, flota.warming.recorder
 assert flota.env() == flota.Env(device=flota.env().device)
 @flota.record
 def main(): return flota.env()._replace(rank=3)
@@ -51,6 +56,42 @@ assert flota.should_stop() is True
 flota.heartbeat(10)
 raise SystemExit("it goes on")
 """
+
+
+def in_workers():
+    """These, and whatever of flota they import, at any time."""
+    found = set()
+    left = list(BEGINNINGS)
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left += imported_by(path)
+    return sorted(found)
+
+
+def imported_by(path):
+    """The files of the modules that it imports, and of the packages around them."""
+    names = set()
+    for node in at_run_time(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    for name in names:
+        parts = name.split(".")
+        if parts[0] == "flota":
+            places = [SOURCE.joinpath(*parts[1:length]) for length in range(1, len(parts) + 1)]
+            files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+            yield from filter(Path.is_file, files)
+
+
+def at_run_time(tree):
+    """All of it, but for what type checkers alone read."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from at_run_time(node)
 
 
 def run(python, code, **variables):
@@ -120,7 +161,16 @@ def test_asking_who_one_is_imports_nothing_slow():
     assert len(loaded) <= 10
 
 
-@pytest.mark.parametrize("path", IN_WORKERS, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_all_that_workers_load_is_known():
+    """A few of them, from either end of the ways there."""
+    known = {str(path.relative_to(SOURCE)) for path in in_workers()}
+
+    assert {"__init__.py", "values.py", "libc.py", "errors/worker.py", "worker/torch.py", "warming/inside.py"} <= known
+    assert {f"host/{name}.py" for name in ("channel", "shepherd", "sweep", "prctl", "limits", "signals")} <= known
+    assert not {"run/watch.py", "spawning/link.py", "job/spec.py"} & known
+
+
+@pytest.mark.parametrize("path", in_workers(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_what_runs_in_workers_is_written_for_python_3_8(path):
     ast.parse(path.read_text(), feature_version=(3, 8))
 

@@ -9,6 +9,7 @@ import pytest
 
 import flota
 from flota.errors.worker import NothingToRecord
+from flota.spawning.child import leave_error, read_all
 from flota.worker import recording
 
 
@@ -84,6 +85,37 @@ def test_a_file_that_cannot_be_written_does_not_hide_the_error(monkeypatch, tmp_
         divide(1)
 
     assert capsys.readouterr().err == f"flota.record: cannot write {tmp_path}: Is a directory\n"
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("of the user's own class")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_error_that_cannot_tell_is_told_by_its_kind(error_file, hook, whole):
+    error = Unspeakable()
+
+    @flota.record
+    def main():
+        raise error
+
+    if whole:
+        flota.record()
+        sys.excepthook(Unspeakable, error, None)
+        assert hook == [(Unspeakable, error, None)]
+    else:
+        with pytest.raises(Unspeakable):
+            main()
+
+    assert json.loads(error_file.read_text())["message"]["message"] == "Unspeakable"
+
+
+def test_nor_does_a_worker_of_spawn_fail_otherwise_for_that(tmp_path):
+    with open(tmp_path / "result", "w+b") as file:
+        assert leave_error(file.fileno(), Unspeakable()) == 1
+
+        assert read_all(file.fileno()).startswith(b"EUnspeakable\n")
 
 
 def test_a_whole_script_is_recorded_and_its_error_shown_as_before(error_file, hook):

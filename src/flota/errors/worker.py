@@ -5,6 +5,15 @@ from __future__ import annotations
 from flota.errors import FlotaError
 
 
+def in_words(error: BaseException) -> str:
+    """Its kind and what it says, if its own class, which may be the user's, can tell."""
+    try:
+        said = str(error).strip()
+    except Exception:
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 class BadVariable(FlotaError):
     def __init__(self, name: str, given: str, least: int) -> None:
         super().__init__(

@@ -1,7 +1,7 @@
 """Inside a worker: takes the function out of its parcel, calls it, and leaves its result.
 
-Runs in the user's interpreter, on Python 3.8 and newer, and imports nothing else of flota: whatever it loads, the
-training script has loaded.
+Runs in the user's interpreter, on Python 3.8 and newer, and imports nothing else of flota until there is an error:
+whatever it loads, the training script has loaded.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ def leave(result: int, kind: bytes, value: Any, *, cloudy: bool) -> None:
 def leave_error(result: int, error: BaseException) -> int:
     import traceback
 
+    from flota.errors.worker import in_words
+
     # Without the frames of this file: they are not the user's.
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
@@ -123,7 +125,8 @@ def leave_error(result: int, error: BaseException) -> int:
     text = "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
     kind = UNGUARDED if is_unguarded(error) else RAISED
     # A traceback's last line may be anything: a message of several lines, a note, a hint.
-    left = f"{summary(error)}\n{text}"
+    summary = in_words(error).split("\n")[0]
+    left = f"{summary}\n{text}"
     leave(result, kind, left.encode("utf-8", "replace"), cloudy=False)
     if kind == RAISED and "FLOTA_LOG_DIR" in os.environ:
         sys.stderr.write(text)  # whoever reads the log wants it there, too; on a screen the parent shows it
@@ -135,15 +138,6 @@ def is_unguarded(error: BaseException) -> bool:
     """Whether it says that the script starts workers while it is imported; whoever says so has loaded that error."""
     errors = sys.modules.get("flota.errors.spawning")
     return errors is not None and isinstance(error, errors.MissingGuard)
-
-
-def summary(error: BaseException) -> str:
-    """One line: its kind, and the first line of what it says."""
-    try:
-        said = str(error).strip().split("\n")[0]
-    except Exception:  # the user's own class
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def exit_code(ending: SystemExit) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.errors.worker import NothingToRecord
+from flota.errors.worker import NothingToRecord, in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def write_error(error: Exception, traceback: TracebackType | None) -> None:
     from traceback import format_exception
 
     told = {
-        "message": f"{type(error).__name__}: {error}",
+        "message": in_words(error),
         "extraInfo": {
             "py_callstack": "".join(format_exception(type(error), error, traceback)),
             "timestamp": str(int(time())),

@@ -76,6 +76,22 @@ class Link:
         self._listens = True
         threading.Thread(target=self._listen, name="flota", daemon=True).start()
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether all have ended. Ctrl-C ends them, a second one at once, and then goes on its way."""
+        try:
+            return self.ended.wait(timeout)
+        except BaseException:  # or whatever else the program's own signal handlers raise
+            self.send("stop")
+            try:
+                self.ended.wait()
+            except BaseException:
+                self.kill()
+            raise
+
+    def kill(self) -> None:
+        self.send("kill")
+        self.ended.wait()
+
     def send(self, word: str) -> None:
         with self._writing:
             if not self.ended.is_set():
@@ -87,8 +103,7 @@ class Link:
     def give_up(self) -> None:
         """Whoever wanted the workers does not want them any more."""
         if self._listens:
-            self.send("kill")
-            self.ended.wait()
+            self.kill()
         elif self._node:
             os.close(self._commands)  # it takes this for the program's end
 

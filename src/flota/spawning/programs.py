@@ -50,7 +50,7 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
     result = file_with(b"")
     try:
         link = start(job, environ, pickle.dumps(work), result)
-        wait(link)
+        link.wait()
         content = read_all(result)
     finally:
         os.close(result)
@@ -107,20 +107,6 @@ def start(job: JobSpec, environ: Mapping[str, str], work: bytes, result: int) ->
     finally:
         os.close(sent)
     return link
-
-
-def wait(link: Link) -> None:
-    """Ctrl-C ends the job, a second one at once, and then goes on its way."""
-    try:
-        link.ended.wait()
-    except BaseException:
-        link.send("stop")
-        try:
-            link.ended.wait()
-        except BaseException:
-            link.send("kill")
-            link.ended.wait()
-        raise
 
 
 def main(sent: int, result: int) -> None:

@@ -82,12 +82,8 @@ class Workers:
         Raises WorkerFailed for the first that failed, and WorkersStopped when the program has ended them. Interrupted
         by Ctrl-C, it ends them all.
         """
-        try:
-            if not self._link.ended.wait(timeout):
-                return False
-        except BaseException:  # Ctrl-C, or whatever else the program's own signal handlers raise
-            self._interrupt()
-            raise
+        if not self._link.wait(timeout):
+            return False
         self._raise_failure()
         return True
 
@@ -112,8 +108,7 @@ class Workers:
 
     def kill(self) -> None:
         """End them all at once."""
-        self._link.send("kill")
-        self._link.ended.wait()
+        self._link.kill()
 
     def __enter__(self) -> Self:
         return self
@@ -128,13 +123,6 @@ class Workers:
             self.join()
         except WorkersStopped:
             pass  # by the block itself
-
-    def _interrupt(self) -> None:
-        self._link.send("stop")
-        try:
-            self._link.ended.wait()
-        except BaseException:  # a second Ctrl-C does not wait for anybody
-            self.kill()
 
     def _result(self, rank: int) -> Any:
         content = read_all(self._results[rank])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -17,7 +18,15 @@ from pathlib import Path
 import pytest
 
 import flota
-from flota.errors.spawning import MissingGuard, NodeLost, NoResult, NotPicklable, TimedOut, WorkersStopped
+from flota.errors.spawning import (
+    CannotStartNode,
+    MissingGuard,
+    NodeLost,
+    NoResult,
+    NotPicklable,
+    TimedOut,
+    WorkersStopped,
+)
 from tests.launching import assert_nobody_left, children, environment, wait_until
 
 from . import functions
@@ -422,6 +431,42 @@ def test_too_few_descriptors_are_one_clear_error():
     gc.collect()
 
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_whichever_descriptor_is_the_last_one_nothing_stays_open():
+    import resource
+
+    flota.spawn(functions.gives_rank, nprocs=2)  # all that it imports
+    gc.collect()
+    before = sorted(os.listdir("/proc/self/fd"))
+    free = [fd for fd in range(300) if str(fd) not in before]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for first_refused in free[:18]:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (first_refused, hard))
+            with contextlib.suppress(flota.FlotaError):
+                flota.spawn(functions.gives_rank, nprocs=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    gc.collect()
+
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_program_that_may_have_no_more_threads_is_one_clear_error(method, monkeypatch):
+    gc.collect()
+    before = sorted(os.listdir("/proc/self/fd"))
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(CannotStartNode, match=r"can't start new thread\nhint: run `ulimit -u`"):
+            flota.spawn(functions.sleeps, (100,), nprocs=2, start_method=method)
+
+    gc.collect()
+    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_call_leaves_no_descriptor_open(method):

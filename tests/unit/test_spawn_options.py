@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import pickle
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from flota.errors import RepeatedDevice, UnknownDevice
 from flota.errors.spawning import (
     BadOption,
+    CannotStartNode,
     DevicesDoNotFit,
     OtherDevices,
     RefusedOption,
@@ -120,6 +122,18 @@ def test_options_are_taken_in_pythons_words():
     assert made.spec.frameworks == ("torch", "jax")
     assert (made.spec.backend, made.timeout, made.with_rank, made.logged) == ("nccl", 120.0, True, True)
     assert made.spec.log.directory.endswith("/out")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files\nhint: run `ulimit -n 65536` first"),
+        (OSError(errno.EAGAIN, "Try again"), "Try again\nhint: run `ulimit -u` and `free -m` to see what is left"),
+        (RuntimeError("can't start new thread"), "can't start new thread\nhint: run `ulimit -u` and"),
+    ],
+)
+def test_what_there_is_too_little_of_is_named(error, words):
+    assert str(CannotStartNode(error)).startswith(f"cannot start a process: {words}")
 
 
 def test_an_error_comes_whole_out_of_another_process():

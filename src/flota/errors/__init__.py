@@ -253,9 +253,8 @@ class TooFewPorts(FlotaError):
 
 class TooManyOpenFiles(FlotaError):
     def __init__(self, needed: int) -> None:
-        super().__init__(
-            f"{needed} ports needed, more than this process may have open files", "run `ulimit -n 65536` first"
-        )
+        words = f"ports needed: {needed}, more than this process may have open files"
+        super().__init__(words, "run `ulimit -n 65536` first")
 
 
 class NoWorkingDirectory(FlotaError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from errno import EMFILE
+
 from flota.errors import BUG, TRY_AGAIN, FlotaError
 
 GUARD = 'if __name__ == "__main__":'
@@ -72,8 +74,11 @@ class MissingGuard(FlotaError):
 
 
 class CannotStartNode(FlotaError):
-    def __init__(self, why: str) -> None:
-        super().__init__(f"cannot start a process: {why}", "run `ulimit -u` and `free -m` to see what is left")
+    def __init__(self, error: OSError | RuntimeError) -> None:
+        why = getattr(error, "strerror", None) or str(error)
+        files = getattr(error, "errno", None) == EMFILE
+        hint = "run `ulimit -n 65536` first" if files else "run `ulimit -u` and `free -m` to see what is left"
+        super().__init__(f"cannot start a process: {why}", hint)
 
 
 class NodeLost(FlotaError):

@@ -102,13 +102,16 @@ def release(held: list[socket]) -> None:
 
 def check_own_address(address: str) -> None:
     """An address that cannot be bound here is not ours."""
-    probe = socket(_family(address), SOCK_STREAM)
     try:
-        probe.bind((address, 0))
-    except OSError:
+        probe = socket(_family(address), SOCK_STREAM)
+        try:
+            probe.bind((address, 0))
+        finally:
+            probe.close()
+    except OSError as error:
+        if error.errno == EMFILE:
+            raise TooManyOpenFiles(1) from None
         raise ForeignAddress(address) from None
-    finally:
-        probe.close()
 
 
 def _bind(address: str, port: int, *, over_lingering: bool = False) -> socket:

@@ -92,12 +92,15 @@ def start(
     wish: Wish, environ: Mapping[str, str], parcel: Parcel, call: Callable[[int], Any] | None, *, daemon: bool
 ) -> Workers:
     sent, *results = files_with([parcel.content, *[b""] * wish.spec.workers])
+    held: list[socket] = []
+    locks: list[int] = []
     try:
         held, plans, locks = prepare(wish, environ)
+        targets, forwarders = ([], []) if wish.logged else choose_outputs()
     except FlotaError:
-        close_all([sent, *results])
+        release(held)
+        close_all([sent, *results, *locks])
         raise
-    targets, forwarders = ([], []) if wish.logged else choose_outputs()
     spawns = [
         spawn_of(plan, environ, targets, sent, result, parcel.fds) for plan, result in zip(plans, results, strict=True)
     ]

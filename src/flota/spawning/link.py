@@ -16,8 +16,8 @@ import threading
 from flota.errors.spawning import CannotStartNode
 from flota.host.ports import release
 from flota.spawning.node import Orders, tend_fork
-from flota.spawning.output import Forwarder
-from flota.spawning.parcel import file_with, interpreter_command
+from flota.spawning.output import Forwarder, close_outputs
+from flota.spawning.parcel import close_all, file_with, interpreter_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,26 +55,36 @@ class Link:
 
     def start(self, orders: Orders, env: dict[str, str], *, fork: bool) -> None:
         """Start the node, and through it the workers. `env`: the node's own; a fork has the program's."""
-        commands, self._commands = os.pipe()
-        self._reports, reports = os.pipe()
         self._program = os.getpid()
-        orders = orders._replace(program=self._program, commands=commands, reports=reports)
-        _flush()  # what the program has written before comes before; and forks would write it again
+        pipes: list[int] = []
         try:
+            pipes += os.pipe()
+            pipes += os.pipe()
+            commands, self._commands, self._reports, reports = pipes
+            orders = orders._replace(program=self._program, commands=commands, reports=reports)
+            _flush()  # what the program has written before comes before; and forks would write it again
             self._node = self._fork(orders) if fork else _execute(orders, env)
-        except OSError as error:
-            os.close(self._commands)
-            os.close(self._reports)
+        except Exception as error:
+            close_all(pipes)
             self._release()
-            raise CannotStartNode(error.strerror or str(error)) from None
-        finally:
-            os.close(commands)
-            os.close(reports)
+            if isinstance(error, OSError):
+                raise CannotStartNode(error) from None
+            raise
+        os.close(commands)
+        os.close(reports)
         for forwarder in self._forwarders:
             forwarder.close_writer()
         atexit.register(self._end_with_program)
+        self._listen_in_thread()
+
+    def _listen_in_thread(self) -> None:
         self._listens = True
-        threading.Thread(target=self._listen, name="flota", daemon=True).start()
+        try:
+            threading.Thread(target=self._listen, name="flota", daemon=True).start()
+        except RuntimeError as error:  # there are as many as there may be
+            self._listens = False
+            self.give_up()
+            raise CannotStartNode(error) from None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Whether all have ended. Ctrl-C ends them, a second one at once, and then goes on its way."""
@@ -104,8 +114,12 @@ class Link:
         """Whoever wanted the workers does not want them any more."""
         if self._listens:
             self.kill()
-        elif self._node:
-            os.close(self._commands)  # it takes this for the program's end
+        elif self._node and not self.ended.is_set():
+            try:
+                os.kill(self._node, _signal.SIGKILL)  # nobody would hear it; its shepherd ends the workers
+            except ProcessLookupError:
+                pass  # the program reaps every child, or ignores SIGCHLD
+            self._close()
 
     def _fork(self, orders: Orders) -> int:
         node = os.fork()
@@ -174,8 +188,7 @@ class Link:
         release(self._held)
         for lock in self._locks:
             os.close(lock)
-        for forwarder in self._forwarders:
-            forwarder.close()
+        close_outputs(self._forwarders)
 
     def _end_with_program(self) -> None:
         """The program is about to exit: daemons are ended, as is everybody when an exception is the reason."""

@@ -7,6 +7,8 @@ import io
 import os
 import sys
 
+from flota.errors.spawning import CannotStartNode
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
@@ -33,10 +35,19 @@ def choose_outputs() -> tuple[list[int], list[Forwarder]]:
         if is_plain(stream, fd):
             targets.append(fd)
             continue
-        forwarder = Forwarder(stream)
+        try:
+            forwarder = Forwarder(stream)
+        except OSError as error:
+            close_outputs(forwarders)
+            raise CannotStartNode(error) from None
         forwarders.append(forwarder)
         targets.append(forwarder.writer)
     return targets, forwarders
+
+
+def close_outputs(forwarders: list[Forwarder]) -> None:
+    for forwarder in forwarders:
+        forwarder.close()
 
 
 class Forwarder:

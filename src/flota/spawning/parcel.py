@@ -137,7 +137,7 @@ def file_with(content: bytes) -> int:
             file.flush()
             return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
     except OSError as error:
-        raise CannotStartNode(error.strerror or str(error)) from None
+        raise CannotStartNode(error) from None
 
 
 def files_with(contents: list[bytes]) -> list[int]:

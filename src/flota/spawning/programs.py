@@ -95,8 +95,12 @@ def is_module(name: str) -> bool:
 
 
 def start(job: JobSpec, environ: Mapping[str, str], work: bytes, result: int) -> Link:
-    targets, forwarders = choose_outputs()
     sent = file_with(work)
+    try:
+        targets, forwarders = choose_outputs()
+    except FlotaError:
+        os.close(sent)
+        raise
     body = f"from flota.spawning.programs import main; main({sent}, {result})"
     stdout, stderr = targets
     node = Spawn(interpreter_command(body, bare=True), dict(environ), stdout, stderr, (sent, result))

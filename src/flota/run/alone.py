@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 
-from flota.errors import FlotaError, PortInUse
+from flota.errors import FlotaError
 from flota.host.signals import Signals
 from flota.job.plan import roles_of
 from flota.job.report import Report, Verdict
 from flota.job.spec import JobSpec
 from flota.run.pacing import SlowRanks
 from flota.run.start import Started, start_round
+from flota.run.waiting import PortWait
 from flota.run.watch import Watch
 from flota.run.yielding import step_ahead
 from flota.supervise.actions import StartRound
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from flota.supervise.places import Post
     from flota.supervise.stragglers import Who
 
-LOOK_AGAIN = 0.1  # seconds between looks whether a port is free: nothing tells of it
-
 
 class Alone(Watch):
     def __init__(
@@ -41,8 +40,8 @@ class Alone(Watch):
         self.ending.began = started.began
         self.verdict: Verdict | None = None
         self._again: StartRound | None = None  # a restart that waits for its time, or for its ports
-        self._awaited: StartRound | None = None  # the last one of which people were told that it waits for ports
-        self._try_at = self._give_up_at = 0.0
+        self._try_at = 0.0
+        self._port_wait = PortWait(self.console, spec.join_timeout)
         roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
         supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles, spec.preempt_timeout)
         self.begin_round(started, supervisor)
@@ -71,36 +70,26 @@ class Alone(Watch):
 
     def start_again(self, action: StartRound) -> None:
         self.console.tell_restart(action, self.ending.found[0])
-        now = time.monotonic()
-        self._give_up_at = now + action.delay + self.spec.join_timeout
         if action.delay:
-            self._again, self._try_at = action, now + action.delay
+            self._again, self._try_at = action, time.monotonic() + action.delay
         else:
             self._start(action)
 
     def _start(self, action: StartRound) -> None:
-        """A port that the user has chosen may still be somebody's for a moment: the restart waits for it."""
         self._again = None
         try:
             started = start_round(self.spec, self.environ, action.round, action.attempt, self.warm)
-        except PortInUse as error:
-            if time.monotonic() >= self._give_up_at:
-                self._do_not_start(error)
-                return
-            if self._awaited != action:
-                self._awaited = action
-                self.console.say("INFO", f"{error.message}; the restart waits for it")
-            self._again, self._try_at = action, time.monotonic() + LOOK_AGAIN
-            return
         except FlotaError as error:
-            self._do_not_start(error)
+            next_try = self._port_wait.next_try(error, time.monotonic())
+            if next_try is not None:
+                self._again, self._try_at = action, next_try
+            else:
+                self.console.say("ERROR", f"cannot restart: {error.message}")
+                self.step(RoundNotStarted())
             return
+        self._port_wait.end()
         self.console.event("round_started", round=action.round, attempt=action.attempt)
         self.begin_round(started, self.supervisor)
-
-    def _do_not_start(self, error: FlotaError) -> None:
-        self.console.say("ERROR", f"cannot restart: {error.message}")
-        self.step(RoundNotStarted())
 
     def stop(self, number: int) -> None:
         if self._again:

@@ -101,6 +101,12 @@ def sleeps(seconds: float) -> float:
     return seconds
 
 
+def waits_for(path: str) -> str:
+    while not Path(path).exists():
+        time.sleep(0.01)
+    return path
+
+
 def starts_others() -> list[tuple[int, tuple[object, ...]]]:
     return flota.spawn(gives_rank, ("inner",), nprocs=2).results()
 

@@ -164,20 +164,22 @@ def test_a_result_that_cannot_be_sent_is_a_failure(method):
         flota.spawn(functions.gives_lock, nprocs=1, start_method=method)
 
 
-def test_workers_are_there_before_they_are_awaited(method):
-    with flota.spawn(functions.sleeps, (0.5,), nprocs=2, join=False, start_method=method) as workers:
+def test_workers_are_there_before_they_are_awaited(method, tmp_path):
+    gate = tmp_path / "gate"
+    with flota.spawn(functions.waits_for, (str(gate),), nprocs=2, join=False, start_method=method) as workers:
         assert len(set(workers.pids)) == 2
         assert all(process.is_alive() for process in workers.processes)
         assert workers.join(timeout=0.01) is False
         first = workers.processes[0]
 
+        gate.touch()
         first.join()
 
         assert not first.is_alive()
 
         assert workers.join(timeout=20) is True
 
-    assert workers.results() == [0.5, 0.5]
+    assert workers.results() == [str(gate)] * 2
     assert not any(process.is_alive() for process in workers.processes)
 
 

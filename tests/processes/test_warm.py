@@ -48,7 +48,8 @@ def reflection(flota, rank, log_dir="log"):
 
 
 def rest(flota, rank, log_dir):
-    return [line for line in flota.log(rank, log_dir).splitlines() if not line.startswith("{")]
+    """In no order: its threads end when they do."""
+    return sorted(line for line in flota.log(rank, log_dir).splitlines() if not line.startswith("{"))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -347,15 +348,21 @@ def test_a_lost_shepherd_of_parked_interpreters_costs_only_the_warmth(flota, her
         "while not os.path.exists('go'):\n    time.sleep(0.02)\nsys.exit(os.environ['FLOTA_ATTEMPT'] == '0')"
     )
     running = flota.start("--warm", "jax", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
+    first = running.shepherd()
     wait_until(lambda: len(running.shepherds()) == 2, "a shepherd for the next round")
     [journal] = (here / "log").glob("default.*.log")
     wait_until(lambda: "2 of 2" in journal.read_text(), "interpreters")
 
-    os.kill(max(running.shepherds()), signal.SIGKILL)
+    (parked,) = set(running.shepherds()) - {first}
+    os.kill(parked, signal.SIGKILL)
     (here / "go").touch()
 
     assert running.wait() == 0
     assert_nobody_left(spared=flota.before)
+
+
+def unnamed(running):
+    return [pid for pid in children(running.pid) if name_of(pid) != "flota-shepherd"]
 
 
 def test_a_lost_parked_interpreter_costs_only_the_warmth(flota, here):
@@ -364,9 +371,9 @@ def test_a_lost_parked_interpreter_costs_only_the_warmth(flota, here):
     )
     running = flota.start("--warm", "decimal", "--max_restart", 1, "train.py")
     wait_until(lambda: "runs" in flota.log(0) if (here / "log/workerlog.0").exists() else False, "the worker")
-    (origin,) = [pid for pid in children(running.pid) if name_of(pid) != "flota-shepherd"]
+    wait_until(lambda: len(unnamed(running)) == 1, "the parked interpreter")  # a shepherd takes its name after the fork
 
-    os.kill(origin, signal.SIGKILL)
+    os.kill(unnamed(running)[0], signal.SIGKILL)
 
     assert running.wait() == 0
     assert flota.log(0) == "runs\nruns\n"

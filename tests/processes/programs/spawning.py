@@ -44,7 +44,7 @@ if __name__ == "__main__":
     then = options.pop("then", "")
     workers = flota.spawn(globals()[sys.argv[1]], **options)
     if stray and os.fork() == 0:
-        time.sleep(3)  # has a copy of whatever its parent had open
+        time.sleep(100)  # has a copy of whatever its parent had open
         os._exit(0)
     if then == "raise":
         raise RuntimeError("the program's own")

@@ -24,7 +24,7 @@ HANGS = dict.fromkeys(KINDS, "rank 1 makes the others wait")
 HANGS["dropped"] = "no rank stands out"
 QUIET = (
     "compile", "children", "checkpoint", "evaluation", "remote evaluation", "native evaluation", "download", "upload",
-    "library", "pickle", "threads",
+    "library", "pickle", "threads", "in turn",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from flota.job.spec import RestartPolicy
 from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, Present, StepRow, decode_card, encode_card
 from flota.rendezvous.chair import FIRST_WORD, NEXT_WORD, Chair
-from flota.rendezvous.hanging import TOGETHER
+from flota.rendezvous.hanging import GOES_ON, TOGETHER
 from flota.rendezvous.inquest import A_MOMENT
 from flota.rendezvous.leaving import LEAVE_TOGETHER
 from flota.rendezvous.notices import (
@@ -598,6 +598,17 @@ def test_a_lull_is_measured_by_the_timeout_however_long_the_job_was_quiet_before
     assert table.judge().state == RUNNING
     assert table.chair.deadline == table.now + TOGETHER * 60.0
     assert table.judge(TOGETHER * 60.0).state == STACKS
+
+
+def test_a_node_that_has_done_its_work_lets_the_others_go_on():
+    table = started(3)
+    for name in table.cards:
+        table.say(name, state=cards.RUNNING, stands=1800.0, timeout=60.0)
+    table.judge()
+    table.say("host0", state=cards.DONE)
+    assert table.judge(1.0).state == RUNNING
+    assert table.judge(GOES_ON * 60.0 - 1.0).state == RUNNING
+    assert table.judge(1.0).state == STACKS
 
 
 def test_all_serving_or_done_is_success():

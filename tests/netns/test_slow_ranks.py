@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from tests.launching import WORKERS
@@ -27,4 +28,11 @@ def test_it_is_named_on_every_node_once_and_again_when_it_recovers(jobs):
         assert job.codes() == [0, 0, 0]
     for node in nodes:
         assert (node.err.count(SLOW), node.err.count(FAIR)) == (1, SOAK)
-        assert "2.9 times as long" in node.err or "3.0 times as long" in node.err
+        assert all(2 < factor < 3.5 for factor in factors(node))
+
+
+def factors(node):
+    """As told to programs: how many times as long the slow rank's steps take. It sleeps three times as long."""
+    [path] = node.directory.glob("log/events.*.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    return [event["factor"] for event in events if event["event"] == "straggler" and not event["recovered"]]

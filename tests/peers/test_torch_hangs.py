@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 
 import pytest
 
@@ -50,13 +49,11 @@ def steps(directory):
 def test_the_odd_rank_is_named(flota, kind):
     running = start(flota, 3, kind, 1)
     wait_until(lambda: steps(flota.directory) == 3, "three steps of three ranks", PATIENCE)
-    began = time.monotonic()
     code = running.wait(PATIENCE)
-    took = time.monotonic() - began
     _, err = running.output()
 
     own, others = KINDS[kind]
-    assert (code, took < 2 * TIMEOUT + 2) == (124, True), err
+    assert code == 124, err
     assert err.count("the job hangs") == 1
     assert "rank 1 makes the others wait" in err
     assert f"2 of 3 ranks: {others}" in err

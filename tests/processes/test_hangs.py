@@ -15,6 +15,7 @@ from tests.launching import WORKERS, wait_until
 SOAK = bool(os.environ.get("FLOTA_SOAK"))
 LAST_STEP = 3  # as in workers/hangs.py
 TIMEOUT = 4.0
+PATIENCE = 60.0  # seconds, on a machine that has other work, too. How soon a hang is found, bench/ measures
 KINDS = {
     "sleep": "asleep in hang at hangs.py:",
     "deadlock": "waiting for a lock in hang at hangs.py:",
@@ -52,7 +53,7 @@ def hang(flota, kind, *flags, culprit=1, words=(), **options):
     )
     running.wait_for("step.0.0.3", "step.0.2.3")
     began = time.monotonic()
-    wait_until(lambda: "hang_found" in events(flota), "a hang to be found", 2 * TIMEOUT)
+    wait_until(lambda: "hang_found" in events(flota), "a hang to be found", PATIENCE)
     return running, time.monotonic() - began
 
 
@@ -73,7 +74,7 @@ def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
     _, err = running.output()
 
     assert running.wait() == 124
-    assert 0.7 * TIMEOUT < took < 2 * TIMEOUT
+    assert took > 0.7 * TIMEOUT
     assert err.count("the job hangs: ") == 1
     assert f"the job hangs: no {'step' if beats else 'output'} for " in err
     assert "rank 1 makes the others wait" in err
@@ -88,10 +89,10 @@ def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
 
 
 def test_lost_packets_are_nobodys_fault(flota):
-    running, took = hang(flota, "dropped")
+    running, _ = hang(flota, "dropped")
     _, err = running.output()
 
-    assert (running.wait(), took < 2 * TIMEOUT) == (124, True)
+    assert running.wait() == 124
     assert "no rank stands out" in err and "the job hung: found after " in err
     [failure] = report(flota)["failures"]
     assert (failure["rank"], failure["cause"]) == (None, "hung")
@@ -153,6 +154,12 @@ def test_a_quiet_job_that_works_is_left_alone(flota, kind):
     assert "the job hangs" not in ended.stderr
     assert ended.stderr.count("but rank 0 is at work: ") == 1
     assert not list(flota.directory.glob("log/stacks.*"))
+
+
+def test_a_rank_may_work_after_it_has_waited_long_for_anothers_work(flota):
+    ended = flota.run("--nproc_per_node", 2, "--hang-timeout", 1, "works_quietly.py", "in turn", 4.5)
+
+    assert (ended.returncode, "the job hangs" in ended.stderr) == (0, False)
 
 
 def test_what_a_wrapper_waits_for_may_be_at_work(flota):

@@ -45,6 +45,22 @@ LOADER = (
     Frame("batches", "/job/data.py", 41),
     Frame("<module>", "/job/train.py", 120),
 )
+TENSORFLOW = "/venv/lib/python3.11/site-packages/tensorflow/python"
+TF_LOADER = (
+    Frame("iterator_get_next", f"{TENSORFLOW}/ops/gen_dataset_ops.py", 3017),
+    Frame("OwnedIterator._next_internal", f"{TENSORFLOW}/data/ops/iterator_ops.py", 773),
+    Frame("OwnedIterator.__next__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 810),
+    Frame("batches", "/job/data.py", 41),
+)
+SHARED_TENSORS = (
+    Frame("rebuild_storage_fd", f"{TORCH}/multiprocessing/reductions.py", 500),
+    *LOADER[2:],
+)
+SPAWN = (
+    Frame("wait", "/usr/lib/python3.11/multiprocessing/connection.py", 930),
+    Frame("ProcessContext.join", f"{TORCH}/multiprocessing/spawn.py", 130),
+    Frame("<module>", "/job/train.py", 120),
+)
 
 
 def rank_at(frames, rank=0, **facts):
@@ -140,6 +156,10 @@ def test_no_dump_in_a_log_is_no_stack():
         (ALL_REDUCE, {"call": RUNNING}, COLLECTIVE, "in all_reduce at train.py:88"),
         (BACKWARD, {"call": LOCK}, COLLECTIVE, "in backward at train.py:90"),
         (LOADER, {"call": SOCKET}, ELSEWHERE, "in next(loader) at data.py:41"),
+        (TF_LOADER, {"call": LOCK}, ELSEWHERE, "in next(loader) at data.py:41"),
+        (SHARED_TENSORS, {"call": SOCKET}, ELSEWHERE, "in next(loader) at data.py:41"),
+        (SHARED_TENSORS[:1] + SPAWN[2:], {"call": SOCKET}, WAITS, "waiting at a socket in <module> at train.py:120"),
+        (SPAWN, {"call": SOCKET}, ELSEWHERE, "in the end of a child process at train.py:120"),
         (ALL_REDUCE[2:], {"call": SLEEP}, ELSEWHERE, "asleep in step at train.py:88"),
         (ALL_REDUCE[2:], {"call": LOCK}, ELSEWHERE, "waiting for a lock in step at train.py:88"),
         (ALL_REDUCE[2:], {"call": SOCKET}, WAITS, "waiting at a socket in step at train.py:88"),

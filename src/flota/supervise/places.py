@@ -6,7 +6,7 @@ from itertools import product
 
 from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER, label
-from flota.supervise.stacks import LOCK, MAIN, PIPE, RUNNING, SLEEP, SOCKET, STOPPED, Frame, Sample, Stack
+from flota.supervise.stacks import INSTALLED, LOCK, MAIN, PIPE, RUNNING, SLEEP, SOCKET, STOPPED, Frame, Sample, Stack
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 # How it stands: in a collective, at a socket, elsewhere, stopped by a signal, or not at all, because it has ended.
 KINDS = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED = "collective", "waits", "elsewhere", "halted", "ended"
 LOADER, CHILD = "next(loader)", "the end of a child process"
-# Parts of paths, and what a thread is there for: the first row that fits a frame, from the innermost outwards.
-FRAMEWORKS = (
-    ("torch/multiprocessing/", ELSEWHERE, CHILD),
-    ("paddle/distributed/spawn.py", ELSEWHERE, CHILD),
+# Parts of paths, and what a thread is there for. First, as loaders call all of a framework: rows that fit any frame.
+LOADERS = (
     ("torch/utils/data/", ELSEWHERE, LOADER),
     ("paddle/io/", ELSEWHERE, LOADER),
     ("tensorflow/python/data/", ELSEWHERE, LOADER),
+)
+# Then the first row that fits a frame, from the innermost outwards.
+FRAMEWORKS = (
+    ("torch/multiprocessing/spawn.py", ELSEWHERE, CHILD),
+    ("paddle/distributed/spawn.py", ELSEWHERE, CHILD),
     ("torch/distributed/", COLLECTIVE, ""),
     ("torch/nn/parallel/distributed.py", COLLECTIVE, ""),
     ("torch/autograd/", COLLECTIVE, ""),  # all-reduces overlap with the backward pass
@@ -149,8 +152,12 @@ def _place(stack: Stack | None, sample: Sample) -> tuple[str, str]:
 def _purpose(stack: Stack) -> tuple[str, str]:
     """What library frames inside of the user's own say; nothing where there are none that we know."""
     inner = _inside(stack)
-    known = ((frame, row) for row, frame in product(LIBRARY, inner))
-    for frame, (part, kind, word) in (*product(inner, FRAMEWORKS), *known):
+    rows = (
+        *product(LOADERS, inner),
+        *((row, frame) for frame, row in product(inner, FRAMEWORKS)),
+        *product(LIBRARY, inner),
+    )
+    for (part, kind, word), frame in rows:
         if part in frame.file:
             return kind, word or _call(frame for frame in inner if part.partition("/")[0] in frame.file)
     return "", ""
@@ -175,7 +182,7 @@ def waits_for_python(stack: Stack) -> bool:
     own = stack.own
     if own is not None and own is stack.frames[0]:
         return _says(own, LOCK_WORDS)
-    return _purpose(stack)[0] == ELSEWHERE
+    return _purpose(stack)[0] == ELSEWHERE and not any(part in stack.frames[0].file for part in INSTALLED)
 
 
 def meets_others(stack: Stack) -> bool:

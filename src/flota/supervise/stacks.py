@@ -9,7 +9,8 @@ SPY_MAIN = (MAIN, None, "")
 # What a thread waits for in the kernel.
 SLEEP, LOCK, SOCKET, PIPE, DISK, RUNNING = "sleep", "lock", "socket", "pipe", "disk", "running"
 STOPPED = "T"  # a process's state, as in /proc
-LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "/torchinductor_")
+INSTALLED = ("site-packages/", "dist-packages/")
+LIBRARIES = (*INSTALLED, "/lib/python3", "<frozen ", "/torchinductor_")
 
 
 class Frame(NamedTuple):

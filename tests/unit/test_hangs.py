@@ -226,15 +226,27 @@ def test_work_that_ends_in_a_hang_is_found_within_twice_the_timeout_of_its_end()
     assert 20 < play(samples, seconds=100) <= 20 + 2 * TIMEOUT
 
 
-def test_where_steps_are_told_variables_that_change_are_not_believed_for_ever():
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        lambda now: sample(frame(variables=int(now * 10))),
+        lambda now: sample(children=(Sample(int(now * 5), name="nvidia-smi"),)),
+        lambda now: sample(children=(sample(frame("load", variables=int(now * 9)), pid=8, name="python"),)),
+    ],
+    ids="variables children childs-variables".split(),
+)
+def test_where_steps_are_told_doubtful_work_is_not_believed_for_ever(doubtful):
     def steps(_):
         return Signs({0: 7}, {0: 1.0}, 0)
 
-    def counting(now):
-        return {0: sample(frame(variables=int(now * 10)))}
+    assert 5 * TIMEOUT < play(lambda now: {0: doubtful(now)}, signs=steps, seconds=200) <= 6 * TIMEOUT
+    assert play(lambda now: {0: doubtful(now)}, seconds=200) is None
 
-    assert 5 * TIMEOUT < play(counting, signs=steps, seconds=200) <= 6 * TIMEOUT
-    assert play(counting, seconds=200) is None
+
+def test_where_steps_are_told_other_work_is_believed_for_as_long_as_it_lasts():
+    def steps(_):
+        return Signs({0: 7}, {0: 1.0}, 0)
+
     assert play(lambda now: {0: sample(written=int(now * 2e6))}, signs=steps, seconds=200) is None
 
 
@@ -264,24 +276,39 @@ def test_why_a_quiet_job_is_no_hang_is_said_once():
     assert said == ["0 it writes 1.1 MiB in 0.6 s"]
 
 
-def test_auto_waits_long_for_the_first_word_and_then_keeps_to_the_rhythm():
+def learn(signs, seconds):
+    """What `auto` makes of these signs, looked at when it wants to."""
     hangs = Hangs(LEARNT, 0.0)
-    assert hangs.timeout == START
-    hangs.look(1.0, Signs({0: 0}, {0: 0.5}, 0))
-
-    for step in range(1, 10):
-        hangs.look(step * 100.0, Signs({0: step}, {0: step * 100.0 - 1}, 0))
-
-    assert hangs.timeout == pytest.approx(300.0)
+    hangs.look(0.0, signs(0.0))
+    while hangs.deadline < seconds:
+        now = hangs.deadline
+        assert not hangs.look(now, signs(now))
+    return hangs.timeout
 
 
-def test_auto_has_a_floor():
-    hangs = Hangs(LEARNT, 0.0)
+def every(pause, now, first=0.0):
+    """Steps that are told so often, after a first silence."""
+    step = int((now - first) / pause) if now >= first else -1
+    return Signs({0: step}, {0: first + step * pause if step >= 0 else 0.0}, 0)
 
-    for step in range(10):
-        hangs.look(step + 1.0, Signs({0: step}, {0: step + 1.0}, 0))
 
-    assert hangs.timeout == FLOOR
+def test_auto_waits_long_for_the_first_word():
+    assert learn(lambda _: Signs({0: -1}, {0: 0.0}, 0), START - 1) == START
+
+
+@pytest.mark.parametrize("pause", [0.1, 1.0, 20.0])
+def test_auto_has_a_floor(pause):
+    assert learn(lambda now: every(pause, now), 3600) == FLOOR
+    assert learn(lambda now: Signs({0: -1}, {0: 0.0}, int(now / pause)), 3600) == FLOOR
+
+
+@pytest.mark.parametrize("pause", [100.0, 600.0])
+def test_auto_keeps_to_the_rhythm(pause):
+    assert 3 * pause <= learn(lambda now: every(pause, now), 7200) < 3.5 * pause
+
+
+def test_auto_learns_from_a_long_beginning():
+    assert 1500 <= learn(lambda now: every(1.0, now, first=500.0), 3600) < 1600
 
 
 @pytest.mark.parametrize("rhythm", [1.0, 30.0, 50.0])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from flota.job.spec import LEARNT
 from flota.supervise.stacks import Sample
-from flota.supervise.stillness import VARIABLES, Seen, work_of
+from flota.supervise.stillness import DOUBTFUL, Seen, work_of
 from flota.supervise.threads import looks_elsewhere
 from flota.values import NamedTuple
 
@@ -17,7 +17,7 @@ SAMPLES = 1 / 20  # of it: between them
 ENOUGH = 6  # of them
 LATELY = 0.35  # of it: older samples are judged no more, unless there are too few; they tell of another time
 REST = 1 / 4  # of it: between samples while there is work, or while only other nodes can have any
-BELIEVED = 5  # timeouts without a step, in which variables that change are work: a loop that only counts has such, too
+BELIEVED = 5  # timeouts without a step, in which doubtful work is work
 
 
 class Signs(NamedTuple):
@@ -41,7 +41,7 @@ class Hangs:
         self.life_at = now
         self.stands = False
         self.work = ""  # why a quiet job was not taken for a hang, once for each quiet time
-        self.deadline = now + ALIVE * self.timeout
+        self.deadline = now + self._rhythm
         self._last: Signs | None = None
         self._seen: dict[int, list[Seen]] = {}
         self._worked_at = now
@@ -52,6 +52,12 @@ class Hangs:
         if self.wish != LEARNT:
             return self.wish
         return max(FLOOR, TIMES * self.longest) if self.heard else START
+
+    @property
+    def _rhythm(self) -> float:
+        """Between looks at what ranks say: silence is known no better than by it, and a long one would be learnt."""
+        learns = self.wish == LEARNT and not self.heard
+        return ALIVE * (FLOOR if learns else self.timeout)
 
     @property
     def tells_steps(self) -> bool:
@@ -69,7 +75,7 @@ class Hangs:
         if suspicious:
             self.deadline = now + (REST if self.stands else SAMPLES) * self.timeout
         else:
-            self.deadline = now + min(ALIVE * self.timeout, self.timeout - quiet)
+            self.deadline = now + min(self._rhythm, self.timeout - quiet)
         return suspicious
 
     def worker_ended(self, at: float) -> None:
@@ -128,7 +134,7 @@ class Hangs:
                 del history[:-1]
 
     def _is_doubted(self, work: str, now: float) -> bool:
-        return self.tells_steps and work.endswith(VARIABLES) and now - self.life_at > BELIEVED * self.timeout
+        return self.tells_steps and work.endswith(DOUBTFUL) and now - self.life_at > BELIEVED * self.timeout
 
 
 def _life(last: Signs, signs: Signs, now: float, *, steps_count: bool) -> float | None:

@@ -12,6 +12,8 @@ FEW = 2  # sets of children, between which one that looks at something again and
 UNREADABLE = 2  # times that a stack was: one may be an accident of a busy loop
 WRITES = 64 << 10  # bytes a second: a checkpoint, and no log
 VARIABLES = "its variables change"  # last, because it proves least
+COMING_AND_GOING = "its children come and go"
+DOUBTFUL = (VARIABLES, COMING_AND_GOING)  # a loop that only counts has such, and a monitor that starts programs
 READS = 1 << 20  # bytes a second: data, and nobody who looks at /proc
 
 
@@ -63,7 +65,7 @@ def _children_work(seen: list[Seen], seconds: float, *, on_devices: bool) -> str
         elif child.written - before.written > WRITES * seconds:
             return f"its child {child.name} ({child.pid}) writes"
     others = [frozenset(child.pid for child in one.sample.children) for one in seen]
-    return "its children come and go" if len(set(others)) > FEW else ""
+    return COMING_AND_GOING if len(set(others)) > FEW else ""
 
 
 def _wants_cpu(history: list[Seen]) -> bool:

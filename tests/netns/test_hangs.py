@@ -162,12 +162,13 @@ def blinded(job):
 
 @pytest.mark.parametrize("kind", ["sleep", "left"])
 def test_a_node_that_cannot_read_stacks_aborts_its_workers_for_them(blinded, kind):
-    nodes = start(blinded, kind)
+    nodes = start(blinded, kind, how=["beats"])
 
     assert blinded.codes(PATIENCE) == [124, 124, 124]
     for node in nodes:
         assert "rank 3 on host2 makes the others wait" in node.err
-        assert node.err.count("the job hangs") == 1
+        assert node.err.count("the job hangs: no step for ") == 1
+        assert ", last step 3" in node.err
     assert "stacks cannot be read" in nodes[1].err and "stacks cannot be read" not in nodes[0].err
     assert "receive (" in (nodes[1].directory / "log" / "stacks.0.host2.txt").read_text()
 

@@ -126,14 +126,24 @@ def test_a_hang_is_a_failure_that_is_restarted(flota):
     assert "3 workers ended well" in err
 
 
-@pytest.mark.parametrize("kind", ["sleep", "gil", "stopped", "left"])
-def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind, tmp_path_factory):
-    python = tmp_path_factory.mktemp("bin") / "python"
-    python.symlink_to(os.path.realpath(sys.executable))
+@pytest.fixture
+def installed(tmp_path_factory):
+    """How flota is started where it has this py-spy beside its interpreter, or none."""
 
-    running, _ = hang(
-        flota, kind, command=[python, "-m", "flota"], env={"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}
-    )
+    def install(spy=""):
+        python = tmp_path_factory.mktemp("bin") / "python"
+        python.symlink_to(os.path.realpath(sys.executable))
+        if spy:
+            (python.parent / "py-spy").write_text(f"#!/bin/sh\n{spy}\n")
+            (python.parent / "py-spy").chmod(0o755)
+        return {"command": [python, "-m", "flota"], "env": {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}}
+
+    return install
+
+
+@pytest.mark.parametrize("kind", ["sleep", "gil", "stopped", "left"])
+def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind, installed):
+    running, _ = hang(flota, kind, **installed())
     _, err = running.output()
 
     assert running.wait() == 124
@@ -144,6 +154,34 @@ def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind
     [failure] = report(flota)["failures"]
     assert (failure["rank"], failure["cause"]) == (1, "left-early" if kind == "left" else "hung")
     assert "receive (" in (flota.directory / "log" / "stacks.0.txt").read_text()
+
+
+@pytest.mark.parametrize("spy", ["", "echo Permission Denied; exit 1"], ids=["none", "denied"])
+def test_that_stacks_cannot_be_read_is_said_while_all_is_well(flota, spy, installed):
+    how = installed(spy)
+    how["env"]["STAGE"] = str(flota.directory)
+    with (flota.directory / "screen").open("wb") as screen:
+        running = flota.start("--hang-timeout", 4, "steps.py", stderr=screen, **how)
+    said = (
+        f"stacks cannot be read, so silence alone tells a hang ({'Permission Denied' if spy else 'there is no py-spy'}"
+    )
+    wait_until(lambda: said in (flota.directory / "screen").read_text(), "a warning")
+    (flota.directory / "finish").touch()
+
+    assert running.wait() == 0
+    assert (flota.directory / "screen").read_text().count("stacks cannot be read") == 1
+
+
+def test_output_that_comes_while_stacks_are_taken_saves_the_job(flota, installed):
+    spy = Path(sys.executable).parent / "py-spy"
+    waits = f'touch dumping; until [ -e spoke ]; do sleep 0.05; done; {spy} "$@"; touch dumped'
+    how = installed(f'cd {flota.directory}; case "$*" in *--native*) {waits};; *) exec {spy} "$@";; esac')
+    flags = ("--nproc_per_node", 1, "--hang-timeout", 1, "--native-stacks")
+
+    ended = flota.run(*flags, "speaks_late.py", **how)
+
+    assert (ended.returncode, "the job hangs" in ended.stderr) == (0, False)
+    assert (flota.directory / "dumped").exists()
 
 
 @pytest.mark.parametrize("kind", QUIET)

@@ -48,6 +48,7 @@ class Vigil:
         self.taker = StackTaker(self.spy)
         self.on_stands = on_stands
         self.file = ""
+        self.sees: bool | None = None  # stacks; None: not known yet
         self._blind_looks = 0
 
     def begin_round(self, started: Started, supervisor: Supervisor, pids: dict[int, int]) -> None:
@@ -93,8 +94,25 @@ class Vigil:
             self.hangs.deadline = now + REST
         elif self.hangs.look(now, self._signs(working)):
             self.taker.take(subjects_of(self.started, self.pids, working), self._sampled)
-        elif self.stands_told:
-            self._tell_stands(stands=False)
+        else:
+            if self.stands_told:
+                self._tell_stands(stands=False)
+            if self.sees is None and self._may_try(now):
+                self.taker.take(subjects_of(self.started, self.pids, working[:1]), self._note_sight)
+
+    def _may_try(self, now: float) -> bool:
+        """Whether one look at a worker would tell if stacks can be read: not while its interpreter boots."""
+        return self.spy is None or self.hangs.heard or now - self.hangs.life_at > self.hangs.timeout / 2
+
+    def _note_sight(self, taken: Taken) -> None:
+        """Said early in the job: whoever hears it with the alarm can change nothing any more."""
+        if not taken.blind:
+            self.sees, self._blind_looks = True, 0
+            return
+        self._blind_looks += 1
+        if self.sees is not False and (self.spy is None or self._blind_looks == FEW):
+            self.sees = False
+            self.console.say("WARNING", f"stacks cannot be read, so silence alone tells a hang ({taken.trouble})")
 
     def _working(self) -> list[int]:
         return sorted(worker for worker in self.supervisor.alive - self.supervisor.serving if worker in self.pids)
@@ -112,9 +130,7 @@ class Vigil:
         if self.supervisor.phase != Phase.RUNNING or self.found:
             return
         self.samples = taken.samples
-        self._blind_looks = self._blind_looks + 1 if taken.blind else 0
-        if self._blind_looks == FEW:
-            self.console.say("WARNING", f"stacks cannot be read, so silence alone tells a hang ({taken.trouble})")
+        self._note_sight(taken)
         stands = self.hangs.sampled(time.monotonic(), taken.samples)
         work, self.hangs.work = self.hangs.work, ""
         if work:
@@ -136,7 +152,8 @@ class Vigil:
     # All stacks at one moment.
 
     def take_all(self, then: Callable[[tuple[Post, ...], bool], object]) -> None:
-        """Call back with where this node's ranks stand, and whether that is known without stacks only."""
+        """Call back with where this node's ranks stand, and whether that is known without stacks only; not if one has
+        said something meanwhile: it takes seconds."""
         self.found = True
         if self.spy:
             self.spy.stop()
@@ -146,6 +163,11 @@ class Vigil:
         )
 
     def _taken(self, subjects: list[Subject], taken: Taken, then: Callable[[tuple[Post, ...], bool], object]) -> None:
+        working = self._working()
+        if working and not self.hangs.look(time.monotonic(), self._signs(working)):
+            self.found = False
+            self._tell_stands(stands=False)
+            return
         self.samples = taken.samples
         self.trouble = taken.trouble
         posts = self._posts(subjects)
@@ -160,7 +182,7 @@ class Vigil:
         standing = (
             post._replace(
                 ran=now - self.supervisor.started_at.get(post.worker, now),
-                step=self.started.channel.read(post.worker).step,
+                step=self._step_of(post.worker),
             )
             for post in posts_of(subjects, self.samples, host)
         )
@@ -170,6 +192,10 @@ class Vigil:
             for post in (*standing, *(self._ended(worker, host) for worker in done))
             if post.worker not in self.supervisor.serving or post.kind == HALTED
         )
+
+    def _step_of(self, worker: int) -> int:
+        """When all workers are gone, there is no channel any more."""
+        return self.steps[worker] if worker in self.steps else self.started.channel.read(worker).step
 
     def _ended(self, number: int, host: str) -> Post:
         worker, exited = self.started.plans[number].worker, self.ended[number]

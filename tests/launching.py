@@ -116,6 +116,12 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     return {**kept, **also, **(extra or {})}
 
 
+def slow_spy(stage: Path, spy: Path = COMMAND.parent / "py-spy") -> str:
+    """A script in the place of py-spy. Its last look, for native frames, takes until `spoke` is there."""
+    waits = f'touch dumping; until [ -e spoke ]; do sleep 0.05; done; {spy} "$@"; touch dumped'
+    return f'cd {stage}; case "$*" in *--native*) {waits};; *) exec {spy} "$@";; esac'
+
+
 def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE) -> None:
     give_up = time.monotonic() + timeout
     while not condition():

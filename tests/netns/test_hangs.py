@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from flota.run.asking import address_of
-from tests.launching import COMMAND, WORKERS, environment
+from tests.launching import COMMAND, WORKERS, environment, slow_spy
+from tests.netns.jobs import HTTP
 
 TIMEOUT = 4.0
 PATIENCE = 60.0  # seconds: six nodes and their py-spies may share two cores. How soon a hang is found, bench/ measures
 CULPRIT = 3
+SPY = Path(sys.executable).parent / "py-spy"
 FLAGS = ["--nnodes", 3, "--nproc_per_node", 2, "--hang-timeout", TIMEOUT, "--grace", 1]
 KINDS = {
     "sleep": "asleep in hang",
@@ -153,24 +157,47 @@ def test_at_level_0_the_node_of_the_suspect_leaves(jobs):
 @pytest.fixture
 def blinded(job):
     """Host 2 without py-spy."""
-    spy = Path(sys.executable).parent / "py-spy"
-    host = job.lab.host(2)
-    assert host.popen(["mount", "--bind", "/dev/null", spy]).wait() == 0
-    yield job
-    assert host.popen(["umount", spy]).wait() == 0
+    with spy_of(job.lab.host(2), "/dev/null"):
+        yield job
+
+
+@contextmanager
+def spy_of(host, program):
+    assert host.popen(["mount", "--bind", program, SPY]).wait() == 0
+    try:
+        yield
+    finally:
+        assert host.popen(["umount", SPY]).wait() == 0
 
 
 @pytest.mark.parametrize("kind", ["sleep", "left"])
 def test_a_node_that_cannot_read_stacks_aborts_its_workers_for_them(blinded, kind):
-    nodes = start(blinded, kind, how=["beats"])
+    nodes = start(blinded, kind, how=["beats", "notices"] if kind == "sleep" else ["beats"])
 
     assert blinded.codes(PATIENCE) == [124, 124, 124]
     for node in nodes:
         assert "rank 3 on host2 makes the others wait" in node.err
         assert node.err.count("the job hangs: no step for ") == 1
         assert ", last step 3" in node.err
+        assert kind == "left" or "5 of 6 ranks: waiting at a socket in receive at hangs.py:" in node.err
     assert "stacks cannot be read" in nodes[1].err and "stacks cannot be read" not in nodes[0].err
     assert "receive (" in (nodes[1].directory / "log" / "stacks.0.host2.txt").read_text()
+
+
+@pytest.mark.parametrize("job", [HTTP], indirect=True)
+def test_output_that_comes_while_stacks_are_taken_saves_the_job(job):
+    copied, slow = job.stage / "py-spy", job.stage / "slow-spy"
+    shutil.copy(SPY, copied)
+    slow.write_text(f"#!/bin/sh\n{slow_spy(job.stage, copied)}\n")
+    slow.chmod(0o755)
+    words = ["--nnodes", 2, "--hang-timeout", 1, "--native-stacks", *job.words, WORKERS / "speaks_late.py"]
+
+    with spy_of(job.lab.host(2), slow):
+        nodes = [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2)]
+
+        assert job.codes(PATIENCE) == [0, 0]
+    assert not any("the job hangs" in node.err for node in nodes)
+    assert (job.stage / "dumped").exists()
 
 
 def test_packets_dropped_on_the_workers_port_are_nobodys_fault(job):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import WORKERS, wait_until
+from tests.launching import WORKERS, slow_spy, wait_until
 
 SOAK = bool(os.environ.get("FLOTA_SOAK"))
 LAST_STEP = 3  # as in workers/hangs.py
@@ -173,12 +173,9 @@ def test_that_stacks_cannot_be_read_is_said_while_all_is_well(flota, spy, instal
 
 
 def test_output_that_comes_while_stacks_are_taken_saves_the_job(flota, installed):
-    spy = Path(sys.executable).parent / "py-spy"
-    waits = f'touch dumping; until [ -e spoke ]; do sleep 0.05; done; {spy} "$@"; touch dumped'
-    how = installed(f'cd {flota.directory}; case "$*" in *--native*) {waits};; *) exec {spy} "$@";; esac')
     flags = ("--nproc_per_node", 1, "--hang-timeout", 1, "--native-stacks")
 
-    ended = flota.run(*flags, "speaks_late.py", **how)
+    ended = flota.run(*flags, "speaks_late.py", **installed(slow_spy(flota.directory)))
 
     assert (ended.returncode, "the job hangs" in ended.stderr) == (0, False)
     assert (flota.directory / "dumped").exists()

@@ -10,6 +10,7 @@ from flota.rendezvous.cards import DEAD, Card, Fault, PostRow, encode_card
 from flota.rendezvous.node import Node
 from flota.rendezvous.notices import Ending, Notice
 from flota.rendezvous.orders import (
+    Abort,
     Answer,
     Begin,
     Leave,
@@ -86,6 +87,8 @@ class SimNode:
         self.kind = "collective"
         self.rank = -1
         self.asked_for_stacks = 0
+        self.blind = False
+        self.stacked_at = self.aborted_at = 0.0
         self.at_work: Notice | None = None
         self.begun: list[int] = []
         self.first_ports = 0
@@ -175,8 +178,11 @@ class SimNode:
             self.world.after(0, self._step)
         elif isinstance(order, Yield):
             self._stop_at(order.step)
+        elif isinstance(order, Abort):
+            self.aborted_at = self.world.now
+            self._tell_stacks()
         elif isinstance(order, TakeStacks):
-            self.world.after(self.world.random.uniform(0.0, 1.0), self._tell_stacks)
+            self.world.after(self.world.random.uniform(0.0, 1.0), lambda: self._answer())
         elif isinstance(order, Leave):
             self._leave(order.ending)
 
@@ -260,12 +266,22 @@ class SimNode:
             self.member.node.stands_still(seconds, seconds)
             self._step()
 
-    def _tell_stacks(self) -> None:
-        if not self.over:
-            self.asked_for_stacks += 1
-            kind = self.kind if self.at_work else "ended"
-            self.member.node.stacked((PostRow(self.rank, kind, f"{kind} at x.py:1", "trainer", 0, 1, "log", 1.0),))
+    def _answer(self) -> None:
+        """For their stacks, if the question has not been taken back meanwhile."""
+        if self.over or not self.member.node.asked_for_stacks:
+            return
+        self.asked_for_stacks += 1
+        if self.blind:
+            self.member.node.cannot_see()
             self._step()
+        else:
+            self._tell_stacks()
+
+    def _tell_stacks(self) -> None:
+        kind = self.kind if self.at_work else "ended"
+        self.stacked_at = self.world.now
+        self.member.node.stacked((PostRow(self.rank, kind, f"{kind} at x.py:1", "trainer", 0, 1, "log", 1.0),))
+        self._step()
 
     def preempt(self) -> None:
         """SIGTERM, where all workers ask whether to stop."""

@@ -105,11 +105,64 @@ def test_a_node_that_moves_again_in_time_ends_the_lull():
     assert not any(node.asked_for_stacks for node in cluster.nodes)
 
 
+def test_a_node_that_moves_while_stacks_are_taken_ends_the_lull_for_all():
+    cluster = started(9, 4, work=100)
+
+    stand_all(cluster)
+    cluster.nodes[1]._answer = lambda: cluster.nodes[1].stand(0.0)
+    cluster.run(30)
+    assert {node.member.node.notice.lulls for node in cluster.nodes} == {1}
+    assert {node.member.node.card.stands for node in cluster.nodes} == {0.0}
+    cluster.run(200)
+
+    assert cluster.endings() == {(SUCCEEDED, 0)}
+
+
+def test_a_job_that_hangs_after_it_has_moved_once_more_is_asked_once_more():
+    cluster = started(10, 4)
+
+    stand_all(cluster)
+    cluster.nodes[1]._answer = lambda: cluster.nodes[1].stand(0.0)
+    cluster.run(30)
+    del cluster.nodes[1]._answer
+    stand_all(cluster, culprit=2)
+    cluster.run(60)
+
+    assert cluster.endings() == {(FAILED, 124)}
+    assert cluster.nodes[0].ending.faults[0].host == "host2"
+
+
+@pytest.mark.parametrize("blind", [{2}, {1, 3}, {0, 1, 2, 3}])
+def test_workers_are_aborted_for_their_stacks_when_all_others_have_been_seen(blind):
+    cluster = started(11, 4)
+    for number in blind:
+        cluster.nodes[number].blind = True
+
+    stand_all(cluster, culprit=2)
+    cluster.run(60)
+
+    seen = [node.stacked_at for number, node in enumerate(cluster.nodes) if number not in blind]
+    assert all(cluster.nodes[number].aborted_at > max(seen, default=0.0) for number in blind)
+    assert cluster.endings() == {(FAILED, 124)}
+    assert cluster.nodes[0].ending.faults[0].host == "host2"
+
+
+def test_a_job_whose_workers_are_being_aborted_does_not_go_on():
+    cluster = started(12, 3)
+    cluster.nodes[0].blind = cluster.nodes[1].blind = True
+
+    stand_all(cluster)
+    cluster.nodes[1]._tell_stacks = lambda: cluster.nodes[1].stand(0.0)
+    cluster.run(60)
+
+    assert cluster.endings() == {(FAILED, 124)}
+
+
 def test_a_node_that_is_lost_while_stacks_are_asked_for_is_lost():
     cluster = started(6, 3)
 
     stand_all(cluster)
-    cluster.nodes[2]._tell_stacks = lambda: None
+    cluster.nodes[2]._answer = lambda: None
     cluster.run(10.2)
     cluster.nodes[2].crash(shepherd=False)
     cluster.run(60)
@@ -122,7 +175,7 @@ def test_a_node_that_does_not_answer_is_not_waited_for_for_ever():
     cluster = started(7, 3)
 
     stand_all(cluster, culprit=1)
-    cluster.nodes[2]._tell_stacks = lambda: None
+    cluster.nodes[2]._answer = lambda: None
     cluster.run(60)
 
     assert cluster.endings() == {(FAILED, 124)}

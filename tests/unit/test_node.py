@@ -10,7 +10,7 @@ from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, PostRow, decode_card, encode_card
 from flota.rendezvous.node import Node
 from flota.rendezvous.notices import ENDED, ROLL_CALL, RUNNING, STACKS, Ending, Notice, SeatRow
-from flota.rendezvous.orders import Answer, Begin, Leave, Offer, Recall, Release, TakeStacks
+from flota.rendezvous.orders import Abort, Answer, Begin, GoOn, Leave, Offer, Recall, Release, TakeStacks
 
 SEATS = (SeatRow("own", "host0", "10.0.0.1", (1, 2, 3, 4)), SeatRow("other", "host1", "10.0.0.2", (1, 2, 3, 4)))
 FAULT = Fault(0, 0, "host1", 1, 3, "exited", "exit code 3", 1.0, "log")
@@ -109,6 +109,29 @@ def test_stacks_are_taken_once_a_round_and_the_roll_is_answered_after_them(worki
     assert decode_card(encode_card(working.card)) == working.card
     assert advance(working, Notice(ROLL_CALL, seats=SEATS, faults=(FAULT,))) == [Recall()]
     assert working.card.state == cards.HERE
+
+
+def test_workers_are_aborted_for_their_stacks_once_and_when_all_others_have_been_seen(working):
+    asked = Notice(STACKS, seats=SEATS)
+    advance(working, asked)
+    working.cannot_see()
+
+    assert advance(working, asked) == []
+    assert advance(working, replace(asked, aborts=True)) == [Abort()]
+    assert advance(working) == []
+
+
+def test_a_job_that_moves_after_all_goes_on(working):
+    working.stands_still(90.0, 60.0)
+    advance(working, Notice(STACKS, seats=SEATS))
+    working.stacked((PostRow(0, "waits", "in all_reduce at train.py:88", "trainer", 0, 7, "log", 3.0),))
+    advance(working, Notice(RUNNING, seats=SEATS))
+    assert working.card.state == cards.STACKED, "that was before"
+
+    assert advance(working, Notice(RUNNING, seats=SEATS, lulls=1)) == [GoOn()]
+    assert (working.card.state, working.card.stands, working.card.posts) == (cards.RUNNING, 0.0, ())
+    assert advance(working) == []
+    assert advance(working, Notice(STACKS, seats=SEATS, lulls=1)) == [TakeStacks()], "for another time"
 
 
 def test_a_node_that_is_done_tells_of_its_ranks_and_stays_done(working):

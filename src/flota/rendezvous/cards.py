@@ -104,6 +104,7 @@ class Card(Struct, frozen=True, omit_defaults=True):
     stands: float = 0.0  # its workers have stood still for so many seconds, and have not moved since
     timeout: float = 0.0  # after which it says so
     posts: tuple[PostRow, ...] = ()
+    blind: bool = False  # it has to abort its workers for their stacks, and has not yet
     steps: tuple[StepRow, ...] = ()  # of ranks that tell them
     asks: int = 0  # for this look at all ranks
     looked: int = 0  # the last look that it has answered, with what it saw

@@ -163,7 +163,7 @@ class Chair:
         elif all(row.node in self.done or row.node in serving for row in seats):
             self._end(Ending(SUCCEEDED))
         elif still and not failed:
-            self.notice, self.called_at = replace(self.notice, state=STACKS), now
+            self.notice, self.called_at = replace(self.notice, state=STACKS, aborts=False), now
         elif (
             newcomers and not failed and not self.done and not any(has_worked(one.card, self.terms) for one in of_round)
         ):

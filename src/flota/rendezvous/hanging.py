@@ -9,6 +9,7 @@ from flota.job.causes import HINTS
 from flota.job.report import HANG_IN_WORDS, HUNG, LEFT_EARLY, NO_STEP
 from flota.rendezvous.cards import FAILED, RUNNING, SERVING, STACKED, Fault, Present
 from flota.rendezvous.notices import ROLL_CALL, Notice
+from flota.rendezvous.notices import RUNNING as ROUND_RUNS
 from flota.supervise.blame import duration_in_words
 from flota.supervise.places import ENDED, Post
 from flota.supervise.suspects import find_suspects, in_words
@@ -59,12 +60,17 @@ def all_stand(notice: Notice, of_round: list[Present], done: Collection[str]) ->
 def next_word(
     notice: Notice, by_node: dict[str, Present], lost: Collection[str], done: Collection[str], *, late: bool
 ) -> Notice | None:
-    """What the chair says next; None while it waits for answers. Who fails meanwhile fails because of the hang."""
+    """What the chair says next; None while it waits for answers. Who fails meanwhile fails because of the hang. Workers
+    are aborted last, because ranks of other nodes fail when they are; until then the job may turn out not to hang."""
     cards = [by_node[row.node].card for row in notice.seats if row.node in by_node and row.node not in lost]
+    if not notice.aborts and any(card.state == RUNNING and not card.stands for card in cards):
+        return replace(notice, state=ROUND_RUNS, lulls=notice.lulls + 1)
     answered = [card for card in cards if card.posts or card.state in (STACKED, FAILED, SERVING)]
     asked = [row for row in notice.seats if row.node in by_node or row.node not in done]
     if len(answered) < len(asked) and not late:
-        return None
+        blind = [card for card in cards if card.blind and card not in answered]
+        aborts = bool(blind) and len(answered) + len(blind) == len(asked)
+        return replace(notice, aborts=True) if aborts and not notice.aborts else None
     posts = tuple(row.on(card.host) for card in cards for row in card.posts)
     quiet = max((card.stands for card in cards), default=0.0)
     host = cards[0].host if cards else ""

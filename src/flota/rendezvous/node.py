@@ -22,44 +22,32 @@ from flota.rendezvous.cards import (
     YIELDING,
     Card,
     Fault,
-    PostRow,
 )
 from flota.rendezvous.notices import GATHERING, ROLL_CALL, STACKS, YIELD, Ending, Notice
 from flota.rendezvous.notices import RUNNING as ROUND_RUNS
 from flota.rendezvous.orders import Order
-from flota.rendezvous.pacing import told_steps
+from flota.rendezvous.watched import Watched
 from flota.supervise.blame import is_hang
 from flota.supervise.yielding import NOW
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from flota.supervise.stragglers import Who
 
 SIGINT = 2
 TO_ANSWER = (READY, RUNNING, SERVING, STACKED)
 LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
 
 
-class Node:
-    """`card` is what this node has to say; None while it has nothing to offer."""
-
+class Node(Watched):
     def __init__(self, name: str, blank: Card, *, patience: float, lifeline: float, epoch: float = 0.0) -> None:
+        super().__init__()
         self.name = name
         self.epoch = epoch  # makes a time of day of this node's own time
-        self.card: Card | None = None
-        self.notice: Notice | None = None
         self.over = False
-        self.working = False
         self.deadline: float | None = None
         self._blank = blank
         self._patience = patience  # seconds to wait for an answer before the job has begun
         self._lifeline = lifeline  # seconds that it goes on without one
         self.ending: Ending | None = None
-        self._recalled = self._yields = self._stacks = False
+        self._recalled = self._yields = False
         self._hang: tuple[Fault, ...] = ()  # that the round ended with: no card says so
-        self._look = 0  # the last that was begun
         self._offering = -1
         self._leaving_at: float | None = None
         self._farewell = Ending(STOPPED)
@@ -69,7 +57,7 @@ class Node:
     def offered(self, ports: tuple[int, ...], round_number: int) -> None:
         self.card = replace(self._blank, ports=ports, round=round_number, state=READY)
         self._offering = -1
-        self._yields = self._stacks = False
+        self._yields = self.asked_for_stacks = False
         self._hang = ()
 
     def failed(self, faults: tuple[Fault, ...], reached: int) -> None:
@@ -97,33 +85,6 @@ class Node:
     def stands(self, *, yields: bool, step: int, pace: float) -> None:
         if self.card:
             self.card = replace(self.card, state=YIELDING, yields=yields, step=step, pace=pace)
-
-    def stands_still(self, seconds: float, timeout: float) -> None:
-        """All of its workers, for so long, when they may be quiet for this `timeout`; 0: they move."""
-        if self.card:
-            self.card = replace(self.card, stands=seconds, timeout=timeout)
-
-    def stacked(self, posts: tuple[PostRow, ...]) -> None:
-        """Where its ranks stand; who has failed, is done or leaves stays so."""
-        if self.card:
-            state = STACKED if self.card.state == RUNNING else self.card.state
-            self.card = replace(self.card, state=state, posts=posts)
-
-    def steps_take(self, seconds: Mapping[Who, float]) -> None:
-        """What its ranks tell of their steps."""
-        if self.card:
-            self.card = replace(self.card, steps=told_steps(self.card, seconds))
-
-    def ask_for_look(self) -> int:
-        """Somebody here wants to know where all ranks stand: the number of the look that will tell; 0: none will."""
-        if not (self.card and self.notice and self.working):
-            return 0
-        self.card = replace(self.card, asks=self.notice.look + 1)
-        return self.card.asks
-
-    def looked(self, posts: tuple[PostRow, ...]) -> None:
-        if self.card:
-            self.card = replace(self.card, seen=posts, looked=self._look)
 
     def has_nothing_to_yield(self) -> None:
         """What is left of its workers serves others to the end."""
@@ -177,10 +138,14 @@ class Node:
         self._mind_the_notice(now)
         if self.ending:
             return self._go()
-        if self.notice is not None and self.notice.state == YIELD and self.notice.round == self._round:
-            return self._yield_to(self.notice)
-        if self.notice is not None and self.notice.state == STACKS and self._round == self.notice.round:
-            return self._take_stacks() if self.notice.seat_of(self.name) >= 0 else []
+        notice = self.notice
+        if notice is not None and notice.round == self._round:
+            if notice.state == YIELD:
+                return self._yield_to(notice)
+            if notice.state == STACKS:
+                return self.take_stacks(notice) if notice.seat_of(self.name) >= 0 else []
+            if notice.state == ROUND_RUNS and self.asked_for_stacks:
+                return self.go_on()
         return self._follow()
 
     def _follow(self) -> list[Order]:
@@ -190,7 +155,7 @@ class Node:
         if notice.state == ROLL_CALL:
             return self._heed(notice)
         if self.working:
-            return self._recall() if notice.round > self._round else self._take_look(notice)
+            return self._recall() if notice.round > self._round else self.take_look(notice)
         if notice.state == GATHERING and notice.round > self._round:
             return self._offer(notice.round)
         seat = notice.seat_of(self.name)
@@ -268,16 +233,6 @@ class Node:
             return [orders.Yield(notice.stop_at)]
         self.swept(well=True)
         return []
-
-    def _take_look(self, notice: Notice) -> list[Order]:
-        if notice.look <= max(self._look, notice.looked):
-            return []
-        self._look = notice.look
-        return [orders.Look()]
-
-    def _take_stacks(self) -> list[Order]:
-        asked, self._stacks = self._stacks, True
-        return [] if asked else [orders.TakeStacks()]
 
     def _heed(self, call: Notice) -> list[Order]:
         card = self.card if self._round == call.round else None

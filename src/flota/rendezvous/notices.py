@@ -2,7 +2,7 @@
 
 A notice replaces the one before it. Rounds only grow, and within a round gathering comes before running and running
 before the roll call that follows a failure or a hang, so whoever missed some notices is right as soon as it hears the
-latest.
+latest. One way leads back: a job that seemed to hang, and does not, is running for another time.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ class Notice(Struct, frozen=True, omit_defaults=True):
     look: int = 0  # the last look at all ranks that was asked for
     looked: int = 0  # the last one that is done, and what it has shown, for people
     places: tuple[str, ...] = ()
+    aborts: bool = False  # all others have said where their ranks stand: who has to abort workers for it may
+    lulls: int = 0  # how often all stood still, and one moved after all
     stop_at: int | None = None  # the step at which all workers save and end; None: how far are they?
 
     def seat_of(self, node: str) -> int:
@@ -107,8 +109,8 @@ class Notice(Struct, frozen=True, omit_defaults=True):
         return earlier is None or self.place >= earlier.place
 
     @property
-    def place(self) -> tuple[bool, int, int]:
-        return self.state == ENDED, self.round, ORDER.index(self.state)
+    def place(self) -> tuple[bool, int, int, int]:
+        return self.state == ENDED, self.round, self.lulls, ORDER.index(self.state)
 
 
 def take_seat(node: str, card: Card) -> SeatRow:

@@ -46,7 +46,15 @@ class Yield(NamedTuple):
 
 
 class TakeStacks(NamedTuple):
-    """Say with `stacked` where the ranks of this node stand."""
+    """Say with `stacked` where the ranks of this node stand; with `cannot_see` if they must be aborted for it."""
+
+
+class Abort(NamedTuple):
+    """Abort the workers for their stacks, and say with `stacked` where they stood."""
+
+
+class GoOn(NamedTuple):
+    """The job does not hang: watch the workers as before."""
 
 
 class Look(NamedTuple):
@@ -59,4 +67,18 @@ class Leave(NamedTuple):
     ending: Ending
 
 
-Order = Offer | Begin | Recall | Release | Answer | Testify | LookAtWorkers | Yield | TakeStacks | Look | Leave
+Order = (
+    Offer
+    | Begin
+    | Recall
+    | Release
+    | Answer
+    | Testify
+    | LookAtWorkers
+    | Yield
+    | TakeStacks
+    | Abort
+    | GoOn
+    | Look
+    | Leave
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from flota.rendezvous import orders
 from flota.rendezvous.cards import row_of
 from flota.rendezvous.node import Node
 from flota.run.vigil import Vigil
@@ -34,7 +35,17 @@ class Hanging:
         self._node.stands_still(time.monotonic() - hangs.life_at if still else 0.0, hangs.timeout)
         self.together.advance()
 
-    def answer(self) -> None:
+    def obey(self, order: orders.TakeStacks | orders.Abort | orders.GoOn) -> None:
+        if isinstance(order, orders.TakeStacks):
+            self._answer()
+        elif self.vigil and self.together.in_round:
+            if isinstance(order, orders.Abort):
+                self.waits = self.vigil.blind = True
+                self.together.end_hung(RoundRecalled(SIGABRT), blind=True)
+            else:
+                self.vigil.go_on()
+
+    def _answer(self) -> None:
         """Where the ranks stand, as soon as it is known; a node that does not watch them has nothing to say."""
         if self.vigil:
             self.vigil.take_all(self._tell)
@@ -42,9 +53,9 @@ class Hanging:
             self._node.stacked(())
 
     def _tell(self, posts: tuple[Post, ...], blind: bool) -> None:  # noqa: FBT001  as it is called back
-        if blind and self.vigil and self.together.in_round:
-            self.waits = self.vigil.blind = True
-            self.together.end_hung(RoundRecalled(SIGABRT), blind=True)
+        if blind and self.together.in_round:
+            self._node.cannot_see()
+            self.together.advance()
         else:
             self._say(posts)
 

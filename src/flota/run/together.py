@@ -180,8 +180,8 @@ class Together(Watch):
             self._yield(order.step)
         elif isinstance(order, orders.Leave):
             self.final = order.ending
-        elif isinstance(order, orders.TakeStacks):
-            self.hanging.answer()
+        elif isinstance(order, orders.TakeStacks | orders.Abort | orders.GoOn):
+            self.hanging.obey(order)
         elif isinstance(order, orders.Look):
             self.looking.take()
 

@@ -165,7 +165,7 @@ class Vigil:
     def _taken(self, subjects: list[Subject], taken: Taken, then: Callable[[tuple[Post, ...], bool], object]) -> None:
         working = self._working()
         if working and not self.hangs.look(time.monotonic(), self._signs(working)):
-            self.found = False
+            self.go_on()
             self._tell_stands(stands=False)
             return
         self.samples = taken.samples
@@ -174,6 +174,13 @@ class Vigil:
         if not taken.blind:
             self._save(subjects, in_words(posts))
         then(posts, taken.blind and bool(subjects))
+
+    def go_on(self) -> None:
+        """The job does not hang, here or elsewhere."""
+        if self.spy:
+            self.spy.stop()
+        self.found = self.stands_told = False
+        self.hangs.begin_anew()
 
     def _posts(self, subjects: list[Subject]) -> tuple[Post, ...]:
         """Those that serve others wait for them all the time."""

@@ -86,7 +86,12 @@ class Hangs:
         self.longest = max(self.longest, at - self.life_at)
         self.heard = True
         self.life_at = at
-        self.stands = self._excused = False
+        self._excused = False
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """What was seen so far is no reason for an alarm."""
+        self.stands = False
         self._seen.clear()
 
     def sampled(self, now: float, samples: dict[int, Sample]) -> bool:

@@ -1,13 +1,15 @@
-"""Stands still until its stacks are taken, and says something meanwhile."""
+"""Stands still until stacks are taken; the last rank says something meanwhile."""
 
 import os
 import pathlib
 import time
 
-while not os.path.exists("dumping"):
-    time.sleep(0.05)
-print("goes on", flush=True)
-pathlib.Path("spoke").touch()
-while not os.path.exists("dumped"):
+STAGE = pathlib.Path(os.environ.get("STAGE", "."))
+if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
+    while not (STAGE / "dumping").exists():
+        time.sleep(0.05)
+    print("goes on", flush=True)
+    (STAGE / "spoke").touch()
+while not os.path.exists(STAGE / "dumped"):
     time.sleep(0.05)
 time.sleep(0.5)  # in which it could be ended

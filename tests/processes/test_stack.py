@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
-from tests.launching import COMMAND, environment, wait_until
+from flota.host.loop import Loop
+from flota.run import looking
+from tests.launching import COMMAND, assert_nobody_left, environment, survivors, wait_until
 
 
 @pytest.fixture
@@ -116,6 +119,30 @@ def test_numbers_that_are_other_processes_now_are_left_alone(flota, hung):
 
     assert ended.returncode == 0
     assert "rank 9" not in ended.stdout
+
+
+def test_a_node_that_ends_leaves_no_look_behind(tmp_path, monkeypatch):
+    spy = tmp_path / "py-spy"
+    spy.write_text("#!/bin/sh\nexec sleep 600\n")
+    spy.chmod(0o755)
+    monkeypatch.setattr(looking, "find_spy", lambda _: str(spy))
+    worker = SimpleNamespace(rank=0, name="trainer", stderr="")
+    node = looking.Looking(
+        SimpleNamespace(
+            environ={},
+            loop=Loop(),
+            started=SimpleNamespace(plans=[SimpleNamespace(worker=worker)]),
+            ending=SimpleNamespace(pids={0: os.getpid()}),
+            supervisor=SimpleNamespace(alive={0}),
+        )
+    )
+    before = survivors()
+    node.take()
+    assert set(survivors()) - set(before)
+
+    node.close()
+
+    assert_nobody_left(spared=before)
 
 
 def test_help_is_had_without_a_job(flota):

@@ -11,7 +11,6 @@ from flota.rendezvous import cards
 from flota.rendezvous.cards import Card, Fault, Present, StepRow, decode_card, encode_card
 from flota.rendezvous.chair import FIRST_WORD, NEXT_WORD, Chair
 from flota.rendezvous.hanging import GOES_ON, TOGETHER
-from flota.rendezvous.inquest import A_MOMENT
 from flota.rendezvous.leaving import LEAVE_TOGETHER
 from flota.rendezvous.notices import (
     ENDED,
@@ -25,6 +24,7 @@ from flota.rendezvous.notices import (
     encode_notice,
 )
 from flota.rendezvous.terms import Terms
+from flota.supervise.machine import A_MOMENT
 
 RESTARTS = RestartPolicy(2, enabled=True)
 LEAVES = RestartPolicy(3, enabled=True, elastic_level=0)

@@ -10,6 +10,7 @@ from flota.job.spec import RestartPolicy
 from flota.rendezvous.cards import DEAD, DONE, FAILED, HERE, Fault, Present
 from flota.rendezvous.notices import Ending, Notice
 from flota.supervise.blame import in_order_of_blame, is_hang
+from flota.supervise.machine import A_MOMENT
 from flota.supervise.policy import Decision, History, decide
 from flota.values import NamedTuple
 
@@ -17,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-A_MOMENT = 0.5  # seconds for a worker to end whose death others have seen before us
 SETTLE = 1.0  # seconds in which nodes may add to a report what is of interest, but changes nothing
 DOUBT = 5.0  # the same while all who are known to have failed have only suffered
 TOLD_IN_FULL = 32  # faults: a notice goes to everybody

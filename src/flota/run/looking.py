@@ -88,6 +88,8 @@ class Looking:
                 _answer(asker, "\n".join(notice.places) if done and notice else "")
 
     def close(self) -> None:
+        if self._spy:
+            self._spy.stop()
         self.together.loop.forget(self._server.fileno())
         self._server.close()
         for _, asker in self._waiting:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGTERM = 1, 2, 3, 6, 15
 CANNOT_RUN = 127  # a shell's code for a program that could not be run
-DOUBT = 0.5  # seconds for a worker to end whose death others have seen before us
+A_MOMENT = 0.5  # seconds for a worker to end whose death others have seen before us
 TERMINAL_SIGNALS = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
 
 
@@ -131,7 +131,7 @@ class Supervisor:
     def _doubt(self, now: float) -> list[Action]:
         """Whoever was stopped now could not end any more in the way that tells why."""
         if self.deadline is None:
-            self.deadline = now + DOUBT
+            self.deadline = now + A_MOMENT
         return []
 
     def _hang_found(self, event: HangFound, now: float) -> list[Action]:

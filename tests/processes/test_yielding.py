@@ -82,13 +82,13 @@ def test_a_callback_that_fails_has_saved_nothing(flota):
 
 
 def test_a_callback_that_is_late_may_finish_within_the_grace(flota):
-    code, err = preempt(flota, "--preempt-timeout", "2s", "yields.py", "lingers")
+    code, err = preempt(flota, "--preempt-timeout", "1s", "yields.py", "lingers")
     assert code == 143, err
     assert len(saved(flota)) == 2
 
 
 def test_a_callback_that_does_not_finish_is_ended(flota):
-    code, err = preempt(flota, "--grace", "2s", "yields.py", "lingers")
+    code, err = preempt(flota, "--grace", "1s", "yields.py", "lingers")
     assert (code, len(noted(flota, "begun")), saved(flota)) == (143, 2, []), err
     assert_nobody_left()
 

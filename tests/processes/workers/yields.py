@@ -2,7 +2,7 @@
 
 saves: when told to stop, it notes the step and ends. calls: it has a callback for that; both: it has one, and asks.
 threads: it counts in a thread. silent: it has a callback, and tells no steps. epochs: its steps begin anew.
-raises, lingers: its callback fails; or takes six seconds. handles: it has a handler of its own for SIGTERM, too.
+raises, lingers: its callback fails; or takes three seconds. handles: it has a handler of its own for SIGTERM, too.
 ignores: it only counts. stalls: it says that it listens, and does not. fails: when told to stop, it ends with 3.
 dies: it ends with 3 after some steps. late: a SIGTERM comes when its interpreter tidies up.
 """
@@ -26,7 +26,7 @@ def save():
     if HOW == "raises":
         raise OSError("the disk is full")
     if HOW == "lingers":
-        time.sleep(6)
+        time.sleep(3)
     note("saved")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from math import inf
 
-from flota.host.sweep import children_of
+from flota.host.sweep import tree_below
 from flota.supervise.stacks import DISK, LOCK, PIPE, RUNNING, SLEEP, SOCKET, Sample, Task
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -44,18 +44,8 @@ def observe(pid: int) -> Sample | None:
     own = _observe_alone(pid)
     if own is None:
         return None
-    found = (_observe_alone(child) for child in _below(pid)[:MOST_CHILDREN])
+    found = (_observe_alone(child) for child in tree_below(pid, MOST_CHILDREN)[:MOST_CHILDREN])
     return own._replace(children=tuple(child for child in found if child))
-
-
-def _below(pid: int) -> list[int]:
-    found: list[int] = []
-    queue = [pid]
-    while queue and len(found) < MOST_CHILDREN:
-        children = children_of(queue.pop())
-        found += children
-        queue += children
-    return found
 
 
 def _observe_alone(pid: int) -> Sample | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 SIGKILL = 9
@@ -51,11 +52,11 @@ def sees_own_processes() -> bool:
         return False
 
 
-def tree_below(pid: int) -> list[int]:
-    """All processes below one, found from parent to child."""
+def tree_below(pid: int, enough: int = sys.maxsize) -> list[int]:
+    """All processes below one, found from parent to child; no more are looked for when there are `enough`."""
     found: list[int] = []
     queue = [pid]
-    while queue:
+    while queue and len(found) < enough:
         children = children_of(queue.pop())
         found += children
         queue += children
@@ -75,6 +76,15 @@ def children_of(pid: int) -> list[int]:
         except OSError:
             continue
     return children
+
+
+def status_of(pid: int) -> list[str]:
+    """What /proc says of a process behind its name: its state, its parent and more; empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return []
 
 
 def kill(pid: int) -> None:

@@ -8,6 +8,7 @@ import time
 from flota.errors.stacks import NoRunningJob, NoSpy, NoSuchRank, StacksUnreadable
 from flota.host.loop import Loop
 from flota.host.spy import Spy, find_spy
+from flota.host.sweep import status_of
 from flota.job.roles import TRAINER
 from flota.run.stacking import StackTaker, Subject, Taken, page, posts_of
 from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
@@ -159,11 +160,8 @@ def _events(log_dir: str) -> list[dict[str, Any]]:
 def _node_above(pid: int, nodes: set[int]) -> int:
     """A number may be another process's by now: a worker descends from its node. 0: it does not."""
     for _ in range(MOST_FORKS):
-        try:
-            with open(f"/proc/{pid}/stat") as stat:
-                pid = int(stat.read().rpartition(")")[2].split()[1])
-        except (OSError, IndexError, ValueError):
-            return 0
-        if pid in nodes:
+        status = status_of(pid)
+        pid = int(status[1]) if len(status) > 1 else 0
+        if not pid or pid in nodes:
             return pid
     return 0

@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 
 from flota.host.prctl import become_subreaper, die_with_parent, name_process
-from flota.host.sweep import kill, tree_below
+from flota.host.sweep import kill, status_of, tree_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,8 +66,4 @@ def _end(parent: int) -> None:
 
 def _is_dead(pid: int) -> bool:
     """Nobody reaps it while its parent stands still."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
-    except OSError:
-        return True
+    return status_of(pid)[:1] in ([], ["Z"], ["X"])

@@ -17,7 +17,7 @@ from flota.cli.settings import NEVER_IN_ENVIRONMENT
 from flota.frameworks import VARIABLES_OF, equip, interface_variables
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
-from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogWish
+from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogSpec
 from flota.supervise.events import Event
 from flota.supervise.phases import PHASES
 from flota.supervise.reactions import REACTIONS
@@ -256,7 +256,7 @@ def underscored(name: str) -> str:
 def example(frameworks: tuple[str, ...], devices: DeviceSet) -> tuple[JobSpec, Roster]:
     """Two workers on one machine, with ports that no reader takes for real ones."""
     command = Command("script", "train.py", (), "python")
-    spec = JobSpec(command, 2, LogWish("/job/log"), devices=devices, frameworks=frameworks, threads=1)
+    spec = JobSpec(command, 2, LogSpec("/job/log"), devices=devices, frameworks=frameworks, threads=1)
     return spec, Roster(0, 0, (Seat("gpu01", "127.0.0.1", Ports(("40001", "40002"), "40003", "40004", "40005")),))
 
 

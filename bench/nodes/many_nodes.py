@@ -1,7 +1,7 @@
 """Many nodes in one process, against a master that is a real flota: many_nodes.py PORT COUNT [last].
 
-It asks what a node's Presence asks, in the same words (flota's own messages, keys and cards) and over as many
-connections: a lease, a watch that names it, the card, the card again when the roster is there, renewals. What is
+It asks what a node's Registration asks, in the same words (flota's own messages, keys and records) and over as many
+connections: a lease, a watch that names it, the record, the record again when the roster is there, renewals. What is
 left out is what costs the load process alone, because thousands of nodes share its one CPU here and have one each in
 life: answers' heads are looked through and not parsed by h11, and a roster is compared with the last one, and decoded
 when it is another. A node that is not answered in time asks again on a new connection, as in life.
@@ -28,13 +28,13 @@ from typing import Any
 from msgspec.structs import replace
 from wire import Wire
 
-from flota.job.meeting import Meeting, lease_of
-from flota.rendezvous.cards import RUNNING, Card, decode_card, encode_card
-from flota.rendezvous.notices import RUNNING as ROUND_RUNS
-from flota.rendezvous.notices import decode_notice
+from flota.cluster.job_state import RUNNING as ROUND_RUNS
+from flota.cluster.job_state import decode_state
+from flota.cluster.node_record import RUNNING, NodeRecord, decode_record, encode_record
+from flota.cluster.registration import RETRY
+from flota.job.nodes import NodesSpec, lease_of
 from flota.store.client import ANSWER_TIME, ROUTES, STREAMED
-from flota.store.keys import end_of, keys_of, node_of
-from flota.store.messages import (
+from flota.store.etcd_json import (
     KeyValue,
     LeaseAnswer,
     LeaseGrant,
@@ -43,24 +43,24 @@ from flota.store.messages import (
     RangeAnswer,
     Request,
     TxnAnswer,
-    Watch,
     WatchAnswer,
     WatchCreate,
+    WatchRequest,
     read_answer,
     read_streamed,
 )
-from flota.store.presence import RETRY
+from flota.store.keys import end_of, keys_of, node_of
 
 KEYS = keys_of(None)
 PATIENCE = 60.0  # seconds
 EVENTS = b'"events":'
 
 
-class Node:
-    def __init__(self, crowd: Crowd, card: Card) -> None:
+class Follower:
+    def __init__(self, crowd: Crowd, record: NodeRecord) -> None:
         self.crowd = crowd
         self.name = os.urandom(8).hex()
-        self.card = card
+        self.record = record
         self.lease = 0
         self.questions: Wire | None = None
         self.waiting: deque[tuple[Request, Callable[[Any], None]]] = deque()
@@ -100,9 +100,9 @@ class Node:
     def _on_granted(self, answer: LeaseAnswer) -> None:
         self.lease = int(answer.id)
         self.crowd.renewals.append((time.monotonic() + self.crowd.ttl / 3, self))
-        ask = WatchCreate(key=KEYS.chair, range_end=end_of(KEYS.chair))
+        ask = WatchCreate(key=KEYS.coordinator, range_end=end_of(KEYS.coordinator))
         self.ear = Wire(self.crowd, self._on_line, streams=True)
-        self.ear.send("/v3/watch", Watch(create_request=ask), f"x-flota-lease: {self.lease}\r\n")
+        self.ear.send("/v3/watch", WatchRequest(create_request=ask), f"x-flota-lease: {self.lease}\r\n")
 
     def _on_line(self, line: bytes) -> None:
         if not self.listens:  # the watch's own first line
@@ -112,19 +112,19 @@ class Node:
             self._take_seat()
 
     def _join(self, then: Callable[[Any], None], *, knowing: bool) -> None:
-        self.ask(KEYS.joining(self.name, encode_card(self.card), self.lease, knowing=knowing), then)
+        self.ask(KEYS.joining(self.name, encode_record(self.record), self.lease, knowing=knowing), then)
 
     def _on_joined(self, answer: TxnAnswer) -> None:
         self.crowd.joined += 1
         for entry in answer.responses[1].response_range.kvs:
-            if entry.key == KEYS.notice and self.crowd.is_roster(entry.value):
+            if entry.key == KEYS.job_state and self.crowd.is_roster(entry.value):
                 self._take_seat()
 
     def _take_seat(self) -> None:
         if not self.has_roster:
             self.has_roster = True
             self.crowd.having += 1
-            self.card = replace(self.card, state=RUNNING)
+            self.record = replace(self.record, state=RUNNING)
             self._join(lambda _: None, knowing=True)
 
 
@@ -135,38 +135,38 @@ class Crowd:
         self.master = ("127.0.0.1", port)
         self.epoll = select.epoll()
         self.wires: dict[int, Wire] = {}
-        self.renewals: deque[tuple[float, Node]] = deque()
+        self.renewals: deque[tuple[float, Follower]] = deque()
         self.joined = self.having = self.lost = 0
         self.look_at = 0.0
         self.roster = b""
         self.heard: deque[tuple[bytes, bool]] = deque(maxlen=16)
-        self.ttl = lease_of(Meeting(count + 1, count + 1))
+        self.ttl = lease_of(NodesSpec(count + 1, count + 1))
         self.answer_time = max(ANSWER_TIME, self.ttl / 5)
-        self.nodes: list[Node] = []
+        self.nodes: list[Follower] = []
 
     def gather(self, count: int) -> None:
-        """Cards like the master's own, of other hosts."""
-        like = self._card_of_master()
+        """Records like the master's own, of other hosts."""
+        like = self._record_of_master()
         chance = random.Random(count)
         for number in range(count):
             address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
             ports = tuple(chance.randrange(32768, 61000) for _ in like.ports)
-            card = replace(like, host=f"node{number:05}", address=address, ports=ports, serves=False)
-            self.nodes.append(Node(self, card))
+            record = replace(like, host=f"node{number:05}", address=address, ports=ports, serves=False)
+            self.nodes.append(Follower(self, record))
 
-    def _card_of_master(self) -> Card:
+    def _record_of_master(self) -> NodeRecord:
         """As soon as its node is in its own store."""
         found: list[KeyValue] = []
         give_up = time.monotonic() + PATIENCE
         while not found:
             if time.monotonic() > give_up:
-                sys.exit("many_nodes: no master, or none with a card")
+                sys.exit("many_nodes: no master, or none with a record")
             if self._is_master_there():
-                self._ask_for_cards(found)
+                self._ask_for_records(found)
             else:
                 time.sleep(0.01)
         self.others = {node_of(found[0])}
-        return decode_card(found[0].value)
+        return decode_record(found[0].value)
 
     def _is_master_there(self) -> bool:
         try:
@@ -175,7 +175,7 @@ class Crowd:
             return False
         return True
 
-    def _ask_for_cards(self, found: list[KeyValue]) -> None:
+    def _ask_for_records(self, found: list[KeyValue]) -> None:
         answers: list[RangeAnswer] = []
         wire = Wire(self, lambda body: answers.append(read_answer(200, body, RangeAnswer)), streams=False)
         wire.send("/v3/kv/range", Range(key=KEYS.nodes, range_end=end_of(KEYS.nodes)))
@@ -190,19 +190,19 @@ class Crowd:
             if text == known:
                 return is_roster
         answer = read_streamed(200, line, WatchAnswer)
-        values = [event.kv.value for event in answer.events if event.kv and event.kv.key == KEYS.notice]
+        values = [event.kv.value for event in answer.events if event.kv and event.kv.key == KEYS.job_state]
         self.heard.appendleft((text, any(map(self.is_roster, values))))
         return self.heard[0][1]
 
     def is_roster(self, value: bytes) -> bool:
         if value == self.roster:
             return True
-        notice = decode_notice(value)
-        if notice is None:
+        job_state = decode_state(value)
+        if job_state is None:
             sys.exit("many_nodes: the job has ended")
-        if notice.state != ROUND_RUNS:
+        if job_state.phase != ROUND_RUNS:
             return False
-        if {row.node for row in notice.seats} != {node.name for node in self.nodes} | self.others:
+        if {row.node for row in job_state.seats} != {node.name for node in self.nodes} | self.others:
             sys.exit("many_nodes: a roster of other nodes")
         self.roster = value
         return True

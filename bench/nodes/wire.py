@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-from flota.store.messages import Request, encode_request
+from flota.store.etcd_json import Request, encode_request
 
 LARGEST_READ = 1 << 20
 

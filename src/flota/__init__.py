@@ -15,20 +15,20 @@ PUBLIC = {
     "env": "flota.worker.environment",
     "heartbeat": "flota.worker.heartbeat",
     "init_parallel_env": "flota.worker.parallel",
-    "launch": "flota.spawning.programs",
-    "on_stop": "flota.worker.stopping",
-    "record": "flota.worker.recording",
+    "launch": "flota.spawning.launch",
+    "on_stop": "flota.worker.stop_callbacks",
+    "record": "flota.worker.record_error",
     "should_stop": "flota.worker.heartbeat",
     "shutdown": "flota.worker.parallel",
-    "spawn": "flota.spawning.functions",
+    "spawn": "flota.spawning.spawn_call",
 }
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.errors import FlotaError as FlotaError
     from flota.errors.spawning import WorkerFailed as WorkerFailed
-    from flota.spawning.functions import spawn as spawn
-    from flota.spawning.programs import launch as launch
+    from flota.spawning.launch import launch as launch
+    from flota.spawning.spawn_call import spawn as spawn
     from flota.worker.environment import Env as Env
     from flota.worker.environment import env as env
     from flota.worker.heartbeat import heartbeat as heartbeat
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from flota.worker.parallel import DataParallel as DataParallel
     from flota.worker.parallel import init_parallel_env as init_parallel_env
     from flota.worker.parallel import shutdown as shutdown
-    from flota.worker.recording import record as record
-    from flota.worker.stopping import on_stop as on_stop
+    from flota.worker.record_error import record as record
+    from flota.worker.stop_callbacks import on_stop as on_stop
 
 
 def __getattr__(name: str) -> object:

@@ -12,7 +12,7 @@ from flota.frameworks import equip
 from flota.frameworks.paddle import LONGEST_LIST
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
-from flota.job.spec import Command, JobSpec, LogWish
+from flota.job.spec import Command, JobSpec, LogSpec
 from tests.launching import COMMAND
 
 ALL = ("torch", "paddle", "jax", "tensorflow")
@@ -37,7 +37,7 @@ def roster(*workers, address="10.0.0.{}"):
 
 
 def spec(frameworks=ALL, **changes):
-    return JobSpec(Command("script", "train.py", (), "python"), 2, LogWish("/log"), frameworks=frameworks, **changes)
+    return JobSpec(Command("script", "train.py", (), "python"), 2, LogSpec("/log"), frameworks=frameworks, **changes)
 
 
 def test_flotas_own_variables(flota):
@@ -246,7 +246,7 @@ def test_the_file_for_long_lists_holds_only_flotas_values_and_is_private(tmp_pat
     from flota.run.start import back_up_long_values
 
     large = roster(*[8] * 600, address="10.10.10.{}")
-    wish = spec(("paddle",))._replace(log=LogWish(str(tmp_path)))
+    wish = spec(("paddle",))._replace(log=LogSpec(str(tmp_path)))
     back_up_long_values(wish, large, plan_workers(wish, large, 0)[:1])
 
     file = tmp_path / "backup_env.0.json"

@@ -149,7 +149,7 @@ def test_the_order_of_failures_is_right_whatever_the_clocks_say(job, first, seco
     wait_until(lambda: state(pid) == "X", "the first failure")
     time.sleep(0.5)  # that far apart: more than one way of an answer can take longer than another
     job.fail(second, 9)
-    job.wait_for_cards(1, '"failed"')
+    job.wait_for_records(1, '"failed"')
     nodes[first].process.send_signal(signal.SIGCONT)
 
     assert job.codes() == [8] * 3, job

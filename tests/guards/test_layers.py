@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,29 +13,18 @@ LAYERS = [
     {"__main__", "torch_launch"},
     {"spawning"},
     {"cli"},
+    {"cluster"},
     {"run"},
-    {"warming"},
-    {"host", "store", "logs", "frameworks", "devices"},
-    {"rendezvous"},
+    {"hangs", "preemption", "stragglers", "standby"},
+    {"failures"},
+    {"store", "host", "logs", "frameworks", "devices"},
     {"supervise"},
+    {"wording"},
     {"platforms"},
     {"job"},
     {"worker"},
     {"errors", "values", "libc", "__init__"},
 ]
-PURE = {"job", "supervise", "rendezvous", "platforms"}
-PURE_FILES = {
-    "run/member.py",
-    "store/contact.py",
-    "store/deadlines.py",
-    "store/entries.py",
-    "store/keys.py",
-    "store/kv.py",
-    "store/messages.py",
-    "store/presence.py",
-    "store/watches.py",
-    "warming/choice.py",
-}
 IMPURE = {
     "os",
     "socket",
@@ -56,14 +46,28 @@ def package(path: Path) -> str:
     return relative.parts[0] if len(relative.parts) > 1 else relative.stem
 
 
+def is_pure(path: Path) -> bool:
+    """A module says so itself, at the end of its docstring."""
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return docstring.rstrip().endswith("Pure.")
+
+
 def layer(name: str) -> int:
     (number,) = [number for number, names in enumerate(LAYERS) if name in names]
     return number
 
 
+def walk_at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            yield node
+            yield from walk_at_run_time(node)
+
+
 def imported(path: Path) -> set[str]:
+    """What it imports when it runs, at once or later; what only a type checker reads is not."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in walk_at_run_time(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -102,15 +106,15 @@ def test_what_scripts_import_stands_alone():
     users = {package(path) for path in MODULES if any(name.startswith("flota.worker") for name in imported(path))}
 
     assert {name.split(".")[1] for name in used} == {"errors", "values", "worker"}
-    assert users == {"__init__", "worker"}
+    assert users == {"worker"}
 
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in MODULES if package(path) in PURE or str(path.relative_to(SOURCE)) in PURE_FILES],
-    ids=lambda path: path.stem,
+    [path for path in MODULES if is_pure(path)],
+    ids=lambda path: str(path.relative_to(SOURCE)),
 )
-def test_pure_packages_touch_nothing(path):
+def test_pure_modules_touch_nothing(path):
     assert not {name.split(".")[0] for name in imported(path)} & IMPURE
     calls = {
         node.func.id
@@ -122,7 +126,7 @@ def test_pure_packages_touch_nothing(path):
 
 def test_only_cli_and_what_runs_in_workers_read_argv_and_the_environment():
     for path in MODULES:
-        if package(path) not in ("cli", "worker", "__main__", "torch_launch", "spawning", "warming"):
+        if package(path) not in ("cli", "worker", "__main__", "torch_launch", "spawning", "standby"):
             text = path.read_text()
             assert "sys.argv" not in text and "sys.exit" not in text, path
             assert "os.environ" not in text or package(path) == "worker", path
@@ -130,14 +134,14 @@ def test_only_cli_and_what_runs_in_workers_read_argv_and_the_environment():
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_hold_one_idea(path):
-    assert len(path.read_text().splitlines()) <= 300
+    assert len(path.read_text().splitlines()) <= 400
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < 45, f"{node.name} does not fit on a screen"
 
 
 def test_a_function_that_is_a_worker_loads_nothing_of_flota_but_for_its_error():
-    child = SOURCE / "spawning" / "child.py"
+    child = SOURCE / "spawning" / "worker_process.py"
     at_once = {node.module for node in ast.parse(child.read_text()).body if isinstance(node, ast.ImportFrom)}
 
     assert not {name for name in at_once if name.startswith("flota")}

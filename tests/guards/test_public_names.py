@@ -23,14 +23,14 @@ BEGINNINGS = [
     *SOURCE.glob("worker/*.py"),
     *SOURCE.glob("errors/*.py"),
     SOURCE / "spawning/__init__.py",
-    SOURCE / "spawning/child.py",
-    SOURCE / "warming/site/sitecustomize.py",
-    SOURCE / "warming/inside.py",
-    SOURCE / "warming/recorder.py",
+    SOURCE / "spawning/worker_process.py",
+    SOURCE / "standby/site/sitecustomize.py",
+    SOURCE / "standby/parked_main.py",
+    SOURCE / "standby/import_recorder.py",
 ]
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 TRY = """
-import flota, flota.spawning.child, flota.warming.inside, flota.warming.recorder
+import flota, flota.spawning.worker_process, flota.standby.parked_main, flota.standby.import_recorder
 assert flota.env() == flota.Env(device=flota.env().device)
 @flota.record
 def main(): return flota.env()._replace(rank=3)
@@ -165,9 +165,18 @@ def test_all_that_workers_load_is_known():
     """A few of them, from either end of the ways there."""
     known = {str(path.relative_to(SOURCE)) for path in in_workers()}
 
-    assert {"__init__.py", "values.py", "libc.py", "errors/worker.py", "worker/torch.py", "warming/inside.py"} <= known
-    assert {f"host/{name}.py" for name in ("channel", "shepherd", "sweep", "prctl", "limits", "signals")} <= known
-    assert not {"run/watch.py", "spawning/link.py", "job/spec.py"} & known
+    assert {
+        "__init__.py",
+        "values.py",
+        "libc.py",
+        "errors/worker.py",
+        "worker/init_torch.py",
+        "standby/parked_main.py",
+    } <= known
+    assert {
+        f"host/{name}.py" for name in ("channel", "shepherd", "kill_tree", "prctl", "open_files", "signals")
+    } <= known
+    assert not {"run/watch.py", "spawning/supervisor_client.py", "job/spec.py"} & known
 
 
 @pytest.mark.parametrize("path", in_workers(), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -6,9 +6,9 @@ from itertools import product
 from typing import get_args
 
 from flota.supervise.events import Event
-from flota.supervise.machine import Supervisor
 from flota.supervise.phases import PHASES
 from flota.supervise.reactions import REACTIONS
+from flota.supervise.supervisor import Supervisor
 
 
 def test_every_event_is_decided_in_every_phase():

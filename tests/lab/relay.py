@@ -16,7 +16,9 @@ from collections import deque
 
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING, SO_RCVBUFFORCE = 263, 15, 23, 33
 EVERY_PROTOCOL, TCP = 3, 6
-OFFLOAD_HEADER = 10  # before each frame: which checksum the kernel left to a network card, for the next one to fill in
+OFFLOAD_HEADER = (
+    10  # before each frame: which checksum the kernel left to a network record, for the next one to fill in
+)
 BACKLOG = 0.25  # seconds of a line's work that wait before it; more is dropped, as a switch would
 TURN = 64  # frames taken in one go, so that those that are due get their turn
 

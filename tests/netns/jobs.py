@@ -92,11 +92,11 @@ class Job:
 
     # What is in the store.
 
-    def wait_for_cards(self, count: int, state: str = "") -> None:
+    def wait_for_records(self, count: int, state: str = "") -> None:
         """Until so many nodes have joined, and say this of themselves; people are told only after a while."""
-        wait_until(lambda: sum(state in card for card in self._cards()) >= count, f"{count} cards {state}")
+        wait_until(lambda: sum(state in record for record in self._records()) >= count, f"{count} records {state}")
 
-    def _cards(self) -> list[str]:
+    def _records(self) -> list[str]:
         keys = Keys(f"/flota/{self.name}/" if self.etcd else "/flota/")
         begin, end = (base64.b64encode(key).decode() for key in (keys.nodes, end_of(keys.nodes)))
         found = ask_store(self.lab, self.master, "/v3/kv/range", {"key": begin, "range_end": end})
@@ -156,7 +156,7 @@ class Job:
         return self.last_stop(number) - min(float(note["at"]) for note in self.notes("failed", number).values())
 
     def next_round(self, number: int, timeout: float = DEADLINE) -> int:
-        """The one after this that has workers: a number may be passed over when the chair changes hands."""
+        """The one after this that has workers: a number may be passed over when the coordinator changes hands."""
         wait_until(lambda: max(self.rounds(), default=-1) > number, f"a round after {number}", timeout)
         return min(later for later in self.rounds() if later > number)
 

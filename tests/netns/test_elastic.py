@@ -44,7 +44,7 @@ def test_from_min_on_the_job_begins_when_nobody_has_come_for_a_while(jobs):
     for job in jobs:
         job.start([1, 2], words)
     for job in jobs:
-        job.wait_for_cards(2)
+        job.wait_for_records(2)
     time.sleep(0.8)  # of the time that is given to others
     started = []
     for job in jobs:
@@ -95,10 +95,10 @@ def test_a_node_that_is_told_to_stop_leaves_and_the_others_go_on(job, leaver):
     assert say([nodes[leaver - 1]], "stopped by SIGTERM")
 
 
-def test_the_chairs_node_may_leave_too(town, tmp_path):
+def test_the_coordinators_node_may_leave_too(town, tmp_path):
     job = Job(town.lab, tmp_path, town.master("etcd"))
     first = job.node(2, f"--nnodes 2:3 {SOON}")
-    job.wait_for_cards(1)  # who comes first has the chair
+    job.wait_for_records(1)  # who comes first has the coordinator
     rest = job.start([1, 3], f"--nnodes 2:3 {SOON}")
     before = job.settle(3)
 

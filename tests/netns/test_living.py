@@ -235,12 +235,12 @@ def test_a_job_id_can_be_used_again_after_all_hosts_crashed(job):
 def test_a_new_run_takes_no_part_in_the_end_of_the_old_one(jobs):
     for job in jobs:
         job.start([1], "--nnodes 3")
-        job.wait_for_cards(1)  # so that the one which is suspended has not the chair
+        job.wait_for_records(1)  # so that the one which is suspended has not the coordinator
         job.start([2, 3], "--nnodes 3")
     for job in jobs:
         job.round(0, 3)
         job.fail(2, 0)
-        job.wait_for_cards(1, "done")
+        job.wait_for_records(1, "done")
         # So that it does not hear of the end, and somebody stays to tell it. As it is done, nobody misses its answer.
         job.nodes.started[2].process.send_signal(signal.SIGSTOP)
         job.fail(1)

@@ -96,15 +96,15 @@ def test_a_host_that_is_cut_off_is_named_within_the_lease_and_ends_too(jobs):
         assert job.codes() == [75, 75, 75]
         one, two, three = job.nodes.started
         assert all("host3 was lost" in node.err for node in (one, two))
-        # An etcd keeps the job's last notice for it; a master is gone with the job.
+        # An etcd keeps the job's last job_state for it; a master is gone with the job.
         assert ("host3 was lost" if job.etcd else f"lost the job's store: {job.master}") in last_words(three)
         assert job.rounds() == [0]
 
 
-def test_the_chairs_node_may_be_the_one_that_is_killed(town, tmp_path):
+def test_the_coordinators_node_may_be_the_one_that_is_killed(town, tmp_path):
     job = Job(town.lab, tmp_path, town.master("etcd"))
     first = job.node(2, "--nnodes 3")
-    job.wait_for_cards(1)  # who comes first has the chair
+    job.wait_for_records(1)  # who comes first has the coordinator
     others = job.start([1, 3], "--nnodes 3")
     job.round(0, 3)
 
@@ -117,11 +117,13 @@ def test_the_chairs_node_may_be_the_one_that_is_killed(town, tmp_path):
 
 def test_a_node_whose_workers_have_all_ended_well_is_not_missed(job):
     first = job.node(1, "--nnodes 3")
-    job.wait_for_cards(1)  # so that it is not the chair who dies: with an etcd only the chair has seen who is done
+    job.wait_for_records(
+        1
+    )  # so that it is not the coordinator who dies: with an etcd only the coordinator has seen who is done
     nodes = [first, *job.start([2, 3], "--nnodes 3")]
     job.round(0, 3)
     job.fail(2, 0)
-    job.wait_for_cards(1, "done")
+    job.wait_for_records(1, "done")
 
     kill(nodes[2])
 

@@ -54,7 +54,7 @@ def test_a_rank_is_the_sum_of_earlier_nodes_workers_and_the_local_rank(job):
 def test_a_rank_that_was_asked_for_is_given(job, first):
     job.node(first, f"--nnodes 2 --rank {2 - first}")
     if job.etcd or first == 1:  # otherwise nobody serves yet
-        job.wait_for_cards(1)
+        job.wait_for_records(1)
     job.node(3 - first, f"--nnodes 2 --rank {first - 1}")
 
     assert places(job.round(0, 2)) == [(0, "host2", 0, 0), (1, "host1", 1, 0)]
@@ -65,7 +65,7 @@ def test_a_rank_that_was_asked_for_is_given(job, first):
 @pytest.mark.parametrize("leaver", [1, 2])
 def test_a_node_that_is_stopped_before_the_job_begins_leaves_a_place_for_another(job, leaver):
     nodes = job.start([1, 2], "--nnodes 3")
-    job.wait_for_cards(2)
+    job.wait_for_records(2)
 
     nodes[leaver - 1].process.send_signal(signal.SIGTERM)
 

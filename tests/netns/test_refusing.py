@@ -62,7 +62,7 @@ def test_a_strangers_service_is_not_taken_for_the_master(town, tmp_path, strange
 
 def test_nodes_that_do_not_fit_are_turned_away_and_the_right_one_is_taken(job):
     first = job.node(1, "--nnodes 2 --rank 0 --framework torch")
-    job.wait_for_cards(1)
+    job.wait_for_records(1)
     wrong = {
         2: ("--nnodes 3 --rank 1 --framework torch", "it expects 3 nodes, this job has 2"),
         3: ("--nnodes 2 --rank 1 --framework jax", "it is for jax, this job is for torch"),

@@ -321,7 +321,7 @@ def test_nodes_that_only_serve_and_trainers_that_have_ended_take_part_in_a_resta
     start(job, *(f"{words} {rank} {count}" for rank, count in enumerate(counts)))
     wait_for_answers(job, 2)
     fail(job, "trainer", 0, "0")  # well
-    job.wait_for_cards(2, "serving")
+    job.wait_for_records(2, "serving")
 
     fail(job, "trainer", 1)
 
@@ -489,7 +489,7 @@ def test_a_node_with_other_lists_is_turned_away(town, tmp_path, other):
 
 def test_a_node_with_other_roles_is_turned_away(job):
     first = job.node(1, "--nnodes 2 --server_num 1 --trainer_num 1 --grace 0.1", PLAYS)
-    job.wait_for_cards(1)
+    job.wait_for_records(1)
     wrong = {
         2: ("--nnodes 2", "it has trainers alone, this job has the roles server, trainer"),
         3: (

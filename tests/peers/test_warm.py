@@ -1,4 +1,4 @@
-"""Warm workers of the real frameworks train as cold ones do, at a start and after a restart."""
+"""WarmStart workers of the real frameworks train as cold ones do, at a start and after a restart."""
 
 from __future__ import annotations
 

@@ -439,7 +439,7 @@ def test_a_job_of_nothing_but_true_ends_well(flota):
 
 def test_a_bug_in_flota_leaves_nobody_behind(flota):
     """The node dies of an exception of its own after the start: the shepherd cleans up."""
-    code = "import flota.run.alone as w\nw.Alone.run = lambda *_: 1 / 0\nfrom flota.cli.main import main\nimport sys\nsys.exit(main(sys.argv[1:]))"
+    code = "import flota.run.single_node as w\nw.SingleNode.run = lambda *_: 1 / 0\nfrom flota.cli.main import main\nimport sys\nsys.exit(main(sys.argv[1:]))"
     import sys
 
     running = flota.start("--nproc_per_node", 2, "forks_daemon.py", command=[sys.executable, "-c", code])

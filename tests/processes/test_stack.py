@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from flota.cluster import stack_socket
 from flota.host.loop import Loop
-from flota.run import looking
 from tests.launching import COMMAND, assert_nobody_left, environment, survivors, wait_until
 
 
@@ -125,9 +125,9 @@ def test_a_node_that_ends_leaves_no_look_behind(tmp_path, monkeypatch):
     spy = tmp_path / "py-spy"
     spy.write_text("#!/bin/sh\nexec sleep 600\n")
     spy.chmod(0o755)
-    monkeypatch.setattr(looking, "find_spy", lambda _: str(spy))
+    monkeypatch.setattr(stack_socket, "find_spy", lambda _: str(spy))
     worker = SimpleNamespace(rank=0, name="trainer", stderr="")
-    node = looking.Looking(
+    node = stack_socket.Looking(
         SimpleNamespace(
             environ={},
             loop=Loop(),

@@ -1,4 +1,4 @@
-"""Warm workers: the same as cold ones in all that a script can see, but for the time that imports take."""
+"""WarmStart workers: the same as cold ones in all that a script can see, but for the time that imports take."""
 
 from __future__ import annotations
 

@@ -7,10 +7,11 @@ import os
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flota.job.report import FAILED, NOT_STARTED, STOPPED, SUCCEEDED
+from flota.job.causes import NOT_STARTED
+from flota.job.report import FAILED, STOPPED, SUCCEEDED
 from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
-from flota.supervise.actions import AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.actions import AskToStopGracefully, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
     RoundNotStarted,
@@ -23,7 +24,7 @@ from flota.supervise.events import (
     WorkerStarted,
     WorkIsDone,
 )
-from flota.supervise.machine import Supervisor
+from flota.supervise.supervisor import Supervisor
 
 EXAMPLES = 5000 if os.environ.get("FLOTA_SOAK") else 400
 
@@ -58,7 +59,7 @@ class World:
             case StopWorker(worker, _):
                 assert worker in self.alive
                 self.told.add(worker)
-            case AskToYield():
+            case AskToStopGracefully():
                 assert self.alive
             case KillWorker(worker):
                 assert worker in self.alive

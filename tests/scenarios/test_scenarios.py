@@ -12,7 +12,7 @@ import pytest
 
 from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
-from flota.supervise.actions import AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.actions import AskToStopGracefully, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
     HangExplained,
@@ -26,7 +26,7 @@ from flota.supervise.events import (
     WorkerStarted,
     WorkIsDone,
 )
-from flota.supervise.machine import Supervisor
+from flota.supervise.supervisor import Supervisor
 
 ROLES = {
     "t": Role("trainer", 1),
@@ -112,7 +112,7 @@ def describe(action) -> str:
     match action:
         case StopWorker(worker, number):
             return f"stop {worker} {signal.Signals(number).name}"
-        case AskToYield():
+        case AskToStopGracefully():
             return "ask to yield"
         case KillWorker(worker):
             return f"kill {worker}"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from flota.job.meeting import LEASE
-from flota.job.report import EXITED, NO_STEP
-from flota.rendezvous.cards import DEAD, Card, Fault, PostRow, encode_card
-from flota.rendezvous.node import Node
-from flota.rendezvous.notices import Ending, Notice
-from flota.rendezvous.orders import (
+from flota.cluster.follower import Follower
+from flota.cluster.job_state import JobEnding, JobState
+from flota.cluster.member import Member
+from flota.cluster.node_actions import (
     Abort,
     Answer,
     Begin,
@@ -23,11 +21,14 @@ from flota.rendezvous.orders import (
     Testify,
     Yield,
 )
-from flota.rendezvous.terms import Terms
-from flota.run.member import Member
+from flota.cluster.node_record import DEAD, Fault, NodeRecord, PositionRow, encode_record
+from flota.cluster.registration import Registration
+from flota.cluster.terms import Terms
+from flota.job.causes import EXITED
+from flota.job.nodes import LEASE
+from flota.job.report import NO_STEP
+from flota.store.etcd_json import LeaseRevoke, Put
 from flota.store.keys import Keys
-from flota.store.messages import LeaseRevoke, Put
-from flota.store.presence import Presence
 from tests.simulation.world import Client, Store, World
 
 PACE = 10.0  # steps a second
@@ -63,11 +64,11 @@ class Cluster:
     def endings(self) -> set[tuple[str, int]]:
         return {(node.ending.kind, node.ending.code) for node in self.nodes if node.ending}
 
-    def note_roster(self, notice: Notice) -> None:
-        seats = tuple(row.node for row in notice.seats)
+    def note_roster(self, job_state: JobState) -> None:
+        seats = tuple(row.node for row in job_state.seats)
         assert len(set(seats)) == len(seats), "a node sits twice"
         assert self.terms.least <= len(seats) <= self.terms.most
-        assert self.rosters.setdefault(notice.round, seats) == seats, f"two rosters for round {notice.round}"
+        assert self.rosters.setdefault(job_state.round, seats) == seats, f"two rosters for round {job_state.round}"
 
 
 class SimNode:
@@ -80,7 +81,7 @@ class SimNode:
         self.jump = 0.0
         self.was_cut = False
         self.over = False
-        self.ending: Ending | None = None
+        self.ending: JobEnding | None = None
         self.only_servers = False
         self.began_at = 0.0
         self.stopped_at = -1
@@ -89,24 +90,26 @@ class SimNode:
         self.asked_for_stacks = 0
         self.blind = False
         self.stacked_at = self.aborted_at = 0.0
-        self.at_work: Notice | None = None
+        self.at_work: JobState | None = None
         self.begun: list[int] = []
         self.first_ports = 0
         self._torn: frozenset[int] = frozenset()
         self._give_up_at = 0.0
         self.workers = self.world.random.randint(1, 4)
         self._wake_at: float | None = None
-        blank = Card(terms.job, host, f"10.0.0.{name}", (), terms.least, terms.most, terms.frameworks, rank, serves)
-        node = Node(
+        blank = NodeRecord(
+            terms.job, host, f"10.0.0.{name}", (), terms.least, terms.most, terms.frameworks, rank, serves
+        )
+        node = Follower(
             name,
             blank,
             patience=terms.join_timeout,
             lifeline=terms.join_timeout if cluster.etcd else 3.0,
         )
-        presence = Presence(
-            self.client, Keys("/job/"), name, int(LEASE), may_chair=cluster.etcd or serves, clock=self.clock
+        registration = Registration(
+            self.client, Keys("/job/"), name, int(LEASE), may_coordinate=cluster.etcd or serves, clock=self.clock
         )
-        self.member = Member(node, presence, terms, "the store", self.clock())
+        self.member = Member(node, registration, terms, "the store", self.clock())
         self._turn_after_each_call()
         self._step()
 
@@ -140,14 +143,14 @@ class SimNode:
     def _on_time(self) -> None:
         self._wake_at = None
         if not self.over:
-            self.member.presence.pursue()
+            self.member.registration.pursue()
             self._step()
             self._check_for_spinning()
 
     def _check_for_spinning(self) -> None:
         """Whoever was just called for a deadline that has passed must not name it again."""
         parts = {
-            "presence": self.member.presence.deadline,
+            "registration": self.member.registration.deadline,
             "node": self.member.node.deadline,
             "all": self.member.deadline,
         }
@@ -161,7 +164,7 @@ class SimNode:
             self.member.node.offered(ports, order.round)
             self.world.after(0, self._step)
         elif isinstance(order, Begin):
-            self._begin(order.notice)
+            self._begin(order.job_state)
         elif isinstance(order, Recall):
             self._stop_workers()
         elif isinstance(order, Release):
@@ -186,44 +189,46 @@ class SimNode:
         elif isinstance(order, Leave):
             self._leave(order.ending)
 
-    def _begin(self, notice: Notice) -> None:
-        assert not self.begun or notice.round > self.begun[-1], "a round begun twice"
-        self.cluster.note_roster(notice)
-        self.begun.append(notice.round)
-        self.at_work = notice
-        self.rank = notice.seat_of(self.name)
+    def _begin(self, job_state: JobState) -> None:
+        assert not self.begun or job_state.round > self.begun[-1], "a round begun twice"
+        self.cluster.note_roster(job_state)
+        self.begun.append(job_state.round)
+        self.at_work = job_state
+        self.rank = job_state.seat_of(self.name)
         self.began_at = self.world.now
         if self.only_servers:
             self.member.node.only_serves()
             self.world.after(0, self._step)
         else:
-            self.world.after(self.cluster.work, lambda: self._finish_work(notice))
+            self.world.after(self.cluster.work, lambda: self._finish_work(job_state))
 
-    def _finish_work(self, notice: Notice) -> None:
+    def _finish_work(self, job_state: JobState) -> None:
         """Workers end well only together; without their peers they would hang."""
-        peers = [node for node in self.cluster.nodes if notice.seat_of(node.name) >= 0]
-        if self.at_work is notice and all(notice.round in peer.begun and not peer.torn(notice) for peer in peers):
-            self._sweep(notice, well=True)
+        peers = [node for node in self.cluster.nodes if job_state.seat_of(node.name) >= 0]
+        if self.at_work is job_state and all(
+            job_state.round in peer.begun and not peer.torn(job_state) for peer in peers
+        ):
+            self._sweep(job_state, well=True)
 
-    def torn(self, notice: Notice) -> bool:
+    def torn(self, job_state: JobState) -> bool:
         """Whether this node's workers of that round have ended otherwise than well."""
-        return notice.round in self._torn
+        return job_state.round in self._torn
 
     def _stop_workers(self, *, well: bool = False) -> None:
-        notice = self.at_work
-        if notice:
-            self.world.after(self.world.random.uniform(0.0, 0.5), lambda: self._sweep(notice, well=well))
+        job_state = self.at_work
+        if job_state:
+            self.world.after(self.world.random.uniform(0.0, 0.5), lambda: self._sweep(job_state, well=well))
 
-    def _sweep(self, notice: Notice, *, well: bool) -> None:
-        if self.at_work is not notice or self.over:
+    def _sweep(self, job_state: JobState, *, well: bool) -> None:
+        if self.at_work is not job_state or self.over:
             return
         if not well:
-            self._torn = self._torn | {notice.round}
+            self._torn = self._torn | {job_state.round}
         self.at_work = None
         self.member.node.swept(well=well)
         self._step()
 
-    def _leave(self, ending: Ending) -> None:
+    def _leave(self, ending: JobEnding) -> None:
         assert self.at_work is None, "a node ended before its workers"
         self.ending = ending
         self._give_up_at = self.clock() + LEASE + 2
@@ -248,13 +253,13 @@ class SimNode:
         return int((self.world.now - self.began_at) * PACE)
 
     def _stop_at(self, step: int) -> None:
-        notice = self.at_work
-        assert notice and self.step() <= step, "heard of it when its workers were past it"
+        job_state = self.at_work
+        assert job_state and self.step() <= step, "heard of it when its workers were past it"
         self.stopped_at = step
-        self.world.after((step - self.step()) / PACE, lambda: self._yield(notice))
+        self.world.after((step - self.step()) / PACE, lambda: self._yield(job_state))
 
-    def _yield(self, notice: Notice) -> None:
-        if self.at_work is notice and not self.over:
+    def _yield(self, job_state: JobState) -> None:
+        if self.at_work is job_state and not self.over:
             self.at_work = None
             self.member.node.swept(well=False, yielded=True)
             self._step()
@@ -280,7 +285,7 @@ class SimNode:
     def _tell_stacks(self) -> None:
         kind = self.kind if self.at_work else "ended"
         self.stacked_at = self.world.now
-        self.member.node.stacked((PostRow(self.rank, kind, f"{kind} at x.py:1", "trainer", 0, 1, "log", 1.0),))
+        self.member.node.stacked((PositionRow(self.rank, kind, f"{kind} at x.py:1", "trainer", 0, 1, "log", 1.0),))
         self._step()
 
     def preempt(self) -> None:
@@ -305,17 +310,17 @@ class SimNode:
         self.world.after(seconds, self.client.heal)
 
     def crash(self, *, shepherd: bool) -> None:
-        lease, card = self.member.presence.lease, self.member.node.card
+        lease, record = self.member.registration.lease, self.member.node.record
         self.cluster.crashed.add(self.name)
         self.at_work = None
         self._torn = frozenset(self.begun)
         self._close()
         if shepherd and lease and not self.cluster.store.dead:
-            self.world.after(0.01, lambda: self._say_farewell(lease, card))
+            self.world.after(0.01, lambda: self._say_farewell(lease, record))
 
-    def _say_farewell(self, lease: int, card: Card) -> None:
+    def _say_farewell(self, lease: int, record: NodeRecord) -> None:
         last_word = Put(
-            key=Keys("/job/").nodes + self.name.encode(), value=encode_card(replace(card, state=DEAD)), lease=lease
+            key=Keys("/job/").nodes + self.name.encode(), value=encode_record(replace(record, state=DEAD)), lease=lease
         )
         self.cluster.store.serve(last_word)
         self.cluster.store.serve(LeaseRevoke(id=lease))

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from flota.job.report import FAILED, HUNG, INCOMPLETE, SUCCEEDED
+from flota.job.causes import HUNG
+from flota.job.report import FAILED, INCOMPLETE, SUCCEEDED
 from flota.job.spec import RestartPolicy
 from tests.simulation.nodes import Cluster
 from tests.simulation.test_job import ONCE, RESTARTS, terms
@@ -52,7 +53,7 @@ def test_a_hang_is_restarted_and_counted_once():
 
     assert cluster.endings() == {(SUCCEEDED, 0)}
     assert len(cluster.rosters) == 2 and cluster.rosters[0] == cluster.rosters[1]
-    assert {node.member.node.notice.attempt for node in cluster.nodes} == {1}
+    assert {node.member.node.job_state.attempt for node in cluster.nodes} == {1}
 
 
 def test_at_level_0_the_node_of_the_rank_that_hangs_leaves_and_the_others_go_on():
@@ -111,8 +112,8 @@ def test_a_node_that_moves_while_stacks_are_taken_ends_the_lull_for_all():
     stand_all(cluster)
     cluster.nodes[1]._answer = lambda: cluster.nodes[1].stand(0.0)
     cluster.run(30)
-    assert {node.member.node.notice.lulls for node in cluster.nodes} == {1}
-    assert {node.member.node.card.stands for node in cluster.nodes} == {0.0}
+    assert {node.member.node.job_state.false_alarms for node in cluster.nodes} == {1}
+    assert {node.member.node.record.stands for node in cluster.nodes} == {0.0}
     cluster.run(200)
 
     assert cluster.endings() == {(SUCCEEDED, 0)}

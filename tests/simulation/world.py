@@ -1,6 +1,6 @@
 """A whole cluster in one process and in virtual time: a store, a network that loses things, and nodes that crash.
 
-The nodes are flota's own (Member, Presence, Node, Chair) over the store's own core; only sockets, clocks and workers
+The nodes are flota's own (Member, Registration, Follower, Coordinator) over the store's own core; only sockets, clocks and workers
 are stood in for. Everything follows from the seed, so whatever goes wrong goes wrong again.
 """
 
@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flota.store.client import Lost
-from flota.store.kv import KeyValueStore
-from flota.store.messages import (
+from flota.store.etcd_json import (
     LeaseGrant,
     LeaseKeepAlive,
     LeaseRevoke,
@@ -24,7 +23,8 @@ from flota.store.messages import (
     WatchAnswer,
     WatchCreate,
 )
-from flota.store.watches import Watches
+from flota.store.kv import KeyValueStore
+from flota.store.server_watches import Watches
 
 ANSWER_TIME = 2.0
 

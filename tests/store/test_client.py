@@ -9,8 +9,8 @@ import time
 import pytest
 
 from flota.host.loop import Loop
-from flota.store.client import Client, Lost, Member
-from flota.store.messages import (
+from flota.store.client import Client, Lost, StoreMember
+from flota.store.etcd_json import (
     Compare,
     DeleteRange,
     LeaseGrant,
@@ -38,7 +38,7 @@ class Driver:
 
     def __init__(self, *ports: int, **options) -> None:
         self.loop = Loop()
-        self.client = Client(tuple(Member("127.0.0.1", port) for port in ports), self.loop, **options)
+        self.client = Client(tuple(StoreMember("127.0.0.1", port) for port in ports), self.loop, **options)
 
     def ask(self, request):
         answers = []
@@ -71,8 +71,8 @@ def test_put_and_get(driver):
 
 def test_create_if_absent_succeeds_once(driver):
     create = Txn(
-        compare=[Compare(key=b"chair", target="CREATE")],
-        success=[Operation(request_put=Put(key=b"chair", value=b"me"))],
+        compare=[Compare(key=b"coordinator", target="CREATE")],
+        success=[Operation(request_put=Put(key=b"coordinator", value=b"me"))],
     )
 
     assert [driver.ask(create).succeeded for _ in range(2)] == [True, False]

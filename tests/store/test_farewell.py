@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from flota.store import farewell, names
-from flota.store.farewell import revoke
-from flota.store.messages import LeaseGrant, LeaseKeepAlive, Put, Range
+from flota.store import dns, revoke_lease
+from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, Put, Range
+from flota.store.revoke_lease import revoke
 from tests.store.servers import Embedded, Etcd
 from tests.store.test_client import Driver
 from tests.store.test_tls import certificates, client_context, server_context  # noqa: F401
@@ -54,7 +54,7 @@ def silent():
 @pytest.fixture
 def patient(monkeypatch):
     """For what has to succeed, on a busy machine too; how long it may take is told by the others."""
-    monkeypatch.setattr(farewell, "LONGEST", PATIENT)
+    monkeypatch.setattr(revoke_lease, "LONGEST", PATIENT)
 
 
 def timed(act):
@@ -67,7 +67,7 @@ def test_a_last_word_outlives_the_lease_by_some_seconds(store, driver, lease, pa
 
     (entry,) = driver.ask(Range(key=b"node")).kvs
     assert entry.value == b"dead"
-    assert 0 < int(driver.ask(LeaseKeepAlive(id=int(entry.lease))).ttl) <= farewell.REMEMBERED
+    assert 0 < int(driver.ask(LeaseKeepAlive(id=int(entry.lease))).ttl) <= revoke_lease.REMEMBERED
 
 
 def test_a_lease_and_its_keys_are_gone(store, driver, lease, patient):
@@ -94,14 +94,14 @@ def test_names_are_looked_up(store, lease, patient):
 
 def test_every_address_of_a_name_is_tried(store, lease, monkeypatch, patient):
     addresses = [(socket.AF_INET, ("127.0.0.9", store.port)), (socket.AF_INET, (HERE, store.port))]
-    monkeypatch.setattr(names, "find_addresses", lambda *_, flags=0: [] if flags else addresses)
+    monkeypatch.setattr(dns, "find_addresses", lambda *_, flags=0: [] if flags else addresses)
 
     assert revoke([("store", store.port)], lease) is True
 
 
 def test_a_resolver_that_does_not_answer_is_not_waited_for(store, lease, monkeypatch, patient):
     release = threading.Event()
-    real = names.find_addresses
+    real = dns.find_addresses
 
     def slow(host, port, *, flags=0):
         if host == "slow":
@@ -109,7 +109,7 @@ def test_a_resolver_that_does_not_answer_is_not_waited_for(store, lease, monkeyp
             raise OSError("not now")
         return real(host, port, flags=flags)
 
-    monkeypatch.setattr(names, "find_addresses", slow)
+    monkeypatch.setattr(dns, "find_addresses", slow)
 
     done, took = timed(lambda: revoke([("slow", 1), (HERE, store.port)], lease))
     release.set()
@@ -200,7 +200,7 @@ def test_a_paused_etcd_costs_its_share_and_no_more(patient):
 
 
 def test_it_needs_no_library():
-    code = "import sys, flota.store.farewell; print([name for name in ('h11', 'msgspec', 'ssl', 'threading') if name in sys.modules])"
+    code = "import sys, flota.store.revoke_lease; print([name for name in ('h11', 'msgspec', 'ssl', 'threading') if name in sys.modules])"
 
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from flota.store import connection
+from flota.store import server_connection
 from tests.store.servers import Client, Embedded
 
 MANY = 2000
@@ -59,7 +59,7 @@ def test_idle_connections(master):
 
 
 def test_half_requests_are_given_up_in_time(master, monkeypatch):
-    monkeypatch.setattr(connection, "REQUEST_TIME", 0.3)
+    monkeypatch.setattr(server_connection, "REQUEST_TIME", 0.3)
     half = [dial(master, b"POST /v3/kv/put HTTP/1.1\r\nhost: x\r\ncontent-len") for _ in range(50)]
 
     assert_served(master)
@@ -68,7 +68,7 @@ def test_half_requests_are_given_up_in_time(master, monkeypatch):
 
 
 def test_a_body_that_trickles_is_given_up_in_time(master, monkeypatch):
-    monkeypatch.setattr(connection, "REQUEST_TIME", 0.5)
+    monkeypatch.setattr(server_connection, "REQUEST_TIME", 0.5)
     client = dial(master, b"POST /v3/kv/put HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
     began = time.monotonic()
 
@@ -185,8 +185,8 @@ def test_thousands_of_watchers_all_hear(master):
     for watcher in watchers:
         assert b'"created":true' in watcher.recv(4096)
 
-    with Client(master.port) as chair:
-        chair.ask("/v3/kv/put", {"key": "cm9zdGVy", "value": "MTIz"})
+    with Client(master.port) as coordinator:
+        coordinator.ask("/v3/kv/put", {"key": "cm9zdGVy", "value": "MTIz"})
 
     for watcher in watchers:
         assert b"MTIz" in watcher.recv(4096)
@@ -195,7 +195,7 @@ def test_thousands_of_watchers_all_hear(master):
 
 
 def test_a_watcher_that_never_reads_is_given_up(master, monkeypatch):
-    monkeypatch.setattr(connection, "LARGEST_BACKLOG", 2 << 20)
+    monkeypatch.setattr(server_connection, "LARGEST_BACKLOG", 2 << 20)
     ask = b'{"create_request":{"key":"YQ=="}}'
     deaf = dial(master, b"POST /v3/watch HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(ask) + ask)
     value = "A" * 800_000

@@ -13,9 +13,9 @@ import time
 import pytest
 
 from flota.host.loop import Loop
-from flota.store import names
-from flota.store.client import Client, Lost, Member
-from flota.store.messages import Put, Range, WatchCreate
+from flota.store import dns
+from flota.store.client import Client, Lost, StoreMember
+from flota.store.etcd_json import Put, Range, WatchCreate
 from flota.store.server import Master
 from tests.store.servers import Embedded
 from tests.store.test_client import Driver
@@ -35,7 +35,7 @@ def master():
 def book(monkeypatch):
     """What a resolver would say: a name to addresses, or to something that is called first."""
     entries = {}
-    real = names.find_addresses
+    real = dns.find_addresses
 
     def find(host, port, *, flags=0):
         if flags or host not in entries:
@@ -43,14 +43,14 @@ def book(monkeypatch):
         entry = entries[host]
         return [(socket.AF_INET, (address, port)) for address in (entry() if callable(entry) else entry)]
 
-    monkeypatch.setattr(names, "find_addresses", find)
+    monkeypatch.setattr(dns, "find_addresses", find)
     return entries
 
 
 class Named(Driver):
     def __init__(self, host: str, port: int, **options) -> None:
         self.loop = Loop()
-        self.client = Client((Member(host, port),), self.loop, **options)
+        self.client = Client((StoreMember(host, port),), self.loop, **options)
 
 
 def test_a_name_is_looked_up(master):
@@ -143,11 +143,11 @@ def test_an_address_needs_no_thread():
     code = """
 import sys
 from flota.host.loop import Loop
-from flota.store.client import Client, Member
+from flota.store.client import Client, StoreMember
 loop = Loop()
 answers = []
-client = Client((Member("127.0.0.1", 1), ), loop)
-from flota.store.messages import Range
+client = Client((StoreMember("127.0.0.1", 1), ), loop)
+from flota.store.etcd_json import Range
 client.ask(Range(key=b"a"), answers.append, 0.0)
 while not answers:
     loop.turn(1)
@@ -164,7 +164,7 @@ def test_an_ipv6_address_is_reached():
         master = Master("::1", 0, loop)
     except OSError:
         pytest.skip("no IPv6 here")
-    client = Client((Member("::1", master.port),), loop)
+    client = Client((StoreMember("::1", master.port),), loop)
     answers = []
     client.ask(Put(key=b"a"), answers.append, time.monotonic())
     give_up = time.monotonic() + 10

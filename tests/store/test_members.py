@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from flota.store import watches
-from flota.store.client import Lost, Member
-from flota.store.messages import (
+from flota.store import server_watches
+from flota.store.client import Lost, StoreMember
+from flota.store.etcd_json import (
     UNKNOWN,
     LeaseGrant,
     NotAdmitted,
@@ -180,7 +180,7 @@ def test_a_member_without_a_leader_is_left_with_its_watches(embedded):
     driver = Driver(embedded.port, answer_time=1.0)
     heard = []
     listen(driver, heard)
-    driver.client.members = (Member("127.0.0.1", cut_off.port), Member("127.0.0.1", embedded.port))
+    driver.client.members = (StoreMember("127.0.0.1", cut_off.port), StoreMember("127.0.0.1", embedded.port))
 
     refusal = driver.ask(Put(key=b"k"))
 
@@ -288,7 +288,7 @@ def test_a_wrong_token_is_told_from_other_refusals():
 
 @pytest.mark.parametrize("kind", [Embedded, Etcd], ids=["flota", "etcd"])
 def test_a_watch_of_a_past_that_is_forgotten_is_refused(kind, monkeypatch):
-    monkeypatch.setattr(watches, "LONGEST_HISTORY", 8)
+    monkeypatch.setattr(server_watches, "LONGEST_HISTORY", 8)
     server = kind()
     driver = Driver(server.port)
     for _ in range(20):

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from flota.host.loop import Loop
-from flota.store import watches as module
+from flota.store import server_watches as module
+from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, WatchCreate
 from flota.store.kv import KeyValueStore
-from flota.store.messages import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, WatchCreate
 from flota.store.server import Master
-from flota.store.watches import Watches
+from flota.store.server_watches import Watches
 from tests.store.servers import Client, Embedded
 
 MANY = 8192
@@ -86,13 +86,13 @@ def test_a_change_is_not_compared_with_the_watches_of_other_keys():
     store, watches = KeyValueStore(), Watches()
     for number in range(MANY):
         watches.add(number, WatchCreate(key=b"node/%d" % number))
-    watches.add("chair", WatchCreate(key=b"node/", range_end=b"node0"))
+    watches.add("coordinator", WatchCreate(key=b"node/", range_end=b"node0"))
     store.put(Put(key=b"node/7"))
     changes = store.take_changes()
 
     told = [watcher for _, watchers in watches.news(changes) for watcher in watchers]
 
-    assert sorted(map(str, told)) == ["7", "chair"]
+    assert sorted(map(str, told)) == ["7", "coordinator"]
     assert quickest(lambda: list(watches.news(changes))) < 100e-6  # some 3,000 otherwise
 
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from flota.store import connection
+from flota.store import server_connection
 from flota.store.client import Lost
-from flota.store.messages import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, WatchCreate
+from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, WatchCreate
 from flota.store.server import BACK_IN
 from tests.launching import wait_until
 from tests.store.servers import Client, Embedded, Etcd
@@ -122,7 +122,7 @@ def test_the_master_is_seen_to_close_though_a_forked_process_holds_its_sockets(m
 
 
 def test_a_watcher_that_is_given_up_keeps_its_lease(master, onlooker, monkeypatch):
-    monkeypatch.setattr(connection, "LARGEST_BACKLOG", 1 << 20)
+    monkeypatch.setattr(server_connection, "LARGEST_BACKLOG", 1 << 20)
     node = Node(master.port)  # which from here on does not read
 
     with Client(master.port) as writer:

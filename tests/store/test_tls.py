@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from flota.store.client import Lost
-from flota.store.messages import Put, Range, Refusal, WatchCreate
+from flota.store.etcd_json import Put, Range, Refusal, WatchCreate
 from tests.store.certificates import authority, sign
 from tests.store.servers import Embedded
 from tests.store.test_client import Driver
@@ -71,9 +71,9 @@ def test_who_cannot_prove_itself_gets_nothing(certificates, case, tmp_path):
 
 
 def test_a_handshake_that_never_ends_is_given_up(certificates, monkeypatch):
-    from flota.store import connection
+    from flota.store import server_connection
 
-    monkeypatch.setattr(connection, "REQUEST_TIME", 0.3)
+    monkeypatch.setattr(server_connection, "REQUEST_TIME", 0.3)
     server = Embedded(tls=server_context(certificates, wants_client=False))
     half = socket.create_connection(("127.0.0.1", server.port), timeout=10)
     half.sendall(b"\x16\x03\x01")

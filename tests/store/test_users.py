@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from flota.store import farewell
+from flota.store import revoke_lease
 from flota.store.client import Lost
-from flota.store.farewell import revoke
-from flota.store.messages import LeaseGrant, LeaseKeepAlive, NotAdmitted, Put, Range, Refusal, WatchCreate
+from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, NotAdmitted, Put, Range, Refusal, WatchCreate
+from flota.store.revoke_lease import revoke
 from tests.etcd import etcds, packaged_etcd
 from tests.store.servers import Client, Etcd, free_ports
 from tests.store.test_client import Driver
@@ -181,7 +181,7 @@ def test_a_farewell_gets_a_token_of_its_own(driver, etcd, monkeypatch):
     lease = int(driver.ask(LeaseGrant(ttl=60)).id)
     driver.ask(Put(key=b"job/node", lease=lease))
     places = [("127.0.0.1", etcd.port)]
-    monkeypatch.setattr(farewell, "LONGEST", 5.0)  # of a busy machine
+    monkeypatch.setattr(revoke_lease, "LONGEST", 5.0)  # of a busy machine
 
     assert revoke(places, lease, [("authorization", "forgotten")]) is False
     assert revoke(places, lease, [("authorization", "forgotten")], None, **FLOTA) is True

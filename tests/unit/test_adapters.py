@@ -24,10 +24,10 @@ def adapter(monkeypatch):
             if isinstance(value, ModuleType):
                 monkeypatch.setitem(sys.modules, value.__name__, value)
         monkeypatch.setitem(sys.modules, name, framework)
-        monkeypatch.delitem(sys.modules, f"flota.worker.{name}", raising=False)
-        module = import_module(f"flota.worker.{name}")
+        monkeypatch.delitem(sys.modules, f"flota.worker.init_{name}", raising=False)
+        module = import_module(f"flota.worker.init_{name}")
         # The next one to import it must find the framework itself.
-        monkeypatch.delitem(sys.modules, f"flota.worker.{name}")
+        monkeypatch.delitem(sys.modules, f"flota.worker.init_{name}")
         return module
 
     return load

@@ -12,10 +12,10 @@ import pytest
 
 from flota.host import channel as node
 from flota.host.channel import BEHIND, PAGE, POLLS, STOP_AT, Channel
-from flota.run.yielding import look_at
-from flota.supervise.yielding import NO_OPINION, NOW, agreed_step
+from flota.preemption.stop_step import NO_OPINION, NOW, agreed_step
+from flota.preemption.workers import look_at
 from flota.worker import heartbeat as worker
-from flota.worker.stopping import on_stop
+from flota.worker.stop_callbacks import on_stop
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_a_forked_child_does_not_speak_for_the_worker(channel):
 
 
 @pytest.mark.parametrize(
-    ("steps", "pace", "notice", "agreed"),
+    ("steps", "pace", "job_state", "agreed"),
     [
         ([10, 12], 0.0, 1.0, 14),
         ([10], 100.0, 1.0, 212),
@@ -237,5 +237,5 @@ def test_a_forked_child_does_not_speak_for_the_worker(channel):
         ([NO_OPINION], 0.0, 1.0, NOW),
     ],
 )
-def test_the_agreed_step_is_one_that_nobody_can_have_passed(steps, pace, notice, agreed):
-    assert agreed_step(steps, pace, notice) == agreed
+def test_the_agreed_step_is_one_that_nobody_can_have_passed(steps, pace, job_state, agreed):
+    assert agreed_step(steps, pace, job_state) == agreed

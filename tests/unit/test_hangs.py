@@ -6,10 +6,10 @@ from math import inf
 
 import pytest
 
+from flota.cluster.all_idle import GOES_ON
+from flota.hangs.detector import FLOOR, START, Hangs, Signs
+from flota.hangs.stack import DISK, LOCK, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack, Task
 from flota.job.spec import LEARNT
-from flota.rendezvous.hanging import GOES_ON
-from flota.supervise.hangs import FLOOR, START, Hangs, Signs
-from flota.supervise.stacks import DISK, LOCK, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack, Task
 
 TIMEOUT = 12.0
 LIBRARY = "/usr/lib/python3.11"
@@ -337,7 +337,7 @@ def test_samples_are_rare_while_there_is_work():
     assert samples <= 50
 
 
-class Standing:
+class Progress:
     """A node whose ranks have stood still for long, while another node is at work."""
 
     def __init__(self, sample_at):
@@ -357,7 +357,7 @@ class Standing:
 
 
 def test_samples_are_rare_while_other_nodes_work():
-    node = Standing(lambda _: sample())
+    node = Progress(lambda _: sample())
     node.until(2 * TIMEOUT)
 
     node.until(12 * TIMEOUT)
@@ -376,7 +376,7 @@ def test_samples_are_rare_while_other_nodes_work():
 )
 def test_a_rank_that_goes_on_after_it_has_stood_for_long_is_seen_in_time(at_work):
     begins = 6 * TIMEOUT + 0.1
-    node = Standing(lambda now: at_work(now - begins) if now >= begins else sample(call=SOCKET))
+    node = Progress(lambda now: at_work(now - begins) if now >= begins else sample(call=SOCKET))
     node.until(begins)
     assert node.hangs.stands
 
@@ -388,7 +388,7 @@ def test_a_rank_that_goes_on_after_it_has_stood_for_long_is_seen_in_time(at_work
 
 def test_a_loop_that_is_rarely_found_in_another_line_stands():
     rare = iter(range(10**6))
-    node = Standing(lambda _: sample(frame("poll", 4 if next(rare) % 9 == 8 else 3)))
+    node = Progress(lambda _: sample(frame("poll", 4 if next(rare) % 9 == 8 else 3)))
     node.until(2 * TIMEOUT)
 
     node.until(30 * TIMEOUT)

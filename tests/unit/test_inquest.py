@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from flota.cluster import node_record
+from flota.cluster.job_state import ROLL_CALL, JobState, Past
+from flota.cluster.node_record import Fault, NodeRecord, Present
+from flota.cluster.roll_call import DOUBT, SETTLE, TOLD_IN_FULL, RollCall, told_to_all
 from flota.job.spec import RestartPolicy
-from flota.rendezvous import cards
-from flota.rendezvous.cards import Card, Fault, Present
-from flota.rendezvous.inquest import DOUBT, SETTLE, TOLD_IN_FULL, Inquest, told_to_all
-from flota.rendezvous.notices import ROLL_CALL, Notice, Past
 
-EPOCH = 1_000_000.0  # of the chair's clock
+EPOCH = 1_000_000.0  # of the coordinator's clock
 CALLED = 10.0
 
 
@@ -21,36 +21,38 @@ def fault(rank, at, code=1, **facts):
     )
 
 
-def present(node, *faults, clock=0.0, state=cards.FAILED, swept=True, said=0):
-    card = Card("job", node, "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",), state=state, faults=faults, swept=swept)
-    return Present(node, 1, replace(card, clock=clock and EPOCH + clock), said)
+def present(node, *faults, clock=0.0, state=node_record.FAILED, swept=True, said=0):
+    record = NodeRecord(
+        "job", node, "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",), state=state, faults=faults, swept=swept
+    )
+    return Present(node, 1, replace(record, clock=clock and EPOCH + clock), said)
 
 
-def inquest(*answers, now=CALLED + 0.02):
+def roll_call(*answers, now=CALLED + 0.02):
     """A roll call that these have answered in 20 ms."""
-    made = Inquest(CALLED, EPOCH)
+    made = RollCall(CALLED, EPOCH)
     made.hear(list(answers), now)
     return made
 
 
 @pytest.mark.parametrize("skew", [-5.0, -0.5, 0.5, 5.0])
-def test_times_are_compared_by_the_clock_of_the_chair(skew):
+def test_times_are_compared_by_the_clock_of_the_coordinator(skew):
     first = present("a", fault(0, 9.0 + skew), clock=CALLED + 0.01 + skew)
     second = present("b", fault(1, 9.1), clock=CALLED + 0.01)
 
-    blamed = inquest(first, second).blame([second, first])
+    blamed = roll_call(first, second).blame([second, first])
 
     assert [(node, round(one.at - EPOCH, 3)) for node, one in blamed] == [("a", 9.0), ("b", 9.1)]
 
 
 def test_clocks_that_may_agree_are_believed():
-    made = inquest(present("a", clock=CALLED + 0.001), present("b", clock=CALLED + 0.019))
+    made = roll_call(present("a", clock=CALLED + 0.001), present("b", clock=CALLED + 0.019))
 
     assert (made.ahead("a"), made.ahead("b")) == (0.0, 0.0)
 
 
 def test_a_node_that_answered_late_was_late_to_hear():
-    made = inquest(present("a", clock=CALLED + 0.01))
+    made = roll_call(present("a", clock=CALLED + 0.01))
     late = present("b", clock=CALLED + 5.0 + 1.99)
 
     made.hear([late], CALLED + 2.0)
@@ -58,8 +60,8 @@ def test_a_node_that_answered_late_was_late_to_hear():
     assert made.ahead("b") == pytest.approx(5.0)
 
 
-def test_a_chair_that_did_not_call_compares_nothing():
-    made = Inquest(CALLED, None)
+def test_a_coordinator_that_did_not_call_compares_nothing():
+    made = RollCall(CALLED, None)
     made.hear([present("a", clock=99.0)], CALLED + 1)
 
     assert made.ahead("a") == 0.0
@@ -68,48 +70,48 @@ def test_a_chair_that_did_not_call_compares_nothing():
 def test_of_two_at_the_same_time_the_store_has_the_order():
     first, second = present("a", fault(0, 9.0), said=7), present("b", fault(1, 9.0), said=8)
 
-    assert [node for node, _ in inquest(first, second).blame([second, first])] == ["a", "b"]
+    assert [node for node, _ in roll_call(first, second).blame([second, first])] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     ("answers", "restarts", "wait"),
     [
-        ([present("a", fault(0, 9.0)), present("b", state=cards.HERE)], False, 0.0),
-        ([present("a", fault(0, 9.0)), present("b", state=cards.HERE, swept=False)], True, 0.0),
-        ([present("a", fault(0, 9.0)), present("b", state=cards.HERE, swept=False)], False, SETTLE),
-        ([present("a", fault(0, 9.0, suffered=True)), present("b", state=cards.HERE, swept=False)], True, DOUBT),
-        ([present("a", fault(0, 9.0, suffered=True)), present("b", state=cards.HERE)], True, 0.0),
+        ([present("a", fault(0, 9.0)), present("b", state=node_record.HERE)], False, 0.0),
+        ([present("a", fault(0, 9.0)), present("b", state=node_record.HERE, swept=False)], True, 0.0),
+        ([present("a", fault(0, 9.0)), present("b", state=node_record.HERE, swept=False)], False, SETTLE),
+        ([present("a", fault(0, 9.0, suffered=True)), present("b", state=node_record.HERE, swept=False)], True, DOUBT),
+        ([present("a", fault(0, 9.0, suffered=True)), present("b", state=node_record.HERE)], True, 0.0),
         ([present("a", fault(0, 9.0)), present("b", fault(1, 9.0))], True, SETTLE),
         ([present("a", fault(0, 9.0), clock=1.0), present("b", fault(1, 9.0), clock=1.0)], True, 0.0),
-        ([present("a", fault(0, 9.0)), present("b", state=cards.DEAD, swept=False)], False, 0.0),
+        ([present("a", fault(0, 9.0)), present("b", state=node_record.DEAD, swept=False)], False, 0.0),
     ],
 )
 def test_nobody_waits_longer_than_it_takes_to_know(answers, restarts, wait):
-    made, now = inquest(*answers), CALLED + 0.02
+    made, now = roll_call(*answers), CALLED + 0.02
 
     assert made.wait_until(answers, now, fault(0, 9.0), restarts=restarts) == now + wait
 
 
 def test_a_suspect_of_another_node_is_to_blame_where_all_others_suffered():
     victim = present("a", fault(0, 9.0, suffered=True))
-    culprit = present("b", fault(1, 9.5, code=-15, told=True), state=cards.HERE)
+    culprit = present("b", fault(1, 9.5, code=-15, told=True), state=node_record.HERE)
 
-    assert [node for node, _ in inquest(victim, culprit).blame([victim, culprit])] == ["b", "a"]
+    assert [node for node, _ in roll_call(victim, culprit).blame([victim, culprit])] == ["b", "a"]
 
 
 @pytest.mark.parametrize(("reached", "restarts"), [(7, False), (8, True)])
 def test_progress_is_what_any_rank_of_any_node_has_reached(reached, restarts):
-    culprit, other = present("a", fault(0, 9.0)), present("b", state=cards.HERE)
-    answers = [culprit, Present("b", 1, replace(other.card, reached=reached))]
-    notice = Notice(ROLL_CALL, past=Past(quick=4, same=4, kind="exited 1", best=7))
+    culprit, other = present("a", fault(0, 9.0)), present("b", state=node_record.HERE)
+    answers = [culprit, Present("b", 1, replace(other.record, reached=reached))]
+    job_state = JobState(ROLL_CALL, past=Past(quick=4, same=4, kind="exited 1", best=7))
 
-    found = inquest(*answers).find(answers, notice, RestartPolicy(9, enabled=True))
+    found = roll_call(*answers).find(answers, job_state, RestartPolicy(9, enabled=True))
 
     assert found.decision.restarts is restarts
     assert (found.culprit.step, found.decision.history.best) == (-1, reached)
 
 
-def test_a_notice_tells_of_all_but_only_of_some_in_full():
+def test_a_job_state_tells_of_all_but_only_of_some_in_full():
     told = told_to_all([fault(rank, 9.0) for rank in range(TOLD_IN_FULL + 5)])
 
     assert len(told) == TOLD_IN_FULL + 5

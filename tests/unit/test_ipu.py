@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from flota.cli.build_spec import make_spec
 from flota.cli.ipu import IpuWish, poprun_arguments
 from flota.cli.parse import parse
 from flota.cli.settings import gather
-from flota.cli.spec import make_spec
 from flota.errors import FlotaError
 from tests.ipu import ARGUMENTS, install_poprun
 

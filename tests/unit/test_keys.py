@@ -8,12 +8,12 @@ from flota.store.keys import end_of, keys_of
 
 
 def test_no_jobs_keys_are_in_anothers_range():
-    jobs = ["a", "a/nodes", "a/chair", "a%2Fnodes", "ab", "", "a b", "\u4efb\u52a1"]
+    jobs = ["a", "a/nodes", "a/coordinator", "a%2Fnodes", "ab", "", "a b", "\u4efb\u52a1"]
     for one, other in permutations(map(keys_of, jobs), 2):
-        for begin in (one.nodes, one.chair):
-            for key in (other.nodes, other.chair, other.notice):
+        for begin in (one.nodes, one.coordinator):
+            for key in (other.nodes, other.coordinator, other.job_state):
                 assert not begin <= key < end_of(begin), f"{key} is in the range of {begin}"
 
 
 def test_one_job_alone_needs_no_name():
-    assert keys_of(None).chair == b"/flota/chair"
+    assert keys_of(None).coordinator == b"/flota/coordinator"

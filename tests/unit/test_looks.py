@@ -5,32 +5,32 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from flota.rendezvous.cards import DONE, RUNNING, Card, PostRow, Present
-from flota.rendezvous.looking import ANSWER_TIME, Looks
-from flota.rendezvous.notices import RUNNING as ROUND_RUNS
-from flota.rendezvous.notices import Notice
+from flota.cluster.job_state import RUNNING as ROUND_RUNS
+from flota.cluster.job_state import JobState
+from flota.cluster.node_record import DONE, RUNNING, NodeRecord, PositionRow, Present
+from flota.cluster.stack_requests import ANSWER_TIME, Looks
 
 
 class Table:
     """Three nodes of one rank each."""
 
     def __init__(self):
-        blank = Card("job", "", "a", (1, 2, 3, 4), 3, 3, (), state=RUNNING)
-        self.cards = [replace(blank, host=f"gpu{rank}") for rank in range(3)]
+        blank = NodeRecord("job", "", "a", (1, 2, 3, 4), 3, 3, (), state=RUNNING)
+        self.records = [replace(blank, host=f"gpu{rank}") for rank in range(3)]
         self.looks = Looks()
-        self.notice = Notice(ROUND_RUNS)
+        self.job_state = JobState(ROUND_RUNS)
 
     def say(self, rank, **facts):
-        self.cards[rank] = replace(self.cards[rank], **facts)
+        self.records[rank] = replace(self.records[rank], **facts)
 
     def answer(self, rank, look, words="in all_reduce at train.py:88"):
         kind = "collective" if "all_reduce" in words else "elsewhere"
-        self.say(rank, looked=look, seen=(PostRow(rank, kind, words, "trainer", 0, 7, "", 0.0),))
+        self.say(rank, looked=look, seen=(PositionRow(rank, kind, words, "trainer", 0, 7, "", 0.0),))
 
     def look(self, now):
-        cards = [Present(card.host, 1, card) for card in self.cards]
-        self.notice = self.looks.look(self.notice, cards, now)
-        return self.notice.look, self.notice.looked
+        records = [Present(record.host, 1, record) for record in self.records]
+        self.job_state = self.looks.look(self.job_state, records, now)
+        return self.job_state.look, self.job_state.looked
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_all_nodes_are_asked_and_heard(table):
 
     assert table.look(2.0) == (1, 1)
     assert table.looks.deadline is None
-    assert table.notice.places == (
+    assert table.job_state.places == (
         "2 of 3 ranks: in all_reduce at train.py:88",
         "rank 2 on gpu2: in next(loader) at data.py:41",
         "if this is a hang: rank 2 on gpu2 makes the others wait",
@@ -69,7 +69,7 @@ def test_who_does_not_answer_is_named(table):
     table.answer(2, 1)
 
     assert table.look(ANSWER_TIME) == (1, 1)
-    assert table.notice.places[-1] == "no answer from gpu1"
+    assert table.job_state.places[-1] == "no answer from gpu1"
 
 
 def test_who_is_done_is_not_waited_for(table):
@@ -95,4 +95,4 @@ def test_the_next_question_is_answered_anew(table):
     for rank in range(3):
         table.answer(rank, 2, "in save at train.py:90")
     assert table.look(26.0) == (2, 2)
-    assert table.notice.places[0] == "all 3 ranks: in save at train.py:90"
+    assert table.job_state.places[0] == "all 3 ranks: in save at train.py:90"

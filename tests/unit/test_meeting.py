@@ -1,15 +1,15 @@
-"""From flags and variables to a Meeting: every form of a master, every contradiction."""
+"""From flags and variables to a NodesSpec: every form of a master, every contradiction."""
 
 from __future__ import annotations
 
 import pytest
 
-from flota.cli.meeting import make_meeting, notes_on_meeting
+from flota.cli.build_spec import restart_policy
+from flota.cli.nodes import make_nodes, notes_on_nodes
 from flota.cli.parse import parse
 from flota.cli.settings import gather
-from flota.cli.spec import restart_policy
 from flota.errors import FlotaError
-from flota.job.meeting import Meeting, Place, Secrets
+from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.spec import RestartPolicy
 
 
@@ -25,8 +25,8 @@ def asked(tmp_path):
 
 @pytest.fixture
 def meeting(asked):
-    def make(words: str, **environ: str) -> Meeting | None:
-        return make_meeting(*asked(words, **environ))
+    def make(words: str, **environ: str) -> NodesSpec | None:
+        return make_nodes(*asked(words, **environ))
 
     return make
 
@@ -50,7 +50,7 @@ def test_one_machine_needs_no_meeting(meeting, words):
 
 
 def test_every_default_of_a_meeting_is_as_asked_for(meeting):
-    assert meeting("--nnodes 2") == Meeting(
+    assert meeting("--nnodes 2") == NodesSpec(
         least=2,
         most=2,
         etcd=False,
@@ -137,22 +137,22 @@ def test_torchs_and_the_old_forms_of_a_master(meeting, words, etcd, places, serv
 @pytest.mark.parametrize(
     ("words", "made"),
     [
-        ("--nnodes 2", Meeting(2, 2)),
-        ("--master 10.0.0.1:38714 --nnodes 2", Meeting(2, 2, places=(Place("10.0.0.1", 38714),))),
-        ("--master etcd://10.0.0.1:2379 --nnodes 2", Meeting(2, 2, etcd=True, places=(Place("10.0.0.1", 2379),))),
-        ("--devices=0,1 --master=192.168.0.16:8090 --nnodes=2", Meeting(2, 2, places=(Place("192.168.0.16", 8090),))),
-        ("--master etcd://10.0.0.1:2379 --nnodes 2:4", Meeting(2, 4, etcd=True, places=(Place("10.0.0.1", 2379),))),
+        ("--nnodes 2", NodesSpec(2, 2)),
+        ("--master 10.0.0.1:38714 --nnodes 2", NodesSpec(2, 2, places=(Place("10.0.0.1", 38714),))),
+        ("--master etcd://10.0.0.1:2379 --nnodes 2", NodesSpec(2, 2, etcd=True, places=(Place("10.0.0.1", 2379),))),
+        ("--devices=0,1 --master=192.168.0.16:8090 --nnodes=2", NodesSpec(2, 2, places=(Place("192.168.0.16", 8090),))),
+        ("--master etcd://10.0.0.1:2379 --nnodes 2:4", NodesSpec(2, 4, etcd=True, places=(Place("10.0.0.1", 2379),))),
         (
             "--elastic_server=127.0.0.1:2379 --job_id=job1 --np=2",
-            Meeting(2, 2, etcd=True, places=(Place("127.0.0.1", 2379),)),
+            NodesSpec(2, 2, etcd=True, places=(Place("127.0.0.1", 2379),)),
         ),
         (
             "--nproc-per-node=8 --nnodes=2 --node-rank=0 --master-addr=192.168.1.1 --master-port=1234",
-            Meeting(2, 2, places=(Place("192.168.1.1", 1234),), rank=0, serves=True),
+            NodesSpec(2, 2, places=(Place("192.168.1.1", 1234),), rank=0, serves=True),
         ),
         (
             "--nproc-per-node=8 --nnodes=2 --node-rank=1 --master-addr=192.168.1.1 --master-port=1234",
-            Meeting(2, 2, places=(Place("192.168.1.1", 1234),), rank=1, serves=False),
+            NodesSpec(2, 2, places=(Place("192.168.1.1", 1234),), rank=1, serves=False),
         ),
     ],
 )
@@ -213,8 +213,8 @@ def test_the_rest_of_a_meeting(meeting, words, field, value):
 def test_what_flota_does_not_use_of_torchs_settings_is_named(asked):
     asking = asked("--nnodes 2 --rdzv-conf timeout=5,join_timeout=3,read_timeout=1")
 
-    assert notes_on_meeting(*asking) == ("--rdzv-conf: timeout, read_timeout have no effect",)
-    assert notes_on_meeting(*asked("--nnodes 2 --rdzv_conf close_timeout=5")) == (
+    assert notes_on_nodes(*asking) == ("--rdzv-conf: timeout, read_timeout have no effect",)
+    assert notes_on_nodes(*asked("--nnodes 2 --rdzv_conf close_timeout=5")) == (
         "--rdzv_conf: close_timeout has no effect",
     )
 
@@ -385,11 +385,11 @@ def test_a_token_that_everyone_can_read_is_said(asked, tmp_path):
     token.write_text("abc")
 
     token.chmod(0o644)
-    assert notes_on_meeting(*asked("--nnodes 2", FLOTA_TOKEN_FILE=str(token))) == (
+    assert notes_on_nodes(*asked("--nnodes 2", FLOTA_TOKEN_FILE=str(token))) == (
         f"FLOTA_TOKEN_FILE can be read by everyone on this machine: run `chmod 600 {token}`",
     )
     token.chmod(0o600)
-    assert notes_on_meeting(*asked("--nnodes 2", FLOTA_TOKEN_FILE=str(token))) == ()
+    assert notes_on_nodes(*asked("--nnodes 2", FLOTA_TOKEN_FILE=str(token))) == ()
 
 
 @pytest.mark.parametrize(

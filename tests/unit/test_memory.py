@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flota.host.memory import A_WHILE, ALL_PROCESSES, MemoryWatch, available, find_cgroup
-from flota.run.ending import Ending
+from flota.failures.oom import A_WHILE, ALL_PROCESSES, MemoryWatch, available, find_cgroup
+from flota.run.evidence import FailureEvidence
 from flota.supervise.events import WorkerExited
 
 V1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
@@ -65,7 +65,7 @@ def test_a_kill_of_long_ago_was_anothers(machine):
 
 
 def test_what_was_counted_before_the_first_failure_is_not_forgotten(machine):
-    ending = Ending(spec=None, began=0.0)
+    ending = FailureEvidence(spec=None, began=0.0)
     ending._memory = MemoryWatch(**machine(2, 3))
 
     machine(2, 4)

@@ -6,9 +6,9 @@ from shlex import split
 
 import pytest
 
+from flota.cli.build_spec import make_spec
 from flota.cli.parse import parse
 from flota.cli.settings import gather
-from flota.cli.spec import make_spec
 from flota.errors import (
     BadConfigFile,
     BadValue,

@@ -10,8 +10,8 @@ from math import inf
 
 import pytest
 
-from flota.host.observe import task_of
-from flota.supervise.stacks import LOCK, SOCKET
+from flota.hangs.procfs import task_of
+from flota.hangs.stack import LOCK, SOCKET
 from tests.launching import wait_until
 
 

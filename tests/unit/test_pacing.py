@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from flota.cluster.job_state import RUNNING, JobState, SlowRow
+from flota.cluster.node_record import NodeRecord, Present, StepRow
+from flota.cluster.slow_ranks import Pace, told_steps
 from flota.host.channel import PAGE, Channel
 from flota.job.plan import Worker, WorkerPlan
-from flota.rendezvous.cards import Card, Present, StepRow
-from flota.rendezvous.notices import RUNNING, Notice, SlowRow
-from flota.rendezvous.pacing import Pace, told_steps
-from flota.run.pacing import SELDOM, Pacing, SlowRanks
-from flota.supervise.stragglers import PERIOD
+from flota.stragglers.detector import PERIOD
+from flota.stragglers.report import SELDOM, Pacing, SlowRanks
 from flota.worker import heartbeat
 
-CARD = Card("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",))
+CARD = NodeRecord("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",))
 
 
 @pytest.fixture
@@ -73,35 +73,35 @@ def test_what_a_script_says_that_its_step_took_counts_before_the_time_between_st
     assert pacing.look([0, 1], 10.0) == {("trainer", 8): 0.125, ("trainer", 9): 0.125}
 
 
-def test_a_card_is_written_anew_only_when_much_has_changed():
+def test_a_record_is_written_anew_only_when_much_has_changed():
     seconds = {("trainer", 0): 0.2001, ("trainer", 1): 0.2, ("trainer", 2): 0.0}
     rows = told_steps(CARD, seconds)
     assert rows == (StepRow(0, 0.2), StepRow(1, 0.2))
 
-    told = Card("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",), steps=rows)
+    told = NodeRecord("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",), steps=rows)
     assert told_steps(told, {**seconds, ("trainer", 1): 0.21}) is rows
     assert told_steps(told, {**seconds, ("trainer", 1): 0.3}) == (StepRow(0, 0.2), StepRow(1, 0.3))
     assert told_steps(told, {("trainer", 0): 0.2}) == (StepRow(0, 0.2),), "one has ended"
 
 
 class Table:
-    """A round's cards, looked at for some seconds."""
+    """A round's records, looked at for some seconds."""
 
     def __init__(self):
         self.now = 0.0
         self.pace = Pace()
-        self.notice = Notice(RUNNING)
+        self.job_state = JobState(RUNNING)
 
     def look(self, seconds, *steps):
-        cards = [
-            Present(f"n{rank}", 1, Card("job", f"gpu{rank}", "a", (), 2, 2, (), steps=(StepRow(rank, took),)))
+        records = [
+            Present(f"n{rank}", 1, NodeRecord("job", f"gpu{rank}", "a", (), 2, 2, (), steps=(StepRow(rank, took),)))
             for rank, took in enumerate(steps)
         ]
         until = self.now + seconds
         while self.now < until:
-            self.notice = self.pace.look(self.notice, cards, self.now)
+            self.job_state = self.pace.look(self.job_state, records, self.now)
             self.now += 1.0
-        return self.notice.slow
+        return self.job_state.slow
 
 
 def test_ranks_of_many_nodes_are_compared_with_each_other():
@@ -112,7 +112,7 @@ def test_ranks_of_many_nodes_are_compared_with_each_other():
     assert table.look(60, 0.2, 0.2, 0.2) == ()
 
 
-def test_the_next_chair_knows_who_was_named():
+def test_the_next_coordinator_knows_who_was_named():
     table = Table()
     named = table.look(60, 0.2, 0.5, 0.2)
 
@@ -125,6 +125,6 @@ def test_the_next_chair_knows_who_was_named():
 def test_nobody_is_asked_again_where_no_steps_are_told():
     pace = Pace()
 
-    pace.look(Notice(RUNNING), [Present("n0", 1, CARD)], 0.0)
+    pace.look(JobState(RUNNING), [Present("n0", 1, CARD)], 0.0)
 
     assert pace.deadline is None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from flota.cli.hints import ask_platform
-from flota.cli.meeting import make_meeting
+from flota.cli.build_spec import choose_start_port
+from flota.cli.nodes import make_nodes
 from flota.cli.parse import parse
+from flota.cli.platform import ask_platform
 from flota.cli.settings import gather, without_parents_variables
-from flota.cli.spec import choose_start_port
 from flota.errors import BadPlatformValue, Contradiction
-from flota.job.meeting import Meeting, Place
+from flota.job.nodes import NodesSpec, Place
 from flota.platforms import Hints
 from flota.platforms.paddlecloud import detect, summary
 
@@ -184,7 +184,7 @@ def test_a_plain_command_is_one_of_the_nodes(asked):
     line, settings = asked("", **SECOND)
 
     place = Place("10.0.0.1", 7000)
-    assert make_meeting(settings, SECOND) == Meeting(2, 2, places=(place,), rank=1)
+    assert make_nodes(settings, SECOND) == NodesSpec(2, 2, places=(place,), rank=1)
     assert settings["host"] == "10.0.0.2"
     assert line.notes == ("on PaddleCloud: 2 nodes, which meet at 10.0.0.1:7000",)
 
@@ -260,7 +260,7 @@ def test_a_role_is_run_once_and_given_no_frameworks_variables(asked):
     line, settings = asked("", **SERVER)
 
     assert (settings["nproc_per_node"], settings["framework"], settings["host"]) == (None, (), None)
-    assert make_meeting(settings, SERVER) is None
+    assert make_nodes(settings, SERVER) is None
     assert line.notes == ("on PaddleCloud: runs the script once, as PSERVER",)
 
 

@@ -24,7 +24,7 @@ class Adapter(ModuleType):
     """Stands for a framework's file, and notes what it is asked."""
 
     def __init__(self, name):
-        super().__init__(f"flota.worker.{name}")
+        super().__init__(f"flota.worker.init_{name}")
         self.running = False
         self.calls = []
 
@@ -173,7 +173,7 @@ def test_shutdown_is_safe_at_any_time(imported, second_of_two):
 @pytest.mark.parametrize("name", parallel.KNOWN)
 def test_a_framework_that_is_not_there_is_one_clear_error(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    monkeypatch.delitem(sys.modules, f"flota.worker.{name}", raising=False)
+    monkeypatch.delitem(sys.modules, f"flota.worker.init_{name}", raising=False)
 
     with pytest.raises(FrameworkMissing, match=f"{name} cannot be imported.*\nhint: run `pip install {name}`"):
         flota.init_parallel_env(name)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from flota.failures.blame import in_order_of_blame
+from flota.failures.report_text import abort_line
 from flota.job import causes
-from flota.job.report import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED, FailedWorker, Failure, exit_code_of_all
+from flota.job.causes import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED
+from flota.job.report import FailedWorker, Failure, exit_code_of_all
 from flota.job.spec import RestartPolicy
-from flota.supervise.blame import (
-    abort_line,
-    duration_in_words,
-    ending_in_words,
-    in_order_of_blame,
-    workers_in_words,
-)
-from flota.supervise.policy import History, decide
+from flota.supervise.restart_policy import History, decide
+from flota.wording import duration_in_words, ending_in_words, workers_in_words
 
 ON = RestartPolicy(3, enabled=True)
 OFF = RestartPolicy(3)

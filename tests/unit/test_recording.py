@@ -9,8 +9,8 @@ import pytest
 
 import flota
 from flota.errors.worker import NothingToRecord
-from flota.spawning.child import leave_error, read_all
-from flota.worker import recording
+from flota.spawning.worker_process import leave_error, read_all
+from flota.worker import record_error
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def hook(monkeypatch):
     shown = []
     monkeypatch.setattr(sys, "excepthook", lambda *what: shown.append(what))
     yield shown
-    recording._previous.clear()
+    record_error._previous.clear()
 
 
 @flota.record

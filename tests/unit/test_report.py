@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from flota.errors import HANG
-from flota.job.report import (
-    FAILED,
-    HUNG,
-    FailedWorker,
-    Report,
-    Verdict,
-    report_as_dict,
-    report_from_dict,
-    with_failures,
-)
-from flota.run.page import failure_page
+from flota.failures.report_text import failure_page
+from flota.job.causes import HUNG
+from flota.job.report import FAILED, FailedWorker, Report, Verdict, report_as_dict, report_from_dict, with_failures
 
 SAID = tuple(f"line {number}" for number in range(15))
 

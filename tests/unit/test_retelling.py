@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from flota.cli.why import is_under_way
+from flota.cli.commands.why import is_under_way
+from flota.failures.report_from_logs import find_tellings
 from flota.job.report import Report, Verdict, report_as_dict
-from flota.logs.files import LOCK, is_taken, open_directory
-from flota.run.retelling import find_tellings
+from flota.logs.directory import LOCK, is_taken, open_directory
 
 HOUR = 3600.0
 NOW = 1_800_000_000.0  # seconds since 1970

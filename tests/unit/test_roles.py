@@ -8,7 +8,7 @@ from shlex import split
 import pytest
 
 from flota.cli.parse import parse
-from flota.cli.roles import choose_mode, make_cast
+from flota.cli.roles.paddle_roles import choose_mode, make_cast
 from flota.cli.settings import gather
 from flota.devices import choose_devices, find_devices
 from flota.errors import BadValue, Contradiction, NoDevices, NotAmongNodes, SeveralAmongNodes

@@ -10,7 +10,7 @@ from flota.frameworks import equip
 from flota.job.plan import plan_workers, roles_of
 from flota.job.roles import COORDINATOR, HETER, MIXED, PS, PS_HETER, SERVER, TRAINER, Role
 from flota.job.roster import Ports, Roster, Seat, completed, endpoint, split_endpoint
-from flota.job.spec import Command, DeviceSet, JobSpec, LogWish
+from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec
 
 GPUS = DeviceSet("gpu", "CUDA_VISIBLE_DEVICES", ("4", "5"), ("4", "5"), by_id=False)
 HIDDEN = GPUS._replace(kind="cpu", chosen=())
@@ -25,7 +25,7 @@ def seat(number: int, *counts: int) -> Seat:
 
 def job(*roles: Role, mode: str = MIXED, **facts) -> JobSpec:
     command = Command("script", "train.py", (), "python")
-    return JobSpec(command, sum(role.workers for role in roles), LogWish("/log"), roles=roles, mode=mode, **facts)
+    return JobSpec(command, sum(role.workers for role in roles), LogSpec("/log"), roles=roles, mode=mode, **facts)
 
 
 def env_of(spec: JobSpec, roster: Roster, seat_number: int = 0) -> dict[str, dict[str, str]]:
@@ -182,7 +182,7 @@ def test_a_roles_own_command_environment_and_world():
 
 
 def test_streams_of_the_main_role_alone_have_files_of_their_own():
-    spec = job(SERVERS, TRAINERS)._replace(log=LogWish("/log", redirects=3))
+    spec = job(SERVERS, TRAINERS)._replace(log=LogSpec("/log", redirects=3))
     roster = completed(Roster(0, 0, (seat(1, 1, 1),)), spec.parts)
 
     assert [worker.logs for worker in plan_workers(spec, roster, 0)] == [

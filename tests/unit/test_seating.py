@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flota.rendezvous.cards import Card, Present
-from flota.rendezvous.seating import natural, seat
+from flota.cluster.node_record import NodeRecord, Present
+from flota.cluster.seating import natural, seat
 
 
 def node(name, host=None, rank=-1, address="10.0.0.1", came=0, *, serves=False):
-    card = Card("job", host or name, address, (1, 2, 3, 4), 1, 99, ("torch",), rank, serves)
-    return Present(name, came, card)
+    record = NodeRecord("job", host or name, address, (1, 2, 3, 4), 1, 99, ("torch",), rank, serves)
+    return Present(name, came, record)
 
 
 def names(rows):

@@ -19,7 +19,7 @@ from flota.errors.spawning import (
     UnknownOption,
     WorkerFailed,
 )
-from flota.spawning.wish import DEFAULTS, understand
+from flota.spawning.options import DEFAULTS, understand
 
 FOUR = {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
 

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from flota.supervise.places import COLLECTIVE, ELSEWHERE, ENDED, HALTED, WAITS, Post, post_of
-from flota.supervise.stacks import (
+from flota.hangs.stack import (
     LOCK,
     PIPE,
     RUNNING,
@@ -21,7 +20,8 @@ from flota.supervise.stacks import (
     parse_spy,
     stacks_in_words,
 )
-from flota.supervise.suspects import find_suspects, groups_in_words, suspicion
+from flota.hangs.suspects import find_suspects, groups_in_words, suspicion
+from flota.hangs.wait_sites import COLLECTIVE, ELSEWHERE, ENDED, HALTED, WAITS, RankPosition, position_of
 
 TORCH = "/venv/lib/python3.11/site-packages/torch"
 ALL_REDUCE = (
@@ -64,7 +64,7 @@ SPAWN = (
 
 
 def rank_at(frames, rank=0, **facts):
-    return post_of(rank, Sample(100 + rank, (Stack("MainThread", frames),), **facts))
+    return position_of(rank, Sample(100 + rank, (Stack("MainThread", frames),), **facts))
 
 
 def thread(name, number, frames, **facts):
@@ -183,14 +183,14 @@ def test_a_rank_is_where_the_users_own_code_is(frames, facts, kind, words):
 def test_whoever_keeps_the_gil_while_it_waits_is_named_for_it():
     main = Stack("MainThread", (Frame("step", "/job/train.py", 5),), has_gil=True)
 
-    assert post_of(0, Sample(1, (main,), call=SLEEP)).words == "holding the GIL in step at train.py:5"
+    assert position_of(0, Sample(1, (main,), call=SLEEP)).words == "holding the GIL in step at train.py:5"
 
 
 def test_a_thread_that_keeps_the_gil_from_the_main_one_is_the_place():
     main = Stack("MainThread", (Frame("step", "/job/train.py", 5),))
     other = Stack("Thread-1", (Frame("fetch", "/job/data.py", 9),), has_gil=True)
 
-    assert post_of(0, Sample(1, (other, main), call=LOCK)).words == "holding the GIL in fetch at data.py:9"
+    assert position_of(0, Sample(1, (other, main), call=LOCK)).words == "holding the GIL in fetch at data.py:9"
 
 
 def test_a_main_thread_that_waits_for_another_is_not_the_place():
@@ -199,7 +199,7 @@ def test_a_main_thread_that_waits_for_another_is_not_the_place():
     )
     other = Stack("Thread-1", (Frame("train", "/job/train.py", 9),), task=Task(SLEEP))
 
-    assert post_of(0, Sample(1, (other, main), call=LOCK)).words == "asleep in train at train.py:9"
+    assert position_of(0, Sample(1, (other, main), call=LOCK)).words == "asleep in train at train.py:9"
 
 
 def test_a_thread_that_only_sleeps_now_and_then_is_not_what_the_main_one_waits_for():
@@ -215,8 +215,8 @@ def test_a_thread_that_only_sleeps_now_and_then_is_not_what_the_main_one_waits_f
     other = Stack("Thread-3", (main.frames[0], Frame("watch", "/job/train.py", 9)), task=Task(LOCK))
     reader = Stack("Thread-2", (Frame("fetch", "/job/data.py", 9),), task=Task(SOCKET))
 
-    assert post_of(0, Sample(1, (monitor, other, main), call=LOCK)).words == "in Queue.get at train.py:5"
-    assert post_of(0, Sample(1, (monitor, reader, main), call=LOCK)).words == (
+    assert position_of(0, Sample(1, (monitor, other, main), call=LOCK)).words == "in Queue.get at train.py:5"
+    assert position_of(0, Sample(1, (monitor, reader, main), call=LOCK)).words == (
         "waiting at a socket in fetch at data.py:9"
     )
 
@@ -234,33 +234,36 @@ def test_a_rank_that_waits_for_a_child_is_where_the_child_is():
     trains = Sample(13, (Stack("MainThread", ALL_REDUCE),), call=RUNNING)
     rank = Sample(10, (Stack("MainThread", WAITPID),), children=(tracker, wrapper, trains))
 
-    post = post_of(3, rank)
+    post = position_of(3, rank)
 
     assert (post.rank, post.kind, post.words, post.pid) == (3, COLLECTIVE, "in all_reduce at train.py:88", 10)
-    assert post_of(3, rank._replace(children=(trains._replace(state="T"),))).kind == HALTED
-    assert post_of(3, rank._replace(state="T")).kind == HALTED
+    assert position_of(3, rank._replace(children=(trains._replace(state="T"),))).kind == HALTED
+    assert position_of(3, rank._replace(state="T")).kind == HALTED
     assert (
-        post_of(3, rank._replace(children=(tracker, wrapper))).words == "in the end of a child process at wrapper.py:2"
+        position_of(3, rank._replace(children=(tracker, wrapper))).words
+        == "in the end of a child process at wrapper.py:2"
     )
 
 
 def test_a_child_that_nobody_waits_for_is_not_the_place():
     loader = Sample(11, (Stack("MainThread", LOADER),))
 
-    assert post_of(0, Sample(10, (Stack("MainThread", ALL_REDUCE),), children=(loader,))).kind == COLLECTIVE
+    assert position_of(0, Sample(10, (Stack("MainThread", ALL_REDUCE),), children=(loader,))).kind == COLLECTIVE
 
 
 def test_a_process_without_a_stack_is_told_by_what_it_waits_for():
-    assert post_of(0, Sample(1, call=SOCKET)).kind == WAITS
-    assert post_of(0, Sample(1, call=SLEEP)).words == "asleep"
+    assert position_of(0, Sample(1, call=SOCKET)).kind == WAITS
+    assert position_of(0, Sample(1, call=SLEEP)).words == "asleep"
 
 
-def posts(*kinds, words=None):
-    return tuple(Post(rank, kind, (words or {}).get(rank, f"in {kind} at x.py:1")) for rank, kind in enumerate(kinds))
+def positions(*kinds, words=None):
+    return tuple(
+        RankPosition(rank, kind, (words or {}).get(rank, f"in {kind} at x.py:1")) for rank, kind in enumerate(kinds)
+    )
 
 
 def suspects(*kinds, words=None):
-    return [post.rank for post in find_suspects(posts(*kinds, words=words))]
+    return [post.rank for post in find_suspects(positions(*kinds, words=words))]
 
 
 C, W, E, H, L = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED
@@ -303,8 +306,8 @@ def test_who_is_elsewhere_makes_the_others_wait(kinds, words, expected):
 
 
 def test_servers_wait_elsewhere_than_trainers():
-    trainers = tuple(Post(rank, WAITS, "in pull at x.py:1") for rank in range(1, 5))
-    server = Post(1, WAITS, "in serve at y.py:1", role="server")
+    trainers = tuple(RankPosition(rank, WAITS, "in pull at x.py:1") for rank in range(1, 5))
+    server = RankPosition(1, WAITS, "in serve at y.py:1", role="server")
 
     assert find_suspects((*trainers, server)) == ()
 
@@ -320,7 +323,7 @@ def test_groups_are_told_the_largest_first():
 
 
 def test_hosts_are_named_where_there_are_several():
-    both = (Post(0, C, "in x", host="gpu1"), Post(1, C, "in x", host="gpu2"))
+    both = (RankPosition(0, C, "in x", host="gpu1"), RankPosition(1, C, "in x", host="gpu2"))
 
     assert suspicion(both, ()) == (
         "no rank stands out: all wait for each other; look at the network between gpu1 and gpu2"
@@ -328,7 +331,7 @@ def test_hosts_are_named_where_there_are_several():
 
 
 def test_many_places_are_cut_short():
-    lines = groups_in_words(tuple(Post(rank, E, f"at {rank}") for rank in range(20)))
+    lines = groups_in_words(tuple(RankPosition(rank, E, f"at {rank}") for rank in range(20)))
 
     assert lines[0] == "rank 0: at 0" and lines[-1] == "14 more, each elsewhere"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.supervise.stragglers import Straggler, Stragglers, factors
+from flota.stragglers.detector import Straggler, Stragglers, factors
 
 
 def steps(*seconds, role="trainer"):

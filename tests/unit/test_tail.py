@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from flota.logs.tail import last_lines, last_words, read_tail, recorded, shorten
+from flota.failures.last_words import last_lines, last_words, read_tail, recorded, shorten
 
 TRACE = [
     "Traceback (most recent call last):",

@@ -10,12 +10,15 @@ import pytest
 
 from flota.host.channel import NAMES, Channel
 from flota.host.loop import Loop
-from flota.host.spawns import Spawn
+from flota.host.process_start import Spawn
 from flota.job.roles import Role
-from flota.job.spec import Command, JobSpec, LogWish, RestartPolicy
-from flota.run.warm import Warm
-from flota.warming import imports
-from flota.warming.choice import (
+from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
+from flota.standby import imports
+from flota.standby.import_recorder import Recorder
+from flota.standby.imports import ImportWish, is_installed, module_file
+from flota.standby.parked_protocol import pack, receive, send, unpack
+from flota.standby.script_imports import Head
+from flota.standby.strategy import (
     COLD,
     FORK,
     SPARES,
@@ -25,10 +28,7 @@ from flota.warming.choice import (
     never_forked,
     shared,
 )
-from flota.warming.head import Head
-from flota.warming.imports import Wish, is_installed, module_file
-from flota.warming.recorder import Recorder
-from flota.warming.wire import pack, receive, send, unpack
+from flota.standby.warm_start import WarmStart
 
 SCRIPT = Command("script", "train.py", (), "/bin/python")
 
@@ -51,9 +51,11 @@ def test_no_room_for_parked_interpreters_costs_only_the_warmth(monkeypatch):
     def no_room(*_words, **_options):
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("flota.run.warm.Spares", no_room)
+    monkeypatch.setattr("flota.standby.warm_start.Spares", no_room)
     roles = (Role("trainer", 1), Role("reader", 1, command=SCRIPT._replace(target="read.py")))
-    warm = Warm(JobSpec(SCRIPT, 2, LogWish("/log"), roles=roles, warm=("jax",), restarts=RestartPolicy(enabled=True)))
+    warm = WarmStart(
+        JobSpec(SCRIPT, 2, LogSpec("/log"), roles=roles, warm=("jax",), restarts=RestartPolicy(enabled=True))
+    )
     said = []
     warm.attach(Loop(), lambda _level, words: said.append(words))
     channel = Channel(2)
@@ -170,10 +172,10 @@ def test_auto_stands_for_installed_modules_and_what_frameworks_import_late(tmp_p
     (tmp_path / "decimal.py").touch()  # the script would find this one
     order = {"modules": ["auto"], "script": str(tmp_path / "train.py"), "is_module": False, "seen": ["fractions", "no"]}
 
-    assert Wish(order).wanted == ["json", "hypothesis"]
-    assert Wish(order).welcome == ["fractions"]
-    assert Wish({**order, "modules": ["torch", "mine"]}).wanted == ["torch", "mine"]
-    assert "torch._dynamo" in Wish({**order, "modules": ["torch"]}).welcome
+    assert ImportWish(order).wanted == ["json", "hypothesis"]
+    assert ImportWish(order).welcome == ["fractions"]
+    assert ImportWish({**order, "modules": ["torch", "mine"]}).wanted == ["torch", "mine"]
+    assert "torch._dynamo" in ImportWish({**order, "modules": ["torch"]}).welcome
 
 
 def test_a_module_is_found_without_running_the_packages_around_it(tmp_path):

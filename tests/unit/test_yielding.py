@@ -9,9 +9,9 @@ import pytest
 
 from flota.host.channel import Channel
 from flota.job.spec import RestartPolicy
-from flota.run.alone import Alone
+from flota.run.single_node import SingleNode
 from flota.supervise.events import WorkerStarted
-from flota.supervise.machine import Supervisor
+from flota.supervise.supervisor import Supervisor
 from flota.worker import heartbeat as worker
 
 
@@ -49,12 +49,12 @@ def supervisor():
 
 
 def test_the_steps_are_read_when_nothing_is_left_to_do_but_tell(channel, supervisor):
-    alone = Alone.__new__(Alone)
+    alone = SingleNode.__new__(SingleNode)
     alone.spec = SimpleNamespace(grace=30.0, preempt_timeout=None)
     alone.started = SimpleNamespace(channel=channel, round=SimpleNamespace(is_pending=False))
     alone.supervisor, alone.in_round, alone._again = supervisor, True, None
-    alone.vigil = alone.warm = None
-    alone.ending = SimpleNamespace(note=lambda _: None)
+    alone.hang_watch = alone.warm = None
+    alone.evidence = SimpleNamespace(note=lambda _: None)
     alone.console = SlowConsole()
 
     alone.stop(signal.SIGTERM)

@@ -16,19 +16,19 @@ from flota.host.addresses import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from flota.job.meeting import Meeting
+    from flota.job.nodes import NodesSpec
 
 
-def choose_address(settings: Settings, meeting: Meeting) -> str:
+def choose_address(settings: Settings, nodes: NodesSpec) -> str:
     """What was asked for; else the address by which the nodes meet; else the one that faces where they meet."""
     wanted = wanted_address(settings)
     if wanted:
         return wanted
-    if meeting.hosts:
-        host = meeting.hosts[meeting.rank]
+    if nodes.hosts:
+        host = nodes.hosts[nodes.rank]
         return resolve_own(host) or host
-    host = meeting.places[0].host if meeting.places else ""
-    if meeting.etcd or not host:
+    host = nodes.places[0].host if nodes.places else ""
+    if nodes.etcd or not host:
         return reachable_address(host)  # an etcd on this machine says nothing of where the other nodes are
     return resolve_own(host) or reachable_address(host)
 

@@ -16,21 +16,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from flota.job.meeting import Meeting
+    from flota.job.nodes import NodesSpec
 
 
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:
     # Each free port has a number of its own until it is printed: which variables differ must show.
     free = (f"<free{number}>" for number in count())
-    roster = many_nodes_roster(spec, free) if spec.meeting else one_node_roster(spec, ports_of(spec, free), 0, 0)
-    seat = max(spec.meeting.rank, 0) if spec.meeting else 0
+    roster = many_nodes_roster(spec, free) if spec.nodes else one_node_roster(spec, ports_of(spec, free), 0, 0)
+    seat = max(spec.nodes.rank, 0) if spec.nodes else 0
     plans = [equip(spec, roster, worker, environ, "<channel>") for worker in plan_workers(spec, roster, seat)]
     if as_json:
         import json
 
         text = json.dumps({"job_id": spec.job_id, "workers": [_as_dict(plan) for plan in plans]}, indent=1)
     else:
-        head = [f"job {spec.job_id}", *([_meeting(spec, spec.meeting)] if spec.meeting else [])]
+        head = [f"job {spec.job_id}", *([_nodes_in_words(spec, spec.nodes)] if spec.nodes else [])]
         text = "\n".join([*head, "", *_table(plans), "", *_variables(plans)])
     print(re.sub(r"<free\d+>", "<free>", text))
     return 0
@@ -43,20 +43,20 @@ def ports_of(spec: JobSpec, free: Iterator[str]) -> Ports:
 
 def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
     """All nodes as if they were like this one; who takes part, and without --rank in which seat, is agreed later."""
-    meeting = spec.meeting
-    assert meeting
-    addresses = meeting.hosts or [f"<node {number}>" for number in range(meeting.most)]
+    nodes = spec.nodes
+    assert nodes
+    addresses = nodes.hosts or [f"<node {number}>" for number in range(nodes.most)]
     seats = [Seat(address, address, ports_of(spec, free), counts_of(spec)) for address in addresses]
-    own = max(meeting.rank, 0)
+    own = max(nodes.rank, 0)
     seats[own] = one_node_roster(spec, seats[own].ports, 0, 0).seats[0]
     return completed(Roster(0, 0, tuple(seats)), spec.parts)
 
 
-def _meeting(spec: JobSpec, meeting: Meeting) -> str:
+def _nodes_in_words(spec: JobSpec, nodes: NodesSpec) -> str:
     """Where the nodes would meet. Who serves is known only when one does."""
-    count = str(meeting.most) if not meeting.elastic else f"{meeting.least} to {meeting.most}"
-    places = ",".join(endpoint(place.host, str(place.port)) for place in meeting.places)
-    where = f"etcd at {places}" if meeting.etcd else places or f"a free port of {spec.address}"
+    count = str(nodes.most) if not nodes.elastic else f"{nodes.least} to {nodes.most}"
+    places = ",".join(endpoint(place.host, str(place.port)) for place in nodes.places)
+    where = f"etcd at {places}" if nodes.etcd else places or f"a free port of {spec.address}"
     return f"{count} nodes meet at {where}; this node's address is {spec.address}"
 
 

@@ -4,12 +4,12 @@ runs poprun as the job's one worker.
 
 from __future__ import annotations
 
+from flota.cli.build_spec import absolute, make_spec
 from flota.cli.convert import MOST_WORKERS
 from flota.cli.flags import FLAGS, Flag
 from flota.cli.parse import CommandLine, Given, Rows, parse
 from flota.cli.script import find_program, resolve_command
 from flota.cli.settings import Settings
-from flota.cli.spec import absolute, make_spec
 from flota.errors import BadValue, NoScript, RefusedFlag
 from flota.errors.roles import MissingIpuArguments, UnevenIpus
 from flota.job.roster import endpoint

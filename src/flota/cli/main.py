@@ -8,7 +8,7 @@ import sys
 from flota.cli.flags import ALONE, UNSERVED
 from flota.cli.parse import CommandLine, parse
 from flota.cli.settings import Settings, gather, without_parents_variables
-from flota.errors import BUG, FlotaError, UnsupportedSystem
+from flota.errors import BUG, FlotaError, MissingPackage, UnsupportedSystem
 
 INTERRUPTED = 130
 UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from flota.job.spec import JobSpec
+    from flota.run.start import MultiNodeRun
 
 
 def main(argv: list[str] | None = None, *, interpreter: str | None = None, legacy_local_rank: bool = False) -> int:
@@ -58,15 +59,15 @@ def leave(code: int) -> NoReturn:
 
 def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: bool) -> int:
     if words[:1] == ["completion"]:
-        from flota.cli.completion import print_completion
+        from flota.cli.commands.completion import print_completion
 
         return print_completion(words[1:])
     if words[:1] == ["why"]:
-        from flota.cli.why import print_why
+        from flota.cli.commands.why import print_why
 
         return print_why(words[1:])
     if words[:1] == ["stack"]:
-        from flota.cli.stack import print_stacks
+        from flota.cli.commands.stack import print_stacks
 
         return print_stacks(words[1:])
     if words[:1] == ["run"]:
@@ -90,7 +91,7 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
     environ = without_parents_variables(os.environ)
     settings = gather(line.given, environ, os.curdir)
     if "PADDLE_TRAINERS" in environ:
-        from flota.cli.hints import ask_platform
+        from flota.cli.platform import ask_platform
 
         line, settings = ask_platform(line, settings, os.environ)
     return _run(line, settings, environ, interpreter)
@@ -108,7 +109,7 @@ def open_standard_streams() -> None:
 
 
 def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> int:
-    from flota.cli.spec import make_spec
+    from flota.cli.build_spec import make_spec
 
     spec = make_spec(line, settings, environ, interpreter)
     if settings["dry_run"]:
@@ -117,19 +118,27 @@ def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], inte
         return print_plan(spec, environ, as_json=bool(settings["json"]))
     from flota.run.start import run
 
-    return run(
-        spec, environ, configuration(line, settings, spec.devices.chosen), notes(line, settings, spec, environ)
-    ).exit_code
+    shown = configuration(line, settings, spec.devices.chosen)
+    said = notes(line, settings, spec, environ)
+    return run(spec, environ, shown, said, multi_node_run() if spec.nodes else None).exit_code
+
+
+def multi_node_run() -> MultiNodeRun:
+    try:
+        from flota.cluster.multi_node import run_multi_node
+    except ModuleNotFoundError as error:
+        raise MissingPackage(error.name or "h11") from None
+    return run_multi_node
 
 
 def notes(line: CommandLine, settings: Settings, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What is said quietly at the start."""
     said = [note for note in line.notes if not (spec.roles and note.endswith(UNSERVED))]
-    if spec.meeting is None:
+    if spec.nodes is None:
         return tuple(said)
-    from flota.cli.meeting import notes_on_meeting
+    from flota.cli.nodes import notes_on_nodes
 
-    return (*(note for note in said if not note.endswith(ALONE)), *notes_on_meeting(settings, environ))
+    return (*(note for note in said if not note.endswith(ALONE)), *notes_on_nodes(settings, environ))
 
 
 def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

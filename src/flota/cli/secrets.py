@@ -7,7 +7,7 @@ import stat
 
 from flota.cli.settings import Settings
 from flota.errors import BadToken, Contradiction, OnlyWith, UnreadableFile
-from flota.job.meeting import Secrets
+from flota.job.nodes import Secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def interface_variables(interface: str) -> dict[str, str]:
 
 
 def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
-    address, port = torch.meeting_place(spec, roster, worker)
+    address, port = torch.master_endpoint(spec, roster, worker)
     given = {
         "FLOTA_RANK": str(worker.rank),
         "FLOTA_LOCAL_RANK": str(worker.local_rank),

@@ -12,7 +12,7 @@ SHOWN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     world = str(worker.size)
-    address, port = meeting_place(spec, roster, worker)
+    address, port = master_endpoint(spec, roster, worker)
     restarts = spec.restarts.limit if spec.restarts.enabled and spec.restarts.elastic_level != 0 else 0
     return {
         "RANK": str(worker.rank),
@@ -37,7 +37,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     }
 
 
-def meeting_place(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, str]:
+def master_endpoint(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, str]:
     """Where the workers of a role meet: the main one's at a port of its own, others at their first worker's."""
     master = roster.master(worker.role)
     if worker.role == spec.main:

@@ -65,7 +65,7 @@ def hold_exactly(ports: list[int], address: str) -> list[socket]:
             release(held)
             if error.errno == EMFILE:
                 raise TooManyOpenFiles(len(ports)) from None
-            from flota.host.owners import owner_of_port
+            from flota.host.port_owner import owner_of_port
 
             raise PortInUse(port, owner_of_port(port)) from None
     return held

@@ -6,10 +6,10 @@ import os
 import time
 
 from flota.errors import BUG
+from flota.host.kill_tree import end_tree, reap_strangers
 from flota.host.ports import release
+from flota.host.process_start import Spawn, exit_code
 from flota.host.shepherd import fork_shepherd
-from flota.host.spawns import Spawn, exit_code
-from flota.host.sweep import end_tree, reap_strangers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

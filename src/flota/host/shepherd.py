@@ -17,11 +17,11 @@ import time
 from _signal import SIGCHLD, SIGKILL, set_wakeup_fd, signal  # type: ignore[import-not-found]
 
 from flota.errors import BUG
-from flota.host.limits import restore_open_files
+from flota.host.kill_tree import end_tree
+from flota.host.open_files import restore_open_files
 from flota.host.prctl import become_subreaper, name_process
+from flota.host.process_start import Spawn, descriptors_of, execute, exit_code, redirect
 from flota.host.signals import forget_wakeup
-from flota.host.spawns import Spawn, descriptors_of, execute, exit_code, redirect
-from flota.host.sweep import end_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

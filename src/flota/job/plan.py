@@ -1,4 +1,4 @@
-"""(spec, roster, seat) to the workers that one node starts. Arithmetic only."""
+"""(spec, roster, seat) to the workers that one node starts. Arithmetic only. Pure."""
 
 from __future__ import annotations
 

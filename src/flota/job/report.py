@@ -1,4 +1,4 @@
-"""How a job ended: the verdict, the failures behind it, and the exit code that follows."""
+"""How a job ended: the verdict, the failures behind it, and the exit code that follows. Pure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FailedWorker(NamedTuple):
     final: bool = False
     attempt: int = 0
     step: int = NO_STEP
-    at: float = 0.0  # seconds since 1970, by its node's clock or, in a report of many nodes, by the chair's
+    at: float = 0.0  # seconds since 1970, by its node's clock or, in a report of many nodes, by the coordinator's
     told: bool = False
     suffered: bool = False
     exception: str = ""

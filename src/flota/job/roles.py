@@ -1,5 +1,5 @@
 """What workers are for. A job is one role of equal trainers, or several: each with a count, a command, and a rule for
-what its ending means. Parameter servers, heterogeneous workers and any other mixture are rows of this one table.
+what its ending means. Parameter servers, heterogeneous workers and any other mixture are rows of this one table. Pure.
 """
 
 from __future__ import annotations

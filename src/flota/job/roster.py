@@ -1,6 +1,6 @@
 """Who takes part in a round: nodes in order, their addresses and ports, and the ranks that follow from them.
 
-Roles are numbered as the spec lists them; a job of equal trainers has role 0 alone.
+Roles are numbered as the spec lists them; a job of equal trainers has role 0 alone. Pure.
 """
 
 from __future__ import annotations

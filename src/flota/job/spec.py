@@ -1,4 +1,4 @@
-"""What the user asks for: one immutable value, made by cli, read by everything after it."""
+"""What the user asks for: one immutable value, made by cli, read by everything after it. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from flota.job.meeting import Meeting
+    from flota.job.nodes import NodesSpec
 
 OUT, ERR = 1, 2
 LEARNT = -1.0  # a timeout that the job itself teaches
@@ -39,7 +39,7 @@ class DeviceSet(NamedTuple):
 NO_DEVICES = DeviceSet("cpu", "", (), (), by_id=False)
 
 
-class LogWish(NamedTuple):
+class LogSpec(NamedTuple):
     """Where workers' output goes and what of it is shown."""
 
     directory: str
@@ -94,7 +94,7 @@ class JobSpec(NamedTuple):
 
     command: Command
     workers: int
-    log: LogWish
+    log: LogSpec
     job_id: str = "default"
     devices: DeviceSet = NO_DEVICES
     address: str = "127.0.0.1"
@@ -119,7 +119,7 @@ class JobSpec(NamedTuple):
     warm_memory: int | None = None  # bytes for parked interpreters; None: a part of what nobody uses
     legacy_local_rank: bool = False
     virtual_local_rank: bool = False
-    meeting: Meeting | None = None  # None: this machine alone
+    nodes: NodesSpec | None = None  # None: this machine alone
     interface: str = ""  # the network interface workers must be told of, where the hostname would lead them astray
     mode: str = COLLECTIVE
     roles: tuple[Role, ...] = ()  # in the order in which they start; none: trainers alone

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from flota.logs.growth import OVERFLOWED, Growth, keep_freed_memory
+from flota.logs.inotify import OVERFLOWED, Growth, keep_freed_memory
 from flota.logs.lines import matching, prefixed, split_at_last_line
-from flota.logs.outlet import Outlet
+from flota.logs.nonblocking_writer import Outlet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.logs.files import open_append
+from flota.logs.directory import open_append
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""What a platform has said already about the job that it runs: one small file each, from the environment to hints."""
+"""What a platform has said already about the job that it runs: one small file each, from the environment to hints.
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """PaddleCloud: each pod has been told the addresses of all pods, its own, its number, and how many ports it has.
 
-Its parameter servers and their trainers have been told everything: TRAINING_ROLE, and where the servers are.
+Its parameter servers and their trainers have been told everything: TRAINING_ROLE, and where the servers are. Pure.
 """
 
 from __future__ import annotations

@@ -11,17 +11,17 @@ from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, report_as
 from flota.job.roles import COLLECTIVE, COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
-from flota.logs import blocks
-from flota.logs.events import EventLog
-from flota.logs.files import open_append, remove, write_whole
+from flota.logs import start_banner
+from flota.logs.directory import open_append, remove, write_whole
+from flota.logs.event_log import EventLog
 from flota.logs.follow import Follower, Stream
-from flota.logs.journal import Journal
 from flota.logs.json_text import readable
-from flota.logs.outlet import Outlet
+from flota.logs.nonblocking_writer import Outlet
+from flota.logs.own_log import Journal
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
-from flota.supervise.blame import counts_in_words, duration_in_words, restart_in_words, signal_name
 from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted
+from flota.wording import counts_in_words, duration_in_words, restart_in_words, signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Console:
         for note in notes:
             self.say("INFO", note)
         if configuration:
-            self.journal.block("INFO", blocks.configuration(configuration))
+            self.journal.block("INFO", start_banner.configuration(configuration))
 
     def show_first_round(self, started: Started) -> None:
         self.event("job_started", world_size=started.roster.workers, pid=os.getpid())
@@ -79,8 +79,8 @@ class Console:
         main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
         env = (main or started.plans)[0].env
         names = [name for framework in frameworks for name in SHOWN_OF[framework] if name in env]
-        self.say("INFO", blocks.start_line(len(started.plans)))
-        self.journal.block("INFO", blocks.table((name, env[name]) for name in names))
+        self.say("INFO", start_banner.start_line(len(started.plans)))
+        self.journal.block("INFO", start_banner.table((name, env[name]) for name in names))
         if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env and self.spec.mode == COLLECTIVE:
             self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
         for name in dict.fromkeys(role.name for role in self.spec.parts):
@@ -110,7 +110,7 @@ class Console:
             self.event("stop_requested", signal=signal_name(event.signal))
 
     def tell_restart(self, action: StartRound, culprit: FailedWorker) -> None:
-        from flota.run.page import culprit_in_words
+        from flota.failures.report_text import culprit_in_words
 
         restart = restart_in_words(action.attempt, self.spec.restarts.limit, action.delay)
         self.say("WARNING", f"{culprit_in_words(culprit)}; {restart}")
@@ -133,7 +133,7 @@ class Console:
             self.say("INFO", f"{_all_in_words(report)} ended well after {took}{but}")
             return
         if report.failed:
-            from flota.run.page import failure_page
+            from flota.failures.report_text import failure_page
 
             self.journal.block("ERROR", "\n".join(failure_page(report, verbose=self.spec.log.verbose)))
         elif report.verdict.reason and report.verdict.kind != STOPPED:

@@ -7,18 +7,18 @@ from __future__ import annotations
 import os
 import time
 
-from flota.errors import FlotaError, MissingPackage
+from flota.errors import FlotaError
 from flota.frameworks import equip, paddle, torch
 from flota.host.channel import Channel
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
+from flota.host.process_start import Spawn
 from flota.host.round import Round
 from flota.host.signals import Signals
-from flota.host.spawns import Spawn
 from flota.job.plan import Worker, WorkerPlan, plan_workers
 from flota.job.roles import SERVER
 from flota.job.roster import Ports, Roster, Seat, completed, split_endpoint
 from flota.job.spec import JobSpec
-from flota.logs.files import open_directory, open_logs, remove
+from flota.logs.directory import open_directory, open_logs, remove
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -28,7 +28,19 @@ if TYPE_CHECKING:
 
     from flota.job.report import Report
     from flota.logs.rotation import RotatingLog
-    from flota.run.warm import Warm
+    from flota.standby.warm_start import WarmStart
+
+    MultiNodeRun = Callable[
+        [
+            JobSpec,
+            Mapping[str, str],
+            Signals,
+            tuple[tuple[str, str], ...],
+            tuple[str, ...],
+            WarmStart | None,
+        ],
+        Report,
+    ]
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2")
 JOB_CONTROL = ("SIGTSTP", "SIGCONT", "SIGCHLD")
@@ -53,39 +65,36 @@ def run(
     environ: Mapping[str, str],
     configuration: tuple[tuple[str, str], ...] = (),
     notes: tuple[str, ...] = (),
+    run_multi_node: MultiNodeRun | None = None,
 ) -> Report:
-    """Run this node's part of a job to the job's end."""
-    lock = open_directory(spec.log.directory, spec.job_id, shared=spec.meeting is not None)
+    """Run this node's part of a job to the job's end. `run_multi_node`: for jobs of several nodes."""
+    lock = open_directory(spec.log.directory, spec.job_id, shared=spec.nodes is not None)
     warm = warm_up(spec)
     try:
         preempt = [spec.preempt_signal] if spec.preempt_signal else []
         signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL, *preempt])
-        if spec.meeting:
-            try:
-                from flota.run.together import run_together
-            except ModuleNotFoundError as error:
-                raise MissingPackage(error.name or "h11") from None
-            return run_together(spec, environ, signals, configuration, notes, warm)
+        if run_multi_node:
+            return run_multi_node(spec, environ, signals, configuration, notes, warm)
         started = start_round(spec, environ, 0, 0, warm)
-        from flota.run.alone import Alone
+        from flota.run.single_node import SingleNode
 
-        return Alone(spec, environ, signals, started, warm).run(configuration, notes)
+        return SingleNode(spec, environ, signals, started, warm).run(configuration, notes)
     finally:
         if warm:
             warm.close()
         os.close(lock)
 
 
-def warm_up(spec: JobSpec) -> Warm | None:
+def warm_up(spec: JobSpec) -> WarmStart | None:
     if not spec.warm:
         return None
-    from flota.run.warm import Warm
+    from flota.standby.warm_start import WarmStart
 
-    return Warm(spec)
+    return WarmStart(spec)
 
 
 def start_round(
-    spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int, warm: Warm | None = None
+    spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int, warm: WarmStart | None = None
 ) -> Started:
     """A round of a job on this machine alone."""
     held, ports = hold_ports(spec)
@@ -120,7 +129,7 @@ def start_workers(
     *,
     first: bool,
     farewell: Callable[[], object] | None = None,
-    warm: Warm | None = None,
+    warm: WarmStart | None = None,
 ) -> Started:
     """This node's workers of a round, the `first` or a later one; `farewell`: what its shepherd does if it dies."""
     began = time.monotonic()
@@ -189,7 +198,7 @@ def chosen_ports(spec: JobSpec) -> list[int]:
 def serves_gloo(spec: JobSpec) -> bool:
     """Whether the first server is known to be here."""
     server = next((role for role in spec.roles if role.name == SERVER), None)
-    return server is not None and (0 in server.own if server.endpoints else spec.meeting is None and server.workers > 0)
+    return server is not None and (0 in server.own if server.endpoints else spec.nodes is None and server.workers > 0)
 
 
 def back_up_long_values(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> None:
@@ -199,7 +208,7 @@ def back_up_long_values(spec: JobSpec, roster: Roster, workers: tuple[Worker, ..
         if values:
             import json
 
-            from flota.logs.files import write_whole
+            from flota.logs.directory import write_whole
 
             write_whole(paddle.backup_file(spec, worker), json.dumps(values), mode=0o600)
 

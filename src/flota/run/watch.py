@@ -11,13 +11,13 @@ from flota.host.signals import Signals, suspend_self
 from flota.job.report import Report, Verdict
 from flota.job.roles import label
 from flota.job.spec import JobSpec
+from flota.preemption.stop_step import NOW
+from flota.preemption.workers import NOBODY, Progress, ask, look_at
 from flota.run.console import Console
-from flota.run.ending import Ending
-from flota.run.pacing import Pacing
+from flota.run.evidence import FailureEvidence
 from flota.run.start import PASSED_ON, Started
-from flota.run.yielding import NOBODY, Standing, ask, look_at
-from flota.supervise.actions import Action, AskToYield, Finish, KillWorker, StartRound, StopWorker, SweepRound
-from flota.supervise.blame import counts_in_words, ending_in_words, signal_name
+from flota.stragglers.report import Pacing
+from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
     Event,
@@ -29,17 +29,17 @@ from flota.supervise.events import (
     WorkerExited,
     WorkIsDone,
 )
-from flota.supervise.machine import Supervisor
 from flota.supervise.phases import Phase
-from flota.supervise.yielding import NOW
+from flota.supervise.supervisor import Supervisor
+from flota.wording import counts_in_words, ending_in_words, signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flota.run.vigil import Vigil
-    from flota.run.warm import Warm
-    from flota.supervise.stragglers import Who
+    from flota.hangs.watch import HangWatch
+    from flota.standby.warm_start import WarmStart
+    from flota.stragglers.detector import Who
 
 
 def epoch(environ: Mapping[str, str]) -> float:
@@ -47,13 +47,15 @@ def epoch(environ: Mapping[str, str]) -> float:
     return time.time() - time.monotonic() + float(environ.get("FLOTA_TEST_CLOCK_OFFSET", "0"))
 
 
-class Watch(ABC):
+class NodeWatch(ABC):
     """What a job on one machine and one on many have in common: one round at a time, and one loop."""
 
     supervisor: Supervisor
     started: Started
 
-    def __init__(self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, warm: Warm | None = None) -> None:
+    def __init__(
+        self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, warm: WarmStart | None = None
+    ) -> None:
         self.spec = spec
         self.warm = warm
         self.environ = environ
@@ -64,23 +66,23 @@ class Watch(ABC):
         self.preempt_signal = int(getattr(_signal, spec.preempt_signal)) if spec.preempt_signal else 0
         self.signals = signals
         self.console = Console(spec, environ, self.loop)
-        self.ending = Ending(spec, time.monotonic(), epoch(environ))
+        self.evidence = FailureEvidence(spec, time.monotonic(), epoch(environ))
         self.hurried = False
         self.in_round = False
         if warm:
             warm.attach(self.loop, self.console.say)
-        self.vigil: Vigil | None = None
+        self.hang_watch: HangWatch | None = None
         self.pacing: Pacing | None = None
         if spec.hang_timeout is not None:
-            from flota.run.vigil import Vigil
+            from flota.hangs.watch import HangWatch
 
-            self.vigil = Vigil(spec, environ, self.loop, self.console, self.on_stands)
+            self.hang_watch = HangWatch(spec, environ, self.loop, self.console, self.on_stands)
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         self.started = started
         self.supervisor = supervisor
         self.in_round = True
-        self.ending.begin_round(started)
+        self.evidence.begin_round(started)
         self.loop.watch(started.round.fd, self._on_round)
         self.console.begin_round(started)
         if self.warm:
@@ -88,16 +90,16 @@ class Watch(ABC):
             working = [number for number, role in enumerate(roles) if not role.serves]
             self.warm.begin_round(started.round, started.channel, working)
         self.pacing = Pacing(started, time.monotonic())
-        if self.vigil:
-            self.vigil.begin_round(started, supervisor, self.ending.pids)
+        if self.hang_watch:
+            self.hang_watch.begin_round(started, supervisor, self.evidence.pids)
 
     def leave_round(self) -> None:
         if self.in_round:
             self.in_round = False
             if self.warm:
                 self.warm.end_round()
-            if self.vigil:
-                self.vigil.end_round()
+            if self.hang_watch:
+                self.hang_watch.end_round()
             self.loop.forget(self.started.round.fd)
             self.console.end_round(self.started)
             self.started.channel.close()
@@ -121,13 +123,13 @@ class Watch(ABC):
     def _looks(self) -> tuple[float | None, ...]:
         if not self.in_round or self.supervisor.phase != Phase.RUNNING:
             return ()
-        return self.vigil.deadline if self.vigil else None, self.pacing.deadline if self.pacing else None
+        return self.hang_watch.deadline if self.hang_watch else None, self.pacing.deadline if self.pacing else None
 
     def _look_at_workers(self, now: float) -> None:
-        if self.vigil:
-            self.vigil.on_time(now)
+        if self.hang_watch:
+            self.hang_watch.on_time(now)
         if self.pacing and now >= self.pacing.deadline:
-            self.ending.on_time(now)
+            self.evidence.on_time(now)
             self.on_steps(self.pacing.look(self._working(), now))
 
     @abstractmethod
@@ -144,7 +146,7 @@ class Watch(ABC):
         self._show_the_rest()
         self.console.tell(report)
         self._show_the_rest()
-        self.ending.close()
+        self.evidence.close()
         return report
 
     def _show_the_rest(self) -> None:
@@ -195,7 +197,7 @@ class Watch(ABC):
 
     # Workers that can end by themselves.
 
-    def standing(self) -> Standing:
+    def standing(self) -> Progress:
         return look_at(self.started.channel, self._working()) if self.in_round else NOBODY
 
     @abstractmethod
@@ -220,20 +222,20 @@ class Watch(ABC):
     def step(self, event: Event) -> None:
         if isinstance(event, RoundSwept) and self.supervisor.failures:
             self.console.end_round(self.started)  # all that was said is in the logs
-            event = RoundSwept(self.ending.find(self.supervisor.failures, self.started))
-        self.ending.note(event)
-        if self.vigil:
-            self.vigil.note(event)
+            event = RoundSwept(self.evidence.find(self.supervisor.failures, self.started))
+        self.evidence.note(event)
+        if self.hang_watch:
+            self.hang_watch.note(event)
         if isinstance(event, WorkerExited) and self._fails_first(event):
-            event = event._replace(suffered=self.ending.has_suffered(event, self.started))
+            event = event._replace(suffered=self.evidence.has_suffered(event, self.started))
         self.console.record(event, self.started)
-        if isinstance(event, WorkerExited | StartFailed) and self.supervisor.forgives(event.worker):
+        if isinstance(event, WorkerExited | StartFailed) and self.supervisor.ignores_exit(event.worker):
             self._tell_of_forgiven(event)
         self.act_on(event)
 
     def _fails_first(self, event: WorkerExited) -> bool:
         """Whether what this worker said decides about the others."""
-        failed = event.code != 0 and not event.told and not self.supervisor.forgives(event.worker)
+        failed = event.code != 0 and not event.told and not self.supervisor.ignores_exit(event.worker)
         return failed and self.supervisor.phase == Phase.RUNNING
 
     def _tell_of_forgiven(self, event: WorkerExited | StartFailed) -> None:
@@ -246,7 +248,7 @@ class Watch(ABC):
         else:
             end = f"ended with {ending_in_words(event.code)}"
         if not self.supervisor.released:
-            self.ending.ignored.append((worker.name, worker.rank))
+            self.evidence.ignored.append((worker.name, worker.rank))
         when = "after the work was done" if self.supervisor.released else "and the job goes on without it"
         self.console.say("WARNING", f"{label(worker.name, worker.rank)} {end}, {when}; log: {worker.stderr}")
 
@@ -278,7 +280,7 @@ class Watch(ABC):
             self.warm.call_off()
         if isinstance(action, StopWorker):
             round_.send("stop", action.worker, action.signal)
-        elif isinstance(action, AskToYield):
+        elif isinstance(action, AskToStopGracefully):
             self._ask_to_yield()
         elif isinstance(action, KillWorker):
             round_.send("kill", action.worker, _signal.SIGKILL)

@@ -8,10 +8,12 @@ import threading
 
 from flota.errors import TRY_AGAIN
 from flota.errors.spawning import MissingGuard, NodeLost, NoResult, TimedOut, WorkerFailed, WorkersStopped
-from flota.job.report import NOT_STARTED, SHEPHERD_LOST, STOPPED
-from flota.spawning.child import RAISED, RETURNED, UNGUARDED, read_all
-from flota.spawning.link import Link
-from flota.supervise.blame import ending_in_words, sentence
+from flota.failures.report_text import sentence
+from flota.job.causes import NOT_STARTED, SHEPHERD_LOST
+from flota.job.report import STOPPED
+from flota.spawning.supervisor_client import SupervisorClient
+from flota.spawning.worker_process import RAISED, RETURNED, UNGUARDED, read_all
+from flota.wording import ending_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 class Process:
     """One worker, in the words of multiprocessing."""
 
-    def __init__(self, link: Link, rank: int) -> None:
+    def __init__(self, link: SupervisorClient, rank: int) -> None:
         self._link = link
         self.rank = rank
 
@@ -50,7 +52,9 @@ class Process:
 class Workers:
     """What flota.spawn gives. All methods may be called from any thread, and again."""
 
-    def __init__(self, link: Link, results: tuple[int, ...], logs: tuple[str, ...], timeout: float | None) -> None:
+    def __init__(
+        self, link: SupervisorClient, results: tuple[int, ...], logs: tuple[str, ...], timeout: float | None
+    ) -> None:
         self._link = link
         self._results = results
         self._logs = logs

@@ -12,9 +12,9 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from flota.store.link import Link, Lost
-from flota.store.messages import (
-    Answer,
+from flota.store.client_connection import ClientConnection, Lost
+from flota.store.client_watch import Watching
+from flota.store.etcd_json import (
     Authenticate,
     AuthenticateAnswer,
     DeleteAnswer,
@@ -31,6 +31,7 @@ from flota.store.messages import (
     RangeAnswer,
     Refusal,
     Request,
+    StoreAnswer,
     Txn,
     TxnAnswer,
     WatchAnswer,
@@ -38,7 +39,6 @@ from flota.store.messages import (
     encode_request,
     read_answer,
 )
-from flota.store.watching import Watching
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from flota.store.server import Loop
+    from flota.store.server import LoopProtocol
 
-__all__ = ["Client", "Lost", "Member", "Watching"]
+__all__ = ["Client", "Lost", "StoreMember", "Watching"]
 
 ANSWER_TIME = 2.0  # seconds: a paused or lost member costs this much before the next one is asked
 CANNOT_SERVE = (4, 14)  # gRPC's codes of a member that is cut off from the others, or has no leader
-ROUTES: dict[type[Request], tuple[str, type[Answer]]] = {
+ROUTES: dict[type[Request], tuple[str, type[StoreAnswer]]] = {
     Range: ("/v3/kv/range", RangeAnswer),
     Put: ("/v3/kv/put", PutAnswer),
     DeleteRange: ("/v3/kv/deleterange", DeleteAnswer),
@@ -67,14 +67,14 @@ FORGOTTEN = ("invalid auth token", "user name is empty", "revision of auth store
 INVALID = 3
 
 
-class Member(NamedTuple):
+class StoreMember(NamedTuple):
     host: str
     port: int
 
 
 class Question(NamedTuple):
     request: Request
-    then: Callable[[Answer | Refusal | Lost], None]
+    then: Callable[[StoreAnswer | Refusal | Lost], None]
     asked: float
     again: bool = False
 
@@ -84,8 +84,8 @@ class Client:
 
     def __init__(
         self,
-        members: tuple[Member, ...],
-        loop: Loop,
+        members: tuple[StoreMember, ...],
+        loop: LoopProtocol,
         token: str = "",
         tls: ssl.SSLContext | None = None,
         *,
@@ -105,12 +105,12 @@ class Client:
         self._turn = 0  # which member is asked, counted around
         self._waiting: deque[Question] = deque()
         self._asked: Question | None = None
-        self._link: Link | None = None
+        self._link: ClientConnection | None = None
         self._link_turn = 0
         self._watches: list[Watching] = []
-        self._leaving: list[tuple[int, Link]] = []  # a lease, and a link that still names it
+        self._leaving: list[tuple[int, ClientConnection]] = []  # a lease, and a link that still names it
 
-    def ask(self, request: Request, then: Callable[[Answer | Refusal | Lost], None], now: float) -> None:
+    def ask(self, request: Request, then: Callable[[StoreAnswer | Refusal | Lost], None], now: float) -> None:
         self._waiting.append(Question(request, then, now))
         self._next(now)
 
@@ -127,7 +127,7 @@ class Client:
         return watching
 
     @property
-    def member(self) -> Member:
+    def member(self) -> StoreMember:
         return self.members[self._turn % len(self.members)]
 
     @property
@@ -175,18 +175,20 @@ class Client:
         self._admitted = False
         return True
 
-    def connect(self, turn: int, on_message: Callable[[int, bytes], None], on_lost: Callable[[str], None]) -> Link:
+    def connect(
+        self, turn: int, on_message: Callable[[int, bytes], None], on_lost: Callable[[str], None]
+    ) -> ClientConnection:
         # The next time around the members, a name's next address: the first may be one that never answers.
         around, number = divmod(turn, len(self.members))
         member = self.members[number]
-        return Link(member.host, member.port, self._loop, self._tls, on_message, on_lost, around)
+        return ClientConnection(member.host, member.port, self._loop, self._tls, on_message, on_lost, around)
 
     def forget(self, watching: Watching) -> None:
         for known in (self._watches, self._held):
             if watching in known:
                 known.remove(watching)
 
-    def linger(self, lease: int, link: Link) -> None:
+    def linger(self, lease: int, link: ClientConnection) -> None:
         """Keep a link that was given up until its lease is named by another: its end would be taken for this node's."""
         self._leaving.append((lease, link))
 
@@ -216,7 +218,7 @@ class Client:
         headers = [] if isinstance(question.request, Authenticate) else self.headers()
         self._link.send(path, encode_request(question.request), headers)
 
-    def _on_admitted(self, answer: Answer | Refusal | Lost) -> None:
+    def _on_admitted(self, answer: StoreAnswer | Refusal | Lost) -> None:
         held, self._held = self._held, []
         if isinstance(answer, Refusal) and "authentication is not enabled" in answer.words:
             answer = AuthenticateAnswer(Header())  # there are no users: everybody is admitted

@@ -1,7 +1,7 @@
 """Which of many deadlines comes first, without looking at all of them. Pure.
 
 A heap whose entries may be out of date: what was moved or removed is only noticed when its entry comes up. So renewing
-a lease, which happens thousands of times a second, is one assignment.
+a lease, which happens thousands of times a second, is one assignment. Pure.
 """
 
 from __future__ import annotations

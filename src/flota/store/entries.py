@@ -1,8 +1,8 @@
-"""A key's present state, and what happened to it. Values only."""
+"""A key's present state, and what happened to it. Values only. Pure."""
 
 from __future__ import annotations
 
-from flota.store.messages import Event, KeyValue
+from flota.store.etcd_json import Event, KeyValue
 from flota.values import NamedTuple
 
 

@@ -1,8 +1,8 @@
-"""Where a job's entries are in a store, and the questions that change them."""
+"""Where a job's entries are in a store, and the questions that change them. Pure."""
 
 from __future__ import annotations
 
-from flota.store.messages import Compare, Event, KeyValue, Operation, Put, Range, Txn
+from flota.store.etcd_json import Compare, Event, KeyValue, Operation, Put, Range, Txn
 from flota.values import NamedTuple
 
 
@@ -22,45 +22,45 @@ class Keys(NamedTuple):
         return f"{self.prefix}nodes/".encode()
 
     @property
-    def chair(self) -> bytes:
-        return f"{self.prefix}chair".encode()
+    def coordinator(self) -> bytes:
+        return f"{self.prefix}coordinator".encode()
 
     @property
-    def notice(self) -> bytes:
-        return f"{self.prefix}chair/notice".encode()
+    def job_state(self) -> bytes:
+        return f"{self.prefix}coordinator/job_state".encode()
 
-    def joining(self, node: str, card: bytes, lease: int, *, knowing: bool) -> Txn:
-        """The card goes in and, unless that is known, what the chair has said comes back, in one question."""
-        put = Operation(request_put=Put(key=self.nodes + node.encode(), value=card, lease=lease))
-        chair = Operation(request_range=Range(key=self.chair, range_end=end_of(self.chair)))
-        return Txn(success=[put] if knowing else [put, chair])
+    def joining(self, node: str, record: bytes, lease: int, *, knowing: bool) -> Txn:
+        """The record goes in and, unless that is known, what the coordinator has said comes back, in one question."""
+        put = Operation(request_put=Put(key=self.nodes + node.encode(), value=record, lease=lease))
+        coordinator = Operation(request_range=Range(key=self.coordinator, range_end=end_of(self.coordinator)))
+        return Txn(success=[put] if knowing else [put, coordinator])
 
     def campaigning(self, node: str, lease: int) -> Txn:
-        """Take the chair if it is free; whoever has it then is in the answer."""
-        free = Compare(key=self.chair, target="CREATE", create_revision=0)
-        take = Operation(request_put=Put(key=self.chair, value=node.encode(), lease=lease))
-        holder = Operation(request_range=Range(key=self.chair))
+        """Take the coordinator if it is free; whoever has it then is in the answer."""
+        free = Compare(key=self.coordinator, target="CREATE", create_revision=0)
+        take = Operation(request_put=Put(key=self.coordinator, value=node.encode(), lease=lease))
+        holder = Operation(request_range=Range(key=self.coordinator))
         return Txn(compare=[free], success=[take, holder], failure=[holder])
 
-    def proclaiming(self, notice: bytes, reign: int, lease: int) -> Txn:
-        """Only who still has the chair may write: one that was deposed without hearing of it writes nothing."""
-        mine = Compare(key=self.chair, target="CREATE", create_revision=reign)
-        put = Operation(request_put=Put(key=self.notice, value=notice, lease=lease))
+    def proclaiming(self, job_state: bytes, reign: int, lease: int) -> Txn:
+        """Only who still has the coordinator may write: one that was deposed without hearing of it writes nothing."""
+        mine = Compare(key=self.coordinator, target="CREATE", create_revision=reign)
+        put = Operation(request_put=Put(key=self.job_state, value=job_state, lease=lease))
         return Txn(compare=[mine], success=[put])
 
 
 def node_of(entry: KeyValue) -> str:
-    """Whose card it is."""
+    """Whose record it is."""
     return entry.key.rpartition(b"/")[2].decode(errors="replace")
 
 
-def apply(events: list[Event], cards: dict[str, KeyValue]) -> None:
-    """What has happened to cards, done to what was known of them."""
+def apply(events: list[Event], records: dict[str, KeyValue]) -> None:
+    """What has happened to records, done to what was known of them."""
     for event in events:
         if event.kv and event.type == "DELETE":
-            cards.pop(node_of(event.kv), None)
+            records.pop(node_of(event.kv), None)
         elif event.kv:
-            cards[node_of(event.kv)] = event.kv
+            records[node_of(event.kv)] = event.kv
 
 
 def end_of(prefix: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """The key-value store itself, as etcd defines it: revisions, leases, transactions. Pure: time comes in as a number.
 
-Everything that changes keys returns through `changes`: what watchers are told, in order, one revision at a time.
+Everything that changes keys returns through `changes`: what watchers are told, in order, one revision at a time. Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 
 from flota.store.deadlines import Deadlines
 from flota.store.entries import Change, Entry
-from flota.store.messages import (
+from flota.store.etcd_json import (
     Compare,
     DeleteAnswer,
     DeleteRange,

@@ -6,8 +6,7 @@ import os
 
 import msgspec
 
-from flota.store.messages import (
-    Answer,
+from flota.store.etcd_json import (
     DeleteRange,
     LeaseGrant,
     LeaseKeepAlive,
@@ -16,6 +15,7 @@ from flota.store.messages import (
     Put,
     Range,
     Request,
+    StoreAnswer,
     Txn,
     decode,
     encode,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from flota.store.kv import KeyValueStore
 
-    Route = tuple[type[Request], Callable[[Any, float], Answer | bytes]]
+    Route = tuple[type[Request], Callable[[Any, float], StoreAnswer | bytes]]
 
 # gRPC's codes as etcd's gateway turns them into HTTP's.
 STATUS = {3: 400, 5: 404, 8: 429, 9: 400, 11: 400, 16: 401}
@@ -77,7 +77,7 @@ class Routes:
         return msgspec.json.encode({"header": self._store.header(), "members": [member]})
 
 
-def streamed(answer: Answer) -> bytes:
+def streamed(answer: StoreAnswer) -> bytes:
     """etcd's gateway wraps what it streams."""
     return b'{"result":' + encode(answer) + b"}"
 

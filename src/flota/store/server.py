@@ -11,19 +11,19 @@ from functools import partial
 
 import h11
 
-from flota.store.connection import Asked, Connection, frame
 from flota.store.deadlines import Deadlines
+from flota.store.etcd_json import BAD_JSON, UNAUTHENTICATED, Refusal, WatchAnswer, WatchCreate, WatchRequest, decode
 from flota.store.kv import INVALID, OUT_OF_RANGE, KeyValueStore
-from flota.store.messages import BAD_JSON, UNAUTHENTICATED, Refusal, Watch, WatchAnswer, WatchCreate, decode
 from flota.store.routes import STATUS, Routes, error_text, streamed
-from flota.store.watches import Watches
+from flota.store.server_connection import Asked, Connection, frame
+from flota.store.server_watches import Watches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    class Loop(Protocol):
+    class LoopProtocol(Protocol):
         """What the server needs of the node's loop."""
 
         def watch(self, fd: int, callback: Callable[[], object], events: int = ...) -> None: ...
@@ -51,7 +51,7 @@ class Master:
         self,
         address: str,
         port: int,
-        loop: Loop,
+        loop: LoopProtocol,
         token: str = "",
         tls: ssl.SSLContext | None = None,
         on_refused: Callable[[str], object] | None = None,
@@ -176,8 +176,8 @@ class Master:
         raise Refusal(UNAUTHENTICATED, "etcdserver: invalid auth token")
 
     def _begin_watch(self, connection: Connection, asked: Asked) -> None:
-        watch = decode(asked.body, Watch)
-        assert isinstance(watch, Watch)
+        watch = decode(asked.body, WatchRequest)
+        assert isinstance(watch, WatchRequest)
         ask = watch.create_request or WatchCreate()
         lease = _lease_of(asked)
         if 0 < ask.start_revision < self.watches.oldest:

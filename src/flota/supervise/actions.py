@@ -1,4 +1,4 @@
-"""What a supervisor can want done."""
+"""What a supervisor can want done. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StopWorker(NamedTuple):
     signal: int
 
 
-class AskToYield(NamedTuple):
+class AskToStopGracefully(NamedTuple):
     """Ask all workers to save what they have and end by themselves, all at the same step."""
 
 
@@ -40,4 +40,4 @@ class Finish(NamedTuple):
     verdict: Verdict
 
 
-Action = StopWorker | AskToYield | KillWorker | SweepRound | StartRound | Finish
+Action = StopWorker | AskToStopGracefully | KillWorker | SweepRound | StartRound | Finish

@@ -1,4 +1,4 @@
-"""What can happen to a node's workers."""
+"""What can happen to a node's workers. Pure."""
 
 from __future__ import annotations
 

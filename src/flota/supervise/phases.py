@@ -1,4 +1,4 @@
-"""Where a round stands."""
+"""Where a round stands. Pure."""
 
 from __future__ import annotations
 

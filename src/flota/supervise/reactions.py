@@ -1,4 +1,4 @@
-"""The supervisor's table: what it does about each event in each phase, by the name of its method."""
+"""The supervisor's table: what it does about each event in each phase, by the name of its method. Pure."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def heartbeat(step: int | None = None, **numbers: float) -> None:
     except Exception:  # noqa: S110  training must go on, whatever was passed
         pass
     if _page.listens & WANTS_SIGNAL and _has_come_to_the_end():
-        from flota.worker.stopping import end
+        from flota.worker.stop_callbacks import end
 
         end()
 
@@ -147,7 +147,7 @@ def should_stop() -> bool:
     if told is None or (told != NO_STEP and _page.step < told and not _page.listens & BEHIND):
         return False
     if _page.listens & WANTS_SIGNAL:
-        from flota.worker.stopping import call_back
+        from flota.worker.stop_callbacks import call_back
 
         call_back()
     return True

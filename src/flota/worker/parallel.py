@@ -35,7 +35,9 @@ _chosen: list[str] = []  # by init_parallel_env, for the calls that follow
 
 
 def init_parallel_env(framework: str | None = None) -> Env:
-    """Connect this worker to the others, by the framework that the script has imported. Alone or again: harmless."""
+    """Connect this worker to the others, by the framework that the script has imported. SingleNode or again:
+    harmless.
+    """
     if framework is not None and framework not in KNOWN:
         raise UnknownFramework(framework, KNOWN)
     name = framework or find_framework("init_parallel_env")
@@ -82,7 +84,7 @@ def find_framework(call: str) -> str:
 def adapter_of(name: str) -> ModuleType:
     """One framework's is_running, init and shutdown; and wrap, or INSTEAD of it what to do."""
     try:
-        adapter: ModuleType = __import__(f"flota.worker.{name}", None, None, (name,))
+        adapter: ModuleType = __import__(f"flota.worker.init_{name}", None, None, (name,))
     except ImportError as error:
         raise FrameworkMissing(name, str(error)) from error
     return adapter

@@ -1,0 +1,249 @@
+"""Settings to a JobSpec: what fits together, and every default that depends on this machine."""
+
+from __future__ import annotations
+
+import os
+
+from flota.cli.flags import ROLE_FLAGS
+from flota.cli.parse import CommandLine
+from flota.cli.script import resolve_command
+from flota.cli.settings import Settings
+from flota.devices import choose_devices, find_devices
+from flota.errors import (
+    BadValue,
+    Contradiction,
+    NeedsUseEnv,
+    NodeRankOutOfRange,
+    NoDevices,
+    NoWorkersHere,
+    NoWorkingDirectory,
+    OnlyWith,
+    TooManyWorkers,
+)
+from flota.job.roles import COLLECTIVE
+from flota.job.spec import DeviceSet, JobSpec, LogSpec, RestartPolicy
+
+LAST_PORT = 65535
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from flota.cli.roles.paddle_roles import RoleSet
+
+
+def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> JobSpec:
+    if line.script == "ipu":
+        from flota.cli.ipu import make_ipu_spec
+
+        return make_ipu_spec(line, settings, environ, interpreter)
+    refuse_contradictions(settings)
+    get: Any = settings.__getitem__
+    found = find_devices(environ)
+    devices = choose_devices(found, get("devices"))
+    cast = choose_cast(settings, line, environ, interpreter, found, devices)
+    if cast and cast.roles:
+        workers = sum(role.workers for role in cast.roles)
+    else:
+        workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
+    spec = JobSpec(
+        command=(cast and cast.own_command) or resolve_command(line, settings, environ, interpreter),
+        workers=workers,
+        log=log_wish(settings),
+        job_id=get("job_id"),
+        devices=devices,
+        address=get("host") or get("ips"),
+        port_range=get("port_range"),
+        start_port=choose_start_port(settings, workers),
+        restarts=restart_policy(settings),
+        grace=get("grace"),
+        join_timeout=get("join_timeout"),
+        **{name: get(name) for name in ("hang_timeout", "native_stacks", "preempt_timeout")},
+        preempt_signal=get("preempt_signal") or "",
+        stop_signals=tuple(get("signals_to_handle").split(",")),
+        frameworks=get("framework"),
+        env=get("env"),
+        threads=count_threads(get("threads"), workers, devices),
+        threads_given=get("threads") != "auto",
+        backend=get("backend"),
+        role=get("role"),
+        interactive=get("interactive"),
+        warm=get("warm"),
+        warm_memory=get("warm_memory"),
+        legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
+        virtual_local_rank=get("virtual_local_rank"),
+    )
+    if cast:
+        spec = spec._replace(mode=cast.mode, roles=cast.roles, gloo=get("with_gloo"), gloo_port=cast.gloo_port)
+        spec = spec._replace(start_port=None if cast.hosts else spec.start_port)  # listed addresses have ports
+    return with_nodes(spec, line, settings, environ, cast)
+
+
+def choose_cast(
+    settings: Settings,
+    line: CommandLine,
+    environ: Mapping[str, str],
+    interpreter: str | None,
+    found: DeviceSet,
+    devices: DeviceSet,
+) -> RoleSet | None:
+    """The roles of a job that has more than trainers. Most have not: what the others need is not imported for them."""
+    if settings["run_mode"] == COLLECTIVE and not settings.tables and not any(map(settings.source, ROLE_FLAGS)):
+        return None
+    if settings.tables or settings.source("roles"):
+        from flota.cli.roles.role_tables import make_mixture
+
+        cast = make_mixture(settings, line, environ, interpreter, found, devices)
+    else:
+        from flota.cli.roles.paddle_roles import make_cast
+
+        cast = make_cast(settings, found, devices)
+    if cast.roles and not any(role.workers for role in cast.roles):
+        raise NoWorkersHere
+    return cast
+
+
+def with_nodes(
+    spec: JobSpec, line: CommandLine, settings: Settings, environ: Mapping[str, str], cast: RoleSet | None
+) -> JobSpec:
+    """The spec of a job of many machines. Most jobs are of one: what the others need is not imported for them."""
+    get: Any = settings.__getitem__
+    nodes = None
+    hosts = cast.hosts if cast else ()
+    if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
+        from flota.cli.nodes import Listed, make_nodes
+
+        listed = Listed(hosts, cast.flag, int(spec.gloo_port or 0) + 1) if cast and len(hosts) > 1 else None
+        nodes = make_nodes(settings, environ, listed)
+    if nodes is None:
+        if not -1 <= get("rank") < 1:
+            raise NodeRankOutOfRange(get("rank"), 1)
+        return spec._replace(address=hosts[0]) if hosts else spec
+    from flota.cli.address import choose_address, choose_interface
+
+    address = choose_address(settings, nodes)
+    nodes = nodes._replace(words=line.common)
+    return spec._replace(nodes=nodes, address=address, interface=choose_interface(settings, address))
+
+
+def refuse_contradictions(settings: Settings) -> None:
+    def both(one: str, other: str, why: str) -> None:
+        if settings[one] and settings[other] and settings.source(one) and settings.source(other):
+            raise Contradiction(str(settings.source(one)), str(settings.source(other)), why)
+
+    both("module", "no_python", "a module needs python")
+    both("module", "run_path", "a module is not a path")
+    both("no_python", "run_path", "a path needs python")
+    both("start_port", "port_range", "both say which ports workers get")
+    both("warm", "interactive", "an interactive worker is started by hand")
+    both("log_max_size", "interactive", "an interactive worker has no log")
+    both("hang_timeout", "interactive", "an interactive worker waits for a person")
+    if settings["native_stacks"] and settings["hang_timeout"] is None:
+        raise OnlyWith("--native-stacks", "--hang-timeout")
+    if settings["warm_memory"] is not None and not settings["warm"]:
+        raise OnlyWith(str(settings.source("warm_memory")), "--warm")
+    if settings["legacy_local_rank"] and settings["no_python"] and not settings["use_env"]:
+        raise NeedsUseEnv(str(settings.source("no_python")))
+    if not settings["ips"]:
+        raise BadValue(str(settings.source("ips")), "", "addresses", "--ips 127.0.0.1")
+    if settings["json"] and not settings["dry_run"]:
+        raise OnlyWith("--json", "--dry-run")
+    if not settings["log_dir"]:
+        raise BadValue(str(settings.source("log_dir")), "", "a directory", "--log_dir log")
+    workers = settings["nproc_per_node"]
+    if settings["interactive"] and workers not in (None, 1):
+        raise Contradiction(
+            "--interactive", f"{settings.source('nproc_per_node')} {workers}", "one worker can have the terminal"
+        )
+    if settings["devices"] == "cpu" and workers == "gpu":
+        raise Contradiction(
+            f"{settings.source('devices')} cpu", f"{settings.source('nproc_per_node')} gpu", "no devices to count"
+        )
+
+
+def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
+    if wanted is None:
+        return len(devices.chosen) or 1
+    if isinstance(wanted, int):
+        if devices.by_id and devices.chosen and wanted > len(devices.chosen):
+            raise TooManyWorkers(wanted, len(devices.chosen))
+        return wanted
+    if wanted == "cpu" or (wanted == "auto" and not devices.chosen):
+        return count_cpus()
+    if wanted not in ("auto", devices.kind) or not devices.chosen:
+        raise NoDevices(f"--nproc_per_node {wanted}")
+    return len(devices.chosen)
+
+
+def choose_start_port(settings: Settings, workers: int) -> int | None:
+    first: Any = settings["start_port"]
+    source = settings.source("start_port")
+    if not source and not settings["port_range"] and len(settings.ports) >= workers:
+        return settings.ports.start
+    if source and first + workers - 1 > LAST_PORT:
+        raise BadValue(source, str(first), f"a port that leaves room for {workers} workers", "--start_port 6070")
+    return int(first) if source else None
+
+
+def count_cpus() -> int:
+    """The CPUs this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | None:
+    """Without --threads one worker is left alone; several share out the CPUs, or take one each beside accelerators."""
+    if isinstance(wanted, int):
+        return wanted
+    if workers == 1:
+        return None
+    return 1 if devices.chosen else max(1, count_cpus() // workers)
+
+
+def log_wish(settings: Settings) -> LogSpec:
+    get: Any = settings.__getitem__
+    console, only = get("console"), get("local_ranks_filter")
+    if only is not None and not settings.source("console"):
+        console = only
+    return LogSpec(
+        directory=absolute(get("log_dir")),
+        only=only,
+        level=get("log_level"),
+        overwrite=get("log_overwrite"),
+        max_size=get("log_max_size"),
+        backups=get("log_backups"),
+        timestamps=get("log_timestamps"),
+        console=(0,) if console == "0" else console,
+        redirects=get("redirects"),
+        tee=get("tee"),
+        stdout_filters=get("duplicate_stdout_filters"),
+        stderr_filters=get("duplicate_stderr_filters"),
+        events_on_console=get("event_log_handler") == "console",
+        verbose=get("verbose"),
+    )
+
+
+def absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise NoWorkingDirectory from None
+
+
+def restart_policy(settings: Settings) -> RestartPolicy:
+    """--max_restart is 3, but counts only when it, --restart-on or an elastic level is given, or the number of nodes
+    may change: a plain job that fails ends at once.
+    """
+    get: Any = settings.__getitem__
+    least, most = get("nnodes")
+    elastic = least != most
+    level = int(get("elastic_level"))
+    return RestartPolicy(
+        get("max_restart"),
+        enabled=bool(settings.source("max_restart")) or bool(get("restart_on")) or level >= 0 or elastic,
+        elastic_level=1 if elastic and level == -1 else level,
+        restart_on=get("restart_on"),
+        no_restart_on=get("no_restart_on"),
+        backoff=get("backoff"),
+        crash_loop=get("crash_loop"),
+    )

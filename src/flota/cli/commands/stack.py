@@ -1,0 +1,76 @@
+"""`flota stack [RANK …]`: where the ranks of a running job stand, by hand."""
+
+from __future__ import annotations
+
+import os
+
+from flota.cli.convert import convert
+from flota.errors import BadValue, FlotaError, UnknownFlag
+
+USAGE = """\
+usage: flota stack [RANK …] [--log_dir DIR] [--native] [--watch[=SECONDS]]
+
+Shows where all ranks of a running job stand, on all its machines, and the stacks
+of those on this one; those of some ranks only, where they are named. The job is
+the one that writes to the log directory.
+
+  --log_dir DIR       the job's log directory [log]
+  --native            C and C++ frames, too: each worker stands for a moment
+  --watch[=SECONDS]   who stands where, again and again [2s], until the job ends
+                      or Ctrl-C
+"""
+PERIOD = 2.0
+
+
+def print_stacks(words: list[str]) -> int:
+    directory, native, watch = "log", False, 0.0
+    ranks: list[int] = []
+    following = iter(words)
+    for word in following:
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if name in ("-h", "--help"):
+            print(USAGE, end="")
+            return 0
+        if name == "--log-dir":
+            directory = value if equals else next(following, "")
+        elif name == "--native" and not equals:
+            native = True
+        elif name == "--watch":
+            watch = _period(value) if equals else PERIOD
+        elif name.startswith("-"):
+            raise UnknownFlag(word, "one of --log_dir, --native, --watch")
+        else:
+            ranks.append(int(str(convert("flota stack", "count", word))))
+    if not directory:
+        raise BadValue("--log_dir", "", "a directory", "--log_dir log")
+    return _show(directory, tuple(ranks), native=native, watch=watch)
+
+
+def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float) -> int:
+    import time
+
+    from flota.hangs.command import Asker, has_ended
+
+    asker = Asker(os.path.abspath(directory), os.environ, ranks, native=native)
+    groups, page = asker.ask()
+    if not watch:
+        print(page, end="")
+        return 0
+    while True:
+        print(time.strftime("%H:%M:%S"), *(f"  {line}" for line in groups), sep="\n", flush=True)
+        time.sleep(watch)
+        try:
+            groups, _ = asker.ask()
+        except FlotaError as error:  # its workers are gone: between two rounds, or for good
+            if has_ended(asker.log_dir):
+                print("the job has ended")
+                return 0
+            groups = (error.message,)
+
+
+def _period(word: str) -> float:
+    seconds = float(str(convert("--watch", "duration", word)))
+    if not seconds:
+        raise BadValue("--watch", word, "a duration of more than 0", "--watch=2s")
+    return seconds

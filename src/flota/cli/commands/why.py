@@ -1,0 +1,88 @@
+"""`flota why`: the last screen of a finished job once more."""
+
+from __future__ import annotations
+
+import os
+
+from flota.errors import UnknownFlag
+from flota.errors.why import NoReport
+from flota.failures.report_from_logs import Telling, find_tellings, piece_together
+from flota.failures.report_text import failure_page
+from flota.job.report import STOPPED, SUCCEEDED, Report
+from flota.logs.directory import is_taken
+from flota.wording import duration_in_words, signal_name
+
+USAGE = """\
+usage: flota why [--verbose] [LOG_DIR …]
+
+Prints how the last job of a log directory ended: who is to blame, of what, and what
+it said last. Several nodes' directories may be given, or one that has them all.
+
+  --verbose   all that is known of all who failed, not of the first alone
+"""
+
+
+def print_why(words: list[str]) -> int:
+    if {"-h", "--help"} & set(words):
+        print(USAGE, end="")
+        return 0
+    flags = [word for word in words if word.startswith("-")]
+    for flag in flags:
+        if flag != "--verbose":
+            raise UnknownFlag(flag, "--verbose")
+    paths = [word for word in words if not word.startswith("-")] or ["log"]
+    tellings = find_tellings(paths)
+    if not tellings:
+        raise NoReport(paths[0])
+    print("\n".join(retold(tellings, verbose=bool(flags))))
+    return 0
+
+
+def retold(tellings: list[Telling], *, verbose: bool) -> list[str]:
+    """One page, which all nodes have; where some have another, or none, theirs too."""
+    pages: dict[tuple[str, ...], list[str]] = {}
+    for telling in tellings:
+        if telling.report:
+            pages.setdefault(tuple(page_of(telling.report, verbose=verbose)), []).append(telling.node)
+    silent = [telling for telling in tellings if telling.report is None]
+    lines: list[str] = []
+    for page, nodes in pages.items():
+        head = [f"{', '.join(filter(None, nodes))}:"] if len(pages) > 1 else []
+        lines += [*([""] if lines else []), *head, *page]
+    if silent and not pages:
+        lines += unfinished(silent, verbose=verbose)
+    elif silent:
+        lines += ["", f"no report from {', '.join(telling.node for telling in silent)}"]
+    return lines
+
+
+def page_of(report: Report, *, verbose: bool) -> list[str]:
+    verdict, took = report.verdict, duration_in_words(report.seconds)
+    if verdict.kind == SUCCEEDED:
+        return [f"job {report.job_id}: {report.workers} workers ended well"]
+    if verdict.kind == STOPPED:
+        return [f"job {report.job_id}: stopped by {signal_name(verdict.signal)}"]
+    if not report.failed:
+        return [f"job {report.job_id}: {verdict.reason or verdict.kind} after {took}"]
+    return failure_page(report, verbose=verbose)
+
+
+def unfinished(silent: list[Telling], *, verbose: bool) -> list[str]:
+    """flota itself was killed, or is still at work."""
+    report = piece_together(silent)
+    names = ", ".join(telling.node for telling in silent)
+    if any(map(is_under_way, silent)):
+        return [f"job {report.job_id} on {names} has not ended yet"]
+    head = f"job {report.job_id} on {names} left no report: flota itself was ended. Its events and logs say:"
+    if not report.failed:
+        return [head, "no worker had failed"]
+    return [head, *failure_page(report, verbose=verbose)]
+
+
+def is_under_way(telling: Telling) -> bool:
+    """A job holds its directory, also from within a container. Where there are no locks, its process must be here."""
+    taken = is_taken(telling.directory)
+    if taken is not None:
+        return taken
+    pids = [event["pid"] for event in telling.events if event["event"] == "job_started"]
+    return telling.node == os.uname().nodename and any(os.path.exists(f"/proc/{pid}") for pid in pids)

@@ -1,0 +1,197 @@
+"""Settings to roles: which mode a job is in, and how many workers of which role this node starts.
+
+Counts are of this node; lists of addresses (cli/listing.py) are of the whole job; tables (cli/mixture.py) name roles of
+the user's own.
+"""
+
+from __future__ import annotations
+
+from flota.cli.convert import MOST_WORKERS
+from flota.cli.settings import Settings, strength
+from flota.devices import choose_devices
+from flota.errors import BadValue, Contradiction, NoDevices
+from flota.errors.roles import NoneOfRole
+from flota.job.roles import (
+    COLLECTIVE,
+    COORDINATOR,
+    HETER,
+    MIXED,
+    PS,
+    PS_HETER,
+    RPC,
+    SERVER,
+    TRAINER,
+    Role,
+    in_order,
+)
+from flota.job.spec import Command, DeviceSet
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PS_FLAGS = ("server_num", "trainer_num", "servers", "trainers", "coordinators", "coordinator_num")
+HETER_FLAGS = ("heter_workers", "heter_worker_num", "heter_devices")
+# How many there are, by number and by list; the same two ways for each role of a parameter-server job.
+BOTH_WAYS = {
+    SERVER: ("server_num", "servers"),
+    COORDINATOR: ("coordinator_num", "coordinators"),
+    HETER: ("heter_worker_num", "heter_workers"),
+    TRAINER: ("trainer_num", "trainers"),
+}
+
+
+class RoleSet(NamedTuple):
+    """A job's mode and roles; `hosts` are all its nodes where the user has listed them, `flag` where that was."""
+
+    mode: str
+    roles: tuple[Role, ...] = ()
+    hosts: tuple[str, ...] = ()
+    flag: str = ""
+    gloo_port: int | None = None
+
+    @property
+    def own_command(self) -> Command | None:
+        """The first role's, where every role has one: then the command line needs no script."""
+        commands = [role.command for role in self.roles]
+        return commands[0] if commands and all(commands) else None
+
+
+def choose_mode(settings: Settings) -> str:
+    """As --run_mode says, or as the other flags do. The stronger source wins; equal ones must not contradict."""
+    heter, servers = _strongest(settings, HETER_FLAGS), _strongest(settings, PS_FLAGS)
+    own = settings.source("roles") or (f"`roles` in {settings.tables_from}" if settings.tables else None)
+    if own and (heter or servers):
+        raise Contradiction(own, str(heter or servers), "both say which roles there are")
+    implied = PS_HETER if heter else PS if servers else MIXED
+    asked, source = str(settings["run_mode"]), settings.source("run_mode")
+    fitting = {heter: (PS_HETER,), servers: (PS_HETER, PS), own: ()}
+    against = max((flag for flag, modes in fitting.items() if flag and asked not in modes), key=strength, default=None)
+    if against is None:
+        return asked
+    if strength(source) == strength(against):
+        raise Contradiction(f"{source} {asked}", against, f"that is for {'jobs with roles' if own else implied}")
+    return asked if strength(source) > strength(against) else implied
+
+
+def _strongest(settings: Settings, dests: tuple[str, ...]) -> str | None:
+    """How the user spelled what counts most of these."""
+    return max(filter(None, map(settings.source, dests)), key=strength, default=None)
+
+
+def make_cast(settings: Settings, found: DeviceSet, devices: DeviceSet) -> RoleSet:
+    """For parameter servers, with and without heterogeneous workers, and for jobs of equal workers."""
+    mode = choose_mode(settings)
+    if mode in (COLLECTIVE, RPC):
+        return RoleSet(mode)
+    refuse_other_counts(settings, f"--run_mode {mode}", "--trainer_num says how many trainers there are")
+    listed = _is_listed(settings)
+    if listed:
+        from flota.cli.roles.role_addresses import read_listing
+
+        cast = read_listing(settings, mode)
+    else:
+        cast = RoleSet(mode, tuple(_counted(settings, mode)))
+    none = choose_devices(found, "cpu")
+    kinds = _device_kinds(settings, cast.roles, devices)
+    roles = [_equipped(role, kinds.get(role.stage, ""), devices, none) for role in cast.roles]
+    given: Any = settings["gloo_port"]
+    port = int(given) if settings.source("gloo_port") or listed else None
+    return cast._replace(roles=in_order(roles), gloo_port=port)
+
+
+def refuse_other_counts(settings: Settings, roles: str, why: str) -> None:
+    """What counts workers that have no role. A variable or a file may be meant for other jobs; a flag is not."""
+    workers = settings.source("nproc_per_node")
+    if workers and workers.startswith("-"):
+        raise Contradiction(workers, roles, why)
+    if settings["interactive"]:
+        raise Contradiction("--interactive", roles, "one worker can have the terminal")
+
+
+def _is_listed(settings: Settings) -> bool:
+    """Whether lists say who there is, and not numbers: the stronger source wins, whatever role it speaks of."""
+    for number, addresses in BOTH_WAYS.values():
+        one, other = settings.source(number), settings.source(addresses)
+        if one and strength(one) == strength(other):
+            raise Contradiction(one, str(other), "both say how many there are")
+    numbers, lists = (_strongest(settings, dests) for dests in zip(*BOTH_WAYS.values(), strict=True))
+    return lists is not None and strength(lists) >= strength(numbers)
+
+
+def _counted(settings: Settings, mode: str) -> list[Role]:
+    """So many of each on this node; of those that the mode is about one, unless told otherwise."""
+    servers, trainers = _count(settings, "server_num", 1), _count(settings, "trainer_num", 1)
+    coordinators = _count(settings, "coordinator_num", 0)
+    stages = _stage_sizes(settings) if mode == PS_HETER else []
+    if mode == PS_HETER and not settings.source("trainer_num"):
+        flag = _strongest(settings, HETER_FLAGS) or f"--run_mode {mode}"
+        raise NoneOfRole(flag, TRAINER, "add --trainer_num N beside it")
+    _refuse_a_job_without(settings, servers, trainers, sum(stages), coordinators)
+    roles = [Role(SERVER, servers)]
+    if settings.source("coordinator_num"):
+        roles.append(Role(COORDINATOR, coordinators))
+    roles += [Role(HETER, count, stage=stage) for stage, count in enumerate(stages, 2)]
+    return [*roles, Role(TRAINER, trainers)]
+
+
+def _refuse_a_job_without(settings: Settings, servers: int, trainers: int, heter: int, coordinators: int) -> None:
+    """On one machine a job needs trainers, unless it is one of servers alone, and they need servers. Of several nodes
+    each may hold what it likes.
+    """
+    alone = settings["nnodes"] == (1, 1) and "," not in str(settings["ips"])
+    asked = servers if settings.source("server_num") else 0
+    flag = f"{settings.source('trainer_num')} 0"
+    if trainers == 0 and alone and heter:
+        raise NoneOfRole(flag, TRAINER, "heterogeneous workers need some, as in --trainer_num 1")
+    if trainers == 0 and not asked and (alone or not heter + coordinators):
+        raise NoneOfRole(flag, TRAINER, "add --server_num 1 for a node of servers alone")
+    if servers == 0 and alone:
+        flag = f"{settings.source('server_num')} 0"
+        raise NoneOfRole(flag, SERVER, "for workers without servers write --nproc_per_node N")
+
+
+def _count(settings: Settings, dest: str, otherwise: int) -> int:
+    value: Any = settings[dest]
+    if value is not None and value > MOST_WORKERS:
+        raise BadValue(str(settings.source(dest)), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
+    return otherwise if value is None else int(value)
+
+
+def _stage_sizes(settings: Settings) -> list[int]:
+    source, word = settings.source("heter_worker_num"), str(settings["heter_worker_num"])
+    if not source:
+        return [1]
+    parts = [part.strip() for part in word.split(";")]
+    if not all(part.isdecimal() and int(part) <= MOST_WORKERS for part in parts):
+        raise BadValue(source, word, "a number, or one for each stage", f"{source} 2 or {source} '1;2'")
+    return [int(part) for part in parts]
+
+
+def _device_kinds(settings: Settings, roles: tuple[Role, ...], devices: DeviceSet) -> dict[int, str]:
+    """What each stage of heterogeneous workers computes on: as told, else what this machine shows."""
+    stages = [role.stage for role in roles if role.name == HETER]
+    source, word = settings.source("heter_devices"), str(settings["heter_devices"])
+    if not source or not stages:
+        return dict.fromkeys(stages, devices.kind)
+    kinds = [part.strip() for part in word.split(";")]
+    if len(kinds) == 1:
+        kinds *= len(stages)
+    if len(kinds) != len(stages) or not all(kinds):
+        raise BadValue(source, word, f"one kind, or one for each of {len(stages)} stages", f"{source} 'gpu;cpu'")
+    here = {kind for kind, role in zip(kinds, (one for one in roles if one.name == HETER), strict=True) if role.workers}
+    for kind in here - {"cpu", devices.kind}:
+        raise NoDevices(f"{source} {kind}")
+    return dict(zip(stages, kinds, strict=True))
+
+
+def _equipped(role: Role, kind: str, devices: DeviceSet, none: DeviceSet) -> Role:
+    """Trainers and heterogeneous workers have a device each, where there are any; who serves has none."""
+    computes = role.name == TRAINER or (role.name == HETER and kind != "cpu")
+    return role._replace(
+        serves=role.name != TRAINER,
+        devices=devices if computes else none,
+        private=computes,
+        device_kind=kind if role.name == HETER else "",
+    )

@@ -1,0 +1,158 @@
+"""Roles of the user's own: counts from --roles, everything else from the tables `[roles.NAME]` of the config file."""
+
+from __future__ import annotations
+
+from flota.cli.convert import MOST_WORKERS
+from flota.cli.parse import CommandLine
+from flota.cli.roles.paddle_roles import RoleSet, choose_mode, make_cast, refuse_other_counts
+from flota.cli.script import resolve_command
+from flota.cli.settings import Settings
+from flota.devices import choose_devices
+from flota.errors import BadConfigFile, BadValue, UnknownKey
+from flota.errors.roles import RolesCollide, UnusedScript
+from flota.job.roles import COORDINATOR, MIXED, ON_FAILURE, SERVER, Role, in_order, log_stem
+from flota.job.spec import Command, DeviceSet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+KEYS: dict[str, tuple[type, str]] = {
+    "count": (int, "a number"),
+    "script": (str, "a path in quotes"),
+    "args": (list, "a list of words"),
+    "devices": (str, "ids in quotes, all or none"),
+    "env": (dict, "a table of variables"),
+    "serves": (bool, "true or false"),
+    "on_failure": (str, f"one of {', '.join(ON_FAILURE)}"),
+}
+SERVE = (SERVER, COORDINATOR, "ps", "scheduler")  # unless the table says otherwise
+PLAIN = (str, int, float)
+
+
+def make_mixture(
+    settings: Settings,
+    line: CommandLine,
+    environ: Mapping[str, str],
+    interpreter: str | None,
+    found: DeviceSet,
+    devices: DeviceSet,
+) -> RoleSet:
+    if choose_mode(settings) != MIXED:
+        return make_cast(settings, found, devices)  # --run_mode counts more than the file
+    source = settings.source("roles") or f"`roles` in {settings.tables_from}"
+    refuse_other_counts(settings, source, "roles have their own counts")
+    counts = _counts(settings, source)
+    names = list(dict.fromkeys((*settings.tables, *counts)))
+    tables = {name: _checked(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
+    _refuse_collisions(names)
+    if line.script and all("script" in table for table in tables.values()):
+        raise UnusedScript(line.script, settings.tables_from)
+
+    def role(name: str) -> Role:
+        table: Any = tables[name]
+        command = _command(table, line, settings, environ, interpreter)
+        return Role(
+            name,
+            counts.get(name, table.get("count", 1)),
+            serves=table.get("serves", name in SERVE),
+            on_failure=table.get("on_failure", ON_FAILURE[0]),
+            command=command,
+            env=tuple((key, _word(value)) for key, value in table.get("env", {}).items()),
+        )
+
+    roles = in_order([role(name) for name in names])
+    main = next((one.name for one in roles if not one.serves), roles[0].name)
+    none = choose_devices(found, "cpu")
+    return RoleSet(
+        MIXED, tuple(one._replace(devices=_devices(tables[one.name], one, main, found, devices, none)) for one in roles)
+    )
+
+
+def _devices(table: Any, role: Role, main: str, found: DeviceSet, devices: DeviceSet, none: DeviceSet) -> DeviceSet:
+    """As told: ids, `all` or `none`; otherwise the main role has the job's and the others none."""
+    wish = table.get("devices")
+    if wish is None:
+        return devices if role.name == main else none
+    return {"all": devices, "none": none}.get(wish) or choose_devices(found, wish)
+
+
+def _command(
+    table: Any, line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None
+) -> Command | None:
+    """A role's own, or the job's with its own arguments, or just the job's."""
+    script, args = table.get("script"), table.get("args")
+    if script is None and args is None:
+        return None
+    words = tuple(_word(word) for word in args or ())
+    return resolve_command(line._replace(script=script or line.script, args=words), settings, environ, interpreter)
+
+
+def _checked(name: str, table: object, file: str) -> dict[str, object]:
+    """A table whose every key is known and of its kind."""
+    where = f"roles.{name}"
+    if not isinstance(table, dict):
+        raise BadConfigFile(file, f"`{where}` is not a table")
+    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        raise BadValue("roles", name, "a name of letters and digits", "[roles.trainer]")
+    for key, value in table.items():
+        if key not in KEYS:
+            raise UnknownKey(file, f"{where}.{key}", _nearest_key(key))
+        kind, words = KEYS[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise BadConfigFile(file, f"`{where}.{key}` is `{value}`, not {words}")
+    if table.get("on_failure", ON_FAILURE[0]) not in ON_FAILURE:
+        raise BadConfigFile(file, f"`{where}.on_failure` is `{table['on_failure']}`, not {KEYS['on_failure'][1]}")
+    if not 0 <= int(table.get("count", 1)) <= MOST_WORKERS:
+        raise BadValue(f"{where}.count", str(table["count"]), f"a number of 0 to {MOST_WORKERS}", "count = 2")
+    _refuse_odd_words(where, table, file)
+    return table
+
+
+def _refuse_odd_words(where: str, table: Any, file: str) -> None:
+    """What no program could be handed."""
+    words = [(f"{where}.args", word) for word in table.get("args", ())]
+    words += [(f"{where}.env.{name}", value) for name, value in table.get("env", {}).items()]
+    for place, word in words:
+        if not isinstance(word, PLAIN) or "\0" in str(word):
+            raise BadConfigFile(file, f"`{place}` has `{word!r}`, not a word or a number")
+    for name in table.get("env", {}):
+        if not name or "=" in name or "\0" in name:
+            raise BadConfigFile(file, f"`{where}.env` has `{name!r}`, which is no name of a variable")
+
+
+def _word(value: object) -> str:
+    """A value of the file as it would stand on a command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _nearest_key(key: str) -> str:
+    from difflib import get_close_matches
+
+    return get_close_matches(key, KEYS, 1, 0.0)[0]
+
+
+def _counts(settings: Settings, source: str) -> dict[str, int]:
+    """Of --roles."""
+    pairs: Any = settings["roles"]
+    counts = dict(pairs)
+    if len(counts) < len(pairs) or max(counts.values(), default=0) > MOST_WORKERS:
+        text = ",".join(f"{name}={count}" for name, count in pairs)
+        raise BadValue(
+            source, text, f"each role once, with a count of 0 to {MOST_WORKERS}", f"{source} trainer=4,data=1"
+        )
+    return counts
+
+
+def _refuse_collisions(names: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        variable = f"FLOTA_ENDPOINTS_{name.replace('-', '_').upper()}"
+        for thing, words in (
+            (log_stem(name), f"write the same {log_stem(name)}.N"),
+            (variable, f"share the variable {variable}"),
+        ):
+            other = seen.setdefault(thing, name)
+            if other != name:
+                raise RolesCollide(other, name, words)

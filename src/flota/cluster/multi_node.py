@@ -1,0 +1,280 @@
+"""This node's part of a job on many machines: it meets the others, and runs the rounds that they agree on."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from msgspec.structs import replace
+
+from flota.cluster import node_actions
+from flota.cluster.follower import Follower
+from flota.cluster.hang_answers import Hanging
+from flota.cluster.job_state import JobEnding, JobState
+from flota.cluster.member import Member
+from flota.cluster.messages import ClusterMessages
+from flota.cluster.node_record import DEAD, encode_record, sendable
+from flota.cluster.registration import Registration
+from flota.cluster.round_ports import Offering
+from flota.cluster.stack_socket import Looking
+from flota.cluster.store_access import StoreAccess
+from flota.cluster.terms import blank_record, terms_of
+from flota.cluster.testimony import failures_of, faults_of, testify
+from flota.errors import TRY_AGAIN, FlotaError
+from flota.host.ports import release
+from flota.host.signals import Signals
+from flota.job.nodes import LEASE, NodesSpec, lease_of
+from flota.job.plan import roles_of
+from flota.job.report import SUCCEEDED, Report, Verdict, with_failures
+from flota.job.roster import Roster, completed
+from flota.job.spec import JobSpec, RestartPolicy
+from flota.preemption.stop_step import NOW
+from flota.preemption.workers import Progress
+from flota.run.start import spawns_to_come, start_workers
+from flota.run.watch import NodeWatch
+from flota.store.keys import keys_of
+from flota.supervise.actions import StartRound
+from flota.supervise.events import Event, RoundRecalled, StopRequested
+from flota.supervise.phases import Phase
+from flota.supervise.supervisor import SIGTERM, Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flota.standby.warm_start import WarmStart
+    from flota.stragglers.detector import Who
+
+LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
+OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
+LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
+LOOK_AGAIN = 1.0  # seconds between looks whether this node could serve, where nobody does
+LOOK_UP_AGAIN = 15.0  # the same for a name, because a resolver may take seconds, in which no signal is heard
+
+
+def run_multi_node(
+    spec: JobSpec,
+    environ: Mapping[str, str],
+    signals: Signals,
+    configuration: tuple[tuple[str, str], ...],
+    notes: tuple[str, ...],
+    warm: WarmStart | None,
+) -> Report:
+    assert spec.nodes is not None
+    multi_node = MultiNode(spec, spec.nodes, environ, signals, warm)
+    try:
+        return multi_node.run(configuration, notes)
+    finally:
+        multi_node.point.close()
+        multi_node.messages.close()
+        multi_node.offering.release()
+        multi_node.looking.close()
+
+
+class MultiNode(NodeWatch):
+    def __init__(
+        self, spec: JobSpec, nodes: NodesSpec, environ: Mapping[str, str], signals: Signals, warm: WarmStart | None
+    ) -> None:
+        super().__init__(spec, environ, signals, warm)
+        self.nodes = nodes
+        self.keys = keys_of(sendable(spec.job_id) if nodes.etcd else None)
+        self.final: JobEnding | None = None
+        self.agreed_step = NOW
+        self.told_failure = self.told_doubt = self.told_work_is_done = False
+        self.hanging = Hanging(self, self.hang_watch)
+        self.messages = ClusterMessages(self.console, nodes)
+        self.point = StoreAccess(spec, nodes, self.loop, self.messages.wrong_token)
+        self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
+        self.look_again_at = time.monotonic() + LOOK_AGAIN
+        self.offering = Offering(self)
+        self.looking = Looking(self)
+
+    def _make_member(self, name: str, began: float) -> Member:
+        spec, nodes = self.spec, self.nodes
+        serves = self.point.master is not None
+        blank = blank_record(spec, nodes, os.uname().nodename, serves=serves)
+        ttl = lease_of(nodes)
+        node = Follower(
+            name,
+            blank,
+            patience=nodes.join_timeout,
+            lifeline=max(OUTAGE, ttl) if nodes.etcd else LIFELINE * ttl,
+            epoch=self.evidence.epoch,
+        )
+        registration = Registration(
+            self.point.client, self.keys, name, ttl, may_coordinate=nodes.etcd or serves, clock=time.monotonic
+        )
+        return Member(node, registration, terms_of(spec, nodes), self.point.words, began)
+
+    def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
+        self.loop.watch(self.signals.fd, self.on_signals)
+        if self.warm:
+            self.warm.prepare(spawns_to_come(self.spec, self.environ))
+        self.messages.welcome(configuration, notes, self.point)
+        self.advance()
+        while self.final is None:
+            self._turn()
+        give_up = time.monotonic() + LAST_BREATH
+        while not self.member.is_gone(time.monotonic()) and not self.hurried and time.monotonic() < give_up:
+            self._turn(give_up)
+        return self.conclude(self._report(self.final), writes=self._has_rank_0())
+
+    def _turn(self, until: float | None = None) -> None:
+        waiting = self.look_again_at if self._is_in_vain() else None
+        parts = (self.member, self.point, self.messages, self.offering, self.looking)
+        times = [*(part.deadline for part in parts), waiting, until]
+        self.turn(min((time for time in times if time is not None), default=None))
+        now = time.monotonic()
+        self.point.on_time(now)
+        self._serve_if_nobody_does(now)
+        self.offering.on_time(now)
+        self.looking.on_time(now)
+        deadline = self.member.registration.deadline
+        if deadline is not None and now >= deadline:
+            self.member.registration.pursue()
+        self.advance()
+
+    def _serve_if_nobody_does(self, now: float) -> None:
+        """A machine may be known by its own name only after it has started, and the last job's master may still have
+        had the port when this one's nodes came: then nobody answers, nor could."""
+        if now >= self.look_again_at:
+            self.look_again_at = time.monotonic() + (LOOK_AGAIN if self.point.is_numeric else LOOK_UP_AGAIN)
+            if self._is_in_vain() and self.point.take_over():
+                self.messages.warn(self.point)
+                self.member = self._make_member(self.member.node.name, self.member.began)
+
+    def _is_in_vain(self) -> bool:
+        return self.member.silent_since is not None and self.has_not_begun()
+
+    def has_not_begun(self) -> bool:
+        job_state = self.member.node.job_state
+        return job_state is None or not job_state.seats
+
+    def advance(self) -> None:
+        """Until nothing follows from anything any more."""
+        while wanted := self.member.advance(time.monotonic()):
+            for order in wanted:
+                self._obey(order)
+        self.messages.tell(self.member, time.monotonic())
+        self.looking.tell()
+
+    def _obey(self, order: node_actions.Order) -> None:
+        if isinstance(order, node_actions.Offer):
+            self.offering.offer(order.round)
+        elif isinstance(order, node_actions.Begin):
+            self._begin(order.job_state, order.seat)
+        elif isinstance(order, node_actions.Recall):
+            if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.YIELDING):
+                self.console.event("round_recalled", round=self.started.roster.round)
+                self.act_on(RoundRecalled())
+        elif isinstance(order, node_actions.Release):
+            self.let_servers_end()
+        elif isinstance(order, node_actions.Answer):
+            self.member.node.answers(time.monotonic(), self.evidence.reached())
+        elif isinstance(order, node_actions.Testify):
+            testify(self.member.node, self.evidence, failed=self.told_failure)
+        elif isinstance(order, node_actions.LookAtWorkers):
+            standing = self.standing()
+            self.member.node.stands(yields=standing.yields, step=standing.step, pace=standing.pace)
+        elif isinstance(order, node_actions.Yield):
+            self._yield(order.step)
+        elif isinstance(order, node_actions.Leave):
+            self.final = order.ending
+        elif isinstance(order, node_actions.TakeStacks | node_actions.Abort | node_actions.GoOn):
+            self.hanging.obey(order)
+        elif isinstance(order, node_actions.Look):
+            self.looking.take()
+
+    def _begin(self, job_state: JobState, seat: int) -> None:
+        held = self.offering.hand_over()
+        seats = tuple(row.seat() for row in job_state.seats)
+        roster = completed(Roster(job_state.round, job_state.attempt, seats), self.spec.parts)
+        record, name = self.member.node.record, self.member.node.name
+        assert record is not None
+        last_word = self.keys.nodes + name.encode(), encode_record(replace(record, state=DEAD))
+        farewell = self.point.farewell(self.member.registration.lease, last_word)
+        try:
+            first = job_state.round == 0
+            started = start_workers(
+                self.spec, self.environ, roster, seat, held, first=first, farewell=farewell, warm=self.warm
+            )
+        except FlotaError as error:
+            release(held)
+            self.member.node.swept(well=False)
+            self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
+            return
+        self.told_failure = self.told_doubt = self.told_work_is_done = False
+        self.messages.round_begins(started)
+        # What follows a failure is the coordinator's to decide: here a round ends with its first one.
+        once = RestartPolicy(0, enabled=False)
+        roles = roles_of(self.spec, roster, tuple(plan.worker for plan in started.plans))
+        supervisor = Supervisor(
+            self.spec.workers, once, self.spec.grace, time.monotonic(), roles, self.spec.preempt_timeout
+        )
+        self.begin_round(started, supervisor)
+        self._say_what_is_left()
+
+    def stop(self, number: int) -> None:
+        """Said to the others first: their workers fail when ours end."""
+        over = self.final is not None
+        standing = None
+        if not over:
+            asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
+            standing = self.standing() if asks else Progress(yields=False, step=NOW)
+            self.member.node.stop(
+                number, time.monotonic(), yields=standing.yields, step=standing.step, pace=standing.pace
+            )
+            self.advance()
+        if (self.in_round and not (standing and standing.yields)) or over:
+            super().stop(number)
+
+    def _yield(self, step: int) -> None:
+        """Who serves goes on serving until the job has ended."""
+        self.agreed_step = step
+        if self.supervisor.only_serves:
+            self.member.node.has_nothing_to_yield()
+        else:
+            self.step(StopRequested(SIGTERM, gently=True))
+
+    def step_to_yield_at(self) -> int:
+        return self.agreed_step
+
+    def step(self, event: Event) -> None:
+        super().step(event)
+        failures, doubts = self.supervisor.failures, self.supervisor.doubts
+        if self.in_round and failures and (not self.told_failure or (self.told_doubt and not doubts)):
+            self.told_failure, self.told_doubt = True, doubts
+            self.member.node.failed(faults_of(self.evidence, failures, self.started), self.evidence.reached())
+            self.advance()
+        self._say_what_is_left()
+
+    def _say_what_is_left(self) -> None:
+        if self.in_round and self.supervisor.only_serves and not self.told_work_is_done:
+            self.told_work_is_done = True
+            self.member.node.only_serves()
+            self.advance()
+
+    def finish(self, verdict: Verdict) -> None:
+        self.member.node.swept(well=verdict.kind == SUCCEEDED, yielded=verdict.exit_code == TRY_AGAIN)
+        self.hanging.workers_are_gone()
+
+    def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
+        self.hanging.stands(still=stands)
+
+    def on_steps(self, seconds: dict[Who, float]) -> None:
+        self.member.node.steps_take(seconds)
+        self.advance()
+
+    def start_again(self, action: StartRound) -> None:
+        raise AssertionError(f"a round of many nodes does not restart by itself: {action}")
+
+    def _has_rank_0(self) -> bool:
+        """Who writes what there is one of: the node of rank 0, and of a job that never began every node."""
+        return self.started.seat == 0 if self.evidence.rounds else self.has_not_begun()
+
+    def _report(self, ending: JobEnding) -> Report:
+        """What the coordinator has decided, with what this node knows of its last round."""
+        job_state = self.member.node.job_state
+        attempt = job_state.attempt if job_state else 0
+        verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)
+        return with_failures(self.evidence.report(self.evidence.last, verdict), failures_of(ending), ending.ended)

@@ -1,0 +1,60 @@
+"""Who failed, in words. Pure."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Protocol, TypeVar
+
+    class End(Protocol):
+        """A failure as this node found it, or as another has told of it."""
+
+        @property
+        def code(self) -> int: ...
+        @property
+        def at(self) -> float: ...
+        @property
+        def told(self) -> bool: ...
+        @property
+        def suffered(self) -> bool: ...
+        @property
+        def exception(self) -> str: ...
+        @property
+        def said(self) -> tuple[str, ...]: ...
+
+    Failed = TypeVar("Failed", bound=End)
+
+REFUSED = "ConnectionRefusedError"
+# How long after the end of another process one may fall because of it, in seconds. A closed connection is met at the
+# next step. Where nothing tells of the end, frameworks give up by a time limit: half an hour, if none is set.
+MET_WITHIN, GIVEN_UP_WITHIN = 300.0, 2400.0
+
+
+def in_order_of_blame(found: Sequence[Failed]) -> list[Failed]:
+    """Who is to blame first, then who else failed by itself, then who only suffered, each in order of time.
+
+    Where all that failed have only suffered, one of them has seen a death before we have: then the one to blame is one
+    that was told to stop when it had failed already, or that had left too early.
+    """
+    failed = [one for one in found if not one.told and one.code != 0]
+    suspects: list[Failed] = []
+    if all(one.suffered for one in failed):
+        own = [one for one in found if one.told and not one.suffered]
+        suspects = own or [one for one in found if one.code == 0 and _explains(one, failed)]
+    first = sorted(suspects, key=lambda one: one.at)[:1]
+    return first + sorted(failed, key=lambda one: (one.suffered, one.at))
+
+
+def _explains(left: End, victims: Sequence[End]) -> bool:
+    """Whether one that ended with 0 may have broken the others: they met it soon, or waited for it in vain. But who
+    leaves resets connections: those who were refused a new one have asked somebody else for it."""
+    from flota.failures.patterns import TIMED_OUT
+
+    if not victims:
+        return True
+    first = min(victims, key=lambda one: one.at)
+    # Without an exception it was native code that gave up, and what it said is far above the stacks that follow.
+    gave_up = not first.exception or any(text in line.lower() for line in first.said for text in TIMED_OUT)
+    is_soon = first.at - left.at <= (GIVEN_UP_WITHIN if gave_up else MET_WITHIN)
+    return is_soon and not all(one.exception == REFUSED for one in victims)

@@ -1,0 +1,235 @@
+"""The report of a finished job once more, from what its nodes have left in their log directories."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+
+from flota.failures.blame import in_order_of_blame
+from flota.failures.diagnosis import Evidence, diagnose, suffers
+from flota.failures.last_words import last_words, read_tail
+from flota.job.report import FAILED, FailedWorker, Report, Verdict, exit_code_of_all, report_from_dict, with_failures
+from flota.job.roles import TRAINER, log_stem
+from flota.logs.directory import MARK
+from flota.values import NamedTuple
+from flota.wording import ending_in_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+
+SKEW = 10.0  # seconds by which the clocks of one job's machines may differ
+
+
+class Telling(NamedTuple):
+    """What one node has left: the report of its last job, or only the events of one that never came to a report.
+    `began` and `ended` are by its own clock; of a job that is not known to have ended, the latter is its last event."""
+
+    node: str
+    directory: str
+    report: Report | None
+    events: tuple[Json, ...] = ()
+    began: float = 0.0
+    ended: float = 0.0
+
+    @property
+    def several(self) -> bool:
+        return self.report.several if self.report else any("nodes" in event for event in self.events)
+
+
+def find_tellings(paths: list[str]) -> list[Telling]:
+    """All of the last job that is in these directories, or in directories below them, as when those of several nodes
+    were put side by side."""
+    found = [telling for path in paths for directory in _directories(path) for telling in _read(directory)]
+    last = of_last_job(found)
+    # A report.json says nothing that the events of a node do not say, where there are some.
+    is_told = any(telling.node and telling.report for telling in last)
+    return [telling for telling in found if telling in last and (telling.node or not is_told)]
+
+
+def of_last_job(found: list[Telling]) -> list[Telling]:
+    """Those that were under way at the same time as the last one: whoever has taken part in an earlier job alone, such
+    as a container of another name, has left its own in the same place."""
+    began = max((one.ended for one in found), default=0.0)
+    last = []
+    for one in sorted(found, key=lambda one: one.ended, reverse=True):
+        if one.ended + (SKEW if one.several else 0.0) < began:
+            break
+        began = min(began, one.began)
+        last.append(one)
+    return last
+
+
+def _directories(path: str) -> list[str]:
+    below = sorted(entry.path for entry in os.scandir(path) if entry.is_dir()) if os.path.isdir(path) else []
+    return [path, *(place for one in below for place in (one, f"{one}/log"))]
+
+
+def _read(directory: str) -> list[Telling]:
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    tellings = []
+    for name in names:
+        if name.startswith("events.") and name.endswith(".jsonl"):
+            events = _last_job(f"{directory}/{name}")
+            if events:
+                node = str(events[-1].get("node", ""))
+                ended = events[-1].get("report") if events[-1].get("event") == "job_ended" else None
+                times = [_seconds(event.get("time")) for event in (events[0], events[-1])]
+                tellings.append(Telling(node, directory, _report(ended), tuple(events), *times))
+    report = _report(_parse(_text_of(f"{directory}/report.json"))) if "report.json" in names else None
+    if report and all(telling.report != report for telling in tellings):
+        ended_at = os.path.getmtime(f"{directory}/report.json")
+        tellings.append(Telling("", directory, report, (), ended_at - report.seconds, ended_at))
+    return tellings
+
+
+def _report(told: Json | None) -> Report | None:
+    """None where there is none, and of something else that has its name."""
+    try:
+        return report_from_dict(told) if told else None
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _last_job(path: str) -> list[Json]:
+    """The events of the last job; the last line may be half of one."""
+    events = [event for line in _text_of(path).splitlines() if (event := _parse(line)) and _is_event(event)]
+    starts = [number for number, event in enumerate(events) if event.get("event") == "job_started"]
+    return events[starts[-1] if starts else 0 :]
+
+
+def _is_event(told: Json) -> bool:
+    """With all that is read of it: what others have written into the file is passed over."""
+    numbers = {
+        "job_started": ("pid",),
+        "round_started": ("attempt",),
+        "worker_started": ("rank", "pid", "monotonic"),
+        "worker_exited": ("rank", "code", "monotonic"),
+    }
+    name = told.get("event")
+    return isinstance(name, str) and all(isinstance(told.get(key), (int, float)) for key in numbers.get(name, ()))
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _parse(text: str) -> Json | None:
+    import json
+
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+# Where flota itself has died, or the machine.
+
+
+def piece_together(tellings: list[Telling]) -> Report:
+    """A report from the events and logs of nodes that left none. Their clocks are taken as they are."""
+    found = [failed for telling in tellings for failed in _failures(telling)]
+    first = next(event for telling in tellings for event in telling.events)
+    starts = [event for telling in tellings for event in telling.events if event["event"] == "job_started"]
+    size = max((int(event.get("world_size") or 0) for event in starts), default=0)
+    blamed = tuple(in_order_of_blame(found))
+    code = exit_code_of_all((one.code, one.told) for one in blamed)
+    report = Report(
+        job_id=str(first.get("job_id", "")),
+        verdict=Verdict(FAILED, code, max((one.attempt for one in found), default=0)),
+        sizes={TRAINER: size},
+        rounds=0,
+        seconds=0.0,
+        log_dir=tellings[0].directory,
+        several=len(tellings) > 1,
+    )
+    ended = tuple(
+        (str(event.get("role", TRAINER)), int(event["rank"]))
+        for telling in tellings
+        for event in _exits(telling)
+        if event["code"] == 0
+    )
+    return with_failures(report, blamed, ended)
+
+
+def _last_round(telling: Telling) -> tuple[Json, ...]:
+    rounds = [number for number, event in enumerate(telling.events) if event["event"] == "round_started"]
+    return telling.events[rounds[-1] :] if rounds else telling.events
+
+
+def _exits(telling: Telling) -> list[Json]:
+    return [event for event in _last_round(telling) if event["event"] == "worker_exited"]
+
+
+def _failures(telling: Telling) -> list[FailedWorker]:
+    events = _last_round(telling)
+    starts = {_who(event): event for event in events if event["event"] == "worker_started"}
+    attempt = events[0].get("attempt", 0)
+    return [
+        _failed(telling, event, starts.get(_who(event), {}), attempt)
+        for event in _exits(telling)
+        if event["code"] != 0 and not event.get("told_to_stop")
+    ]
+
+
+def _who(event: Json) -> tuple[str, int]:
+    return str(event.get("role", TRAINER)), event["rank"]
+
+
+def _failed(telling: Telling, event: Json, start: Json, attempt: int) -> FailedWorker:
+    role, rank = _who(event)
+    code = event["code"]
+    logs = _logs(f"{telling.directory}/{log_stem(role)}.{rank}")
+    words = last_words(list(logs.values()), code)
+    evidence = words.added_to(Evidence(code))
+    diagnosis = diagnose(evidence)
+    return FailedWorker(
+        rank=rank,
+        local_rank=-1,
+        node=telling.node,
+        pid=start.get("pid", 0),
+        code=code,
+        cause=diagnosis.cause,
+        ending=ending_in_words(code, diagnosis.words),
+        ran=max(0.0, event["monotonic"] - start["monotonic"]) if start else 0.0,
+        log=next(iter(logs), ""),
+        said=words.said,
+        role=role,
+        attempt=attempt,
+        at=_seconds(event.get("time")),
+        suffered=suffers(evidence),
+        exception=diagnosis.exception,
+        hint=diagnosis.hint,
+    )
+
+
+def _logs(both: str) -> dict[str, list[str]]:
+    """What a worker has said in the round, by file: with -r and -t its streams have files of their own. An earlier
+    job may have left the other kind there."""
+    found = {}
+    for path in (f"{both}.err", both, f"{both}.out"):
+        lines = read_tail(path, 0)
+        begins = [number for number, line in enumerate(lines) if line.startswith(MARK)]
+        if lines:
+            found[path] = lines[begins[-1]] if begins else "", lines[begins[-1] + 1 if begins else 0 :]
+    newest = max((_clock(mark) for mark, _ in found.values()), default="")
+    return {path: lines for path, (mark, lines) in found.items() if _clock(mark) in ("", newest)}
+
+
+def _clock(mark: str) -> str:
+    return mark.rpartition(", ")[2]
+
+
+def _seconds(clock: object) -> float:
+    try:
+        return datetime.fromisoformat(str(clock)).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,113 @@
+"""The page about a failed job: who is to blame and of what, then all others, folded into a line each. Pure."""
+
+from __future__ import annotations
+
+from flota.failures.last_words import shorten
+from flota.job.causes import HUNG, LEFT_EARLY, LOST_CONNECTION, NOT_STARTED, SHEPHERD_LOST, is_hang
+from flota.job.report import NO_STEP, FailedWorker, Report
+from flota.job.roles import TRAINER, label
+from flota.wording import duration_in_words, ending_in_words, plural, workers_in_words
+
+MOST_LINES = 25
+VICTIMS_LINES = 6
+MOST_NAMED = 4  # of those who failed by themselves, with how
+
+
+def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
+    """At most 25 lines, or with `verbose` all that is known of all who failed."""
+    first, *others = report.failed
+    failed = [failed.rank for failed in report.failed if failed.rank >= 0 and failed.role == first.role]
+    rest = (*others, *report.suffered) if verbose else ()
+    culprit = [
+        *([abort_line(report.sizes.get(first.role, 0), failed, first.role)] if failed else []),
+        culprit_in_words(first, name_host=report.several),
+        *_details(first, name_host=report.several),
+    ]
+    in_a_line_each = [
+        *(_folded("ended well before that", list(report.ended)) if first.cause == LOST_CONNECTION else []),
+        *_also_failed(others, name_host=report.several),
+        *_folded("only suffered", [(one.role, one.rank) for one in report.suffered]),
+        *([f"not restarted: {report.verdict.reason}"] if report.verdict.reason else []),
+        *_folded("stopped by flota", list(report.stopped)),
+    ]
+    victim = _first_victim(report, MOST_LINES - len(culprit) - len(in_a_line_each))
+    in_full = [line for one in rest for line in _in_full(one, name_host=report.several)]
+    return [*culprit, *victim, *in_a_line_each, *in_full]
+
+
+def culprit_in_words(failed: FailedWorker, *, name_host: bool = False) -> str:
+    host = failed.node if name_host else ""
+    return sentence(failed.rank, failed.cause, failed.code, failed.ran, host, failed.role, failed.ending)
+
+
+def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
+    """What it was doing, what it said last, where its log is, and what to do about it."""
+    step = f", last step {failed.step}" if failed.step != NO_STEP else ""
+    facts = f"  pid {failed.pid}, attempt {failed.attempt}{step}" if failed.pid else ""
+    return [
+        *([facts] if facts else []),
+        *(f"  {line}" for line in failed.said),
+        *([f"memory: {failed.evidence}"] if failed.evidence else []),
+        *([f"log{f' on {failed.node}' if name_host else ''}: {failed.log}"] if failed.log else []),
+        *([f"hint: {failed.hint}"] if failed.hint else []),
+    ]
+
+
+def _first_victim(report: Report, room: int) -> list[str]:
+    """One that left too early has said nothing of what came of it. `room`: lines that are left for it."""
+    if report.failed[0].code != 0 or not report.suffered:
+        return []
+    victim = report.suffered[0]
+    head = f"then {_in_short(victim, name_host=report.several)}:"
+    return [head, *(f"  {line}" for line in shorten(list(victim.said), min(VICTIMS_LINES, room - 1)))]
+
+
+def _also_failed(others: list[FailedWorker], *, name_host: bool) -> list[str]:
+    hung = [(one.role, one.rank) for one in others if is_hang(one.code, one.cause)]
+    others = [one for one in others if not is_hang(one.code, one.cause)]
+    if not others:
+        return _folded("also hung", hung)
+    named = [_in_short(one, name_host=name_host) for one in others[:MOST_NAMED]]
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    return [*_folded("also hung", hung), f"also failed by themselves: {', '.join(named)}{more}"]
+
+
+def _in_short(failed: FailedWorker, *, name_host: bool) -> str:
+    return f"{label(failed.role, failed.rank)}{f' on {failed.node}' if name_host else ''} with {failed.ending}"
+
+
+def _folded(words: str, workers: list[tuple[str, int]]) -> list[str]:
+    return [f"{words}: {workers_in_words(workers)}"] if workers else []
+
+
+def _in_full(failed: FailedWorker, *, name_host: bool) -> list[str]:
+    head = f"{_in_short(failed, name_host=name_host)}{' (only suffered)' if failed.suffered else ''}:"
+    return ["", head, *_details(failed, name_host=name_host)]
+
+
+def abort_line(size: int, ranks: list[int], role: str = TRAINER) -> str:
+    listed = ",".join(str(rank) for rank in sorted(ranks))
+    return (
+        f"ABORT!!! Out of all {size} {plural(role)}, the {role} process with rank=[{listed}] was aborted. "
+        "Please check its log."
+    )
+
+
+def sentence(
+    rank: int, cause: str, code: int, ran: float, host: str = "", role: str = TRAINER, ending: str = ""
+) -> str:
+    """The line that names the culprit; its host where there are several. `ending`: its end in words, where more is
+    known than its code.
+    """
+    who = label(role, rank)
+    where = f" on {host}" if host else ""
+    if cause == SHEPHERD_LOST:
+        return f"flota's own shepherd process{where} ended with {ending_in_words(code)}; its workers were stopped"
+    if is_hang(code, cause) and cause == LEFT_EARLY:
+        return f"{who}{where} left too early: exit code 0 after {duration_in_words(ran)}, and the others hang"
+    if cause == HUNG:
+        return f"{f'{who}{where}' if rank >= 0 else 'the job'} hung: found after {duration_in_words(ran)}"
+    if cause == NOT_STARTED:
+        return f"{who}{where} could not be started"
+    end = f"{ending or ending_in_words(code)} after {duration_in_words(ran)}"
+    return f"{who}{where} left too early: {end}" if code == 0 else f"{who}{where} failed first: {end}"

@@ -1,0 +1,141 @@
+"""A process as /proc shows it, without touching it: what it waits for, what it has used, and its descendants."""
+
+from __future__ import annotations
+
+import os
+from math import inf
+
+from flota.hangs.stack import DISK, LOCK, PIPE, RUNNING, SLEEP, SOCKET, Sample, Task
+from flota.host.kill_tree import tree_below
+
+TICKS = os.sysconf("SC_CLK_TCK")
+MOST_CHILDREN = 64
+FILE = "file"  # depends on what is open there
+SELECT, POLL, EPOLL = "select", "poll", "epoll"  # waiting for nothing at all is sleeping, as old Pythons do it
+LIMITS = {SELECT: 4, POLL: 2, EPOLL: 3}  # which argument says for how long
+MILLISECONDS = {"x86_64": (7, 232, 281), "aarch64": (22,)}  # calls that have it as a number
+CALLS = {
+    "x86_64": {
+        **dict.fromkeys((35, 230), SLEEP),
+        202: LOCK,
+        **dict.fromkeys((0, 1, 17, 18, 19, 20), FILE),
+        **dict.fromkeys((42, 43, 44, 45, 46, 47, 288, 299), SOCKET),
+        **dict.fromkeys((232, 281), EPOLL),
+        **dict.fromkeys((23, 270), SELECT),
+        **dict.fromkeys((7, 271), POLL),
+        **dict.fromkeys((26, 74, 75, 162, 277, 306), DISK),
+    },
+    "aarch64": {
+        **dict.fromkeys((101, 115), SLEEP),
+        98: LOCK,
+        **dict.fromkeys((63, 64, 65, 66, 67, 68), FILE),
+        **dict.fromkeys((202, 203, 206, 207, 211, 212, 242, 243), SOCKET),
+        22: EPOLL,
+        72: SELECT,
+        73: POLL,
+        **dict.fromkeys((81, 82, 83, 84, 227, 267), DISK),
+    },
+}
+OPENED = (("socket:", SOCKET), ("pipe:", PIPE), ("/dev/pts/", PIPE), ("/dev/tty", PIPE))
+
+
+def observe(pid: int) -> Sample | None:
+    """None when it is gone."""
+    own = _observe_alone(pid)
+    if own is None:
+        return None
+    found = (_observe_alone(child) for child in tree_below(pid, MOST_CHILDREN)[:MOST_CHILDREN])
+    return own._replace(children=tuple(child for child in found if child))
+
+
+def _observe_alone(pid: int) -> Sample | None:
+    stat = _read(f"/proc/{pid}/stat")
+    head, _, rest = stat.rpartition(")")
+    fields = rest.split()
+    if not fields or fields[0] in "ZX":
+        return None
+    counters = dict(line.split(": ") for line in _read(f"/proc/{pid}/io").splitlines())
+
+    def largest(*names: str) -> int:
+        return max(int(counters.get(name, 0)) for name in names)
+
+    return Sample(
+        pid,
+        state=fields[0],
+        call=_call(str(pid))[0],
+        cpu=(int(fields[11]) + int(fields[12])) / TICKS,
+        # What is mapped is counted when it reaches the disk only, what goes to memory before that only.
+        read=largest("rchar", "read_bytes"),
+        written=largest("wchar", "write_bytes"),
+        name=head.partition("(")[2],
+        wakes=_wakes(str(pid)),
+    )
+
+
+def task_of(pid: int, thread: int) -> Task:
+    """Of a thread that is gone, nothing."""
+    path = f"{pid}/task/{thread}"
+    call, limit = _call(path)
+    return Task(call, _wakes(path), limit)
+
+
+def _wakes(path: str) -> int:
+    status = dict(line.split(":", 1) for line in _read(f"/proc/{path}/status").splitlines())
+    return int(status.get("voluntary_ctxt_switches", 0))
+
+
+def _call(path: str) -> tuple[str, float]:
+    """What a thread waits for in the kernel, and for how long at the most, as in Task; empty where that is not known or
+    not told to us."""
+    number, *args = (_read(f"/proc/{path}/syscall") or "-").split()
+    if number == "running":
+        return RUNNING, 0.0
+    kind = CALLS.get(os.uname().machine, {}).get(int(number) if number.isdecimal() else -1, "")
+    if kind == FILE:
+        return _opened(path, int(args[0], 16)), inf
+    if kind in (SELECT, POLL, EPOLL):
+        waits = SOCKET if kind == EPOLL or int(args[kind == POLL], 16) else SLEEP
+        return waits, _limit(int(number), int(args[LIMITS[kind]], 16))
+    if not kind and "nanosleep" in _read(f"/proc/{path}/wchan"):
+        return SLEEP, 0.0  # one that was interrupted and goes on has another number
+    return kind, inf if kind == SOCKET else 0.0
+
+
+def _limit(number: int, value: int) -> float:
+    """Milliseconds, where they are given as such; where a place in memory is, only whether there is one."""
+    if number in MILLISECONDS.get(os.uname().machine, ()):
+        return inf if value & 1 << 31 else value / 1000
+    return 0.0 if value else inf
+
+
+def _opened(path: str, fd: int) -> str:
+    try:
+        target = os.readlink(f"/proc/{path}/fd/{fd}")
+    except OSError:
+        return ""
+    return next((kind for prefix, kind in OPENED if target.startswith(prefix)), "")
+
+
+def runs_python(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
+    except OSError:
+        return False
+
+
+def line_of(pid: int, file: str, number: int) -> str:
+    """A line of a file that a process runs, as it is now; empty if it cannot be read."""
+    try:
+        with open(file if file.startswith("/") else f"/proc/{pid}/cwd/{file}", errors="replace") as lines:
+            found = next((line for count, line in enumerate(lines, 1) if count == number), "")
+    except OSError:
+        return ""
+    return "".join(letter for letter in found.strip() if letter.isprintable())[:80]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,144 @@
+"""A process at one moment: the stacks of its threads, as py-spy or faulthandler tell them, and what it has used.
+Pure.
+"""
+
+from __future__ import annotations
+
+from flota.values import NamedTuple
+
+MAIN = "MainThread"
+SPY_MAIN = (MAIN, None, "")
+# What a thread waits for in the kernel.
+SLEEP, LOCK, SOCKET, PIPE, DISK, RUNNING = "sleep", "lock", "socket", "pipe", "disk", "running"
+STOPPED = "T"  # a process's state, as in /proc
+INSTALLED = ("site-packages/", "dist-packages/")
+LIBRARIES = (*INSTALLED, "/lib/python3", "<frozen ", "/torchinductor_")
+
+
+class Frame(NamedTuple):
+    """`variables`: a sum over what the function's local variables held; `text`: the line itself. Both where known."""
+
+    function: str
+    file: str
+    line: int
+    variables: int = 0
+    text: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is of the user's own code; native frames have no file that could be it."""
+        return not any(part in self.file for part in LIBRARIES) and ".so" not in self.file and self.line > 0
+
+    @property
+    def place(self) -> str:
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
+
+
+class Task(NamedTuple):
+    """A thread as the kernel has it: `wakes`, how often it has waited and gone on; `limit`, seconds after which what it
+    waits for now ends by itself, 0 where that is not known."""
+
+    call: str = ""  # what it waits for
+    wakes: int = 0
+    limit: float = 0.0
+
+
+class Stack(NamedTuple):
+    """One thread's frames, the innermost first."""
+
+    thread: str
+    frames: tuple[Frame, ...]
+    has_gil: bool = False
+    number: int = 0
+    task: Task = Task()
+
+    @property
+    def own(self) -> Frame | None:
+        """The innermost frame of the user's own code."""
+        return next((frame for frame in self.frames if frame.is_own), None)
+
+
+class Sample(NamedTuple):
+    """`read`, `written`, `cpu`: since the process began. `children`: its descendants; of those that run Python and
+    are at work, with stacks."""
+
+    pid: int
+    stacks: tuple[Stack, ...] = ()
+    state: str = "S"
+    call: str = ""  # what the main thread waits for
+    cpu: float = 0.0
+    read: int = 0
+    written: int = 0
+    name: str = ""
+    wakes: int = 0  # of the main thread, as in Task
+    children: tuple[Sample, ...] = ()
+
+    @property
+    def main(self) -> Stack | None:
+        return next((stack for stack in self.stacks if stack.thread == MAIN), None)
+
+    def call_of(self, stack: Stack) -> str:
+        return stack.task.call or (self.call if stack.thread == MAIN else "")
+
+
+def parse_spy(text: str) -> tuple[Stack, ...]:
+    """What `py-spy dump --json` has printed. Nothing for what is no such thing."""
+    import json
+
+    try:
+        return tuple(_stack(thread) for thread in json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
+        return ()
+
+
+def _stack(thread: dict[str, object]) -> Stack:
+    # Where `threading` was never imported, threads have no names; the first one's number is the process's own.
+    is_main = thread["thread_name"] in SPY_MAIN and thread["os_thread_id"] in (thread["pid"], None)
+    name = MAIN if is_main else str(thread["thread_name"] or f"thread {thread['os_thread_id']}")
+    frames = thread["frames"]
+    assert isinstance(frames, list)
+    number = int(str(thread["os_thread_id"] or (thread["pid"] if is_main else 0)))
+    return Stack(name, tuple(_frame(frame) for frame in frames), bool(thread["owns_gil"]), number)
+
+
+def _frame(frame: dict[str, object]) -> Frame:
+    held = frame.get("locals") or []
+    assert isinstance(held, list)
+    variables = hash(tuple((one["name"], one["repr"]) for one in held)) if held else 0
+    return Frame(str(frame["name"]), str(frame["filename"]), int(str(frame["line"])), variables)
+
+
+def parse_faulthandler(lines: list[str]) -> tuple[Stack, ...]:
+    """The last that Python's faulthandler has printed among these lines, after SIGABRT. Its `Current thread` is the one
+    that got the signal, which is the main one."""
+    begins = [number for number, line in enumerate(lines) if line.startswith("Fatal Python error: ")]
+    stacks: list[Stack] = []
+    name = ""
+    frames: list[Frame] = []
+    for line in lines[begins[-1] + 1 :] if begins else []:
+        if line.startswith(("Thread 0x", "Current thread 0x")):
+            if name:
+                stacks.append(Stack(name, tuple(frames)))
+            name, frames = MAIN if line.startswith("Current") else f"thread {line.split()[1]}", []
+        elif name and line.startswith('  File "'):
+            frame = _fault_frame(line)
+            frames += [frame] if frame else []
+        elif line and not line.startswith("  "):
+            break
+    return (*stacks, Stack(name, tuple(frames))) if name else ()
+
+
+def _fault_frame(line: str) -> Frame | None:
+    """As in `  File "train.py", line 88 in step`."""
+    file, _, rest = line.removeprefix('  File "').rpartition('", line ')
+    number, _, function = rest.partition(" in ")
+    return Frame(function, file, int(number)) if number.isdecimal() else None
+
+
+def stacks_in_words(stacks: tuple[Stack, ...]) -> list[str]:
+    """For a file: the main thread first, and the innermost frame of each."""
+    lines: list[str] = []
+    for stack in sorted(stacks, key=lambda stack: stack.thread != MAIN):
+        lines.append(f"  {stack.thread}{' (has the GIL)' if stack.has_gil else ''}")
+        lines += [f"    {frame.function} ({frame.file}:{frame.line})" for frame in stack.frames]
+    return lines or ["  no stack to be had"]

@@ -1,0 +1,26 @@
+"""Interpreters that wait below the node itself, not below a shepherd: they must outlive a round."""
+
+from __future__ import annotations
+
+import os
+
+from flota.host.kill_tree import kill, tree_below
+from flota.host.prctl import become_subreaper
+from flota.host.process_start import Spawn, execute
+
+
+def start(spawn: Spawn) -> int:
+    become_subreaper()  # the shepherds that it forks are to be the node's children
+    return execute(spawn, own_session=True)
+
+
+def end(pid: int) -> None:
+    """And everything that it has started. 0: nobody knows it yet, and it ends by itself."""
+    try:
+        # Once it is reaped, as a stranger, its number may be somebody else's.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except (ChildProcessError, OSError):
+        return
+    for one in [*tree_below(pid), pid]:
+        kill(one)
+    os.waitpid(pid, 0)

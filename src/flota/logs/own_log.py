@@ -1,0 +1,43 @@
+"""flota's own words: to stderr, and to <job_id>.<node>.log."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from flota.logs.directory import open_append
+from flota.logs.nonblocking_writer import Outlet
+
+LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
+RED, YELLOW, PLAIN = "\033[31m", "\033[33m", "\033[0m"
+COLOURS = {"WARNING": YELLOW, "ERROR": RED}
+
+
+class Journal:
+    """Says what is at or above the level; the file gets the same, without colour."""
+
+    def __init__(self, path: str, outlet: Outlet, level: str, *, colour: bool) -> None:
+        self.outlet = outlet
+        self._lowest = LEVELS[level]
+        self._colour = colour
+        self._file = open_append(path)
+
+    def line(self, level: str, text: str) -> None:
+        """One sentence, with its level and time before it."""
+        now = time.time()
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+        self.block(level, f"{level} {clock},{int(now * 1000) % 1000:03d} flota] {text}")
+
+    def block(self, level: str, text: str) -> None:
+        """Text of its own shape."""
+        if LEVELS[level] < self._lowest:
+            return
+        try:
+            os.write(self._file, f"{text}\n".encode(errors="surrogateescape"))
+        except OSError:
+            pass  # a full disk must not end the job
+        paint = COLOURS.get(level) if self._colour else None
+        if paint:
+            first, newline, rest = text.partition("\n")
+            text = f"{paint}{first}{PLAIN}{newline}{rest}"
+        self.outlet.write(f"{text}\n".encode(errors="surrogateescape"))

@@ -1,0 +1,125 @@
+"""A job on this machine alone, from its first round to its report.
+
+Imported after the workers have been started, while their interpreters boot.
+"""
+
+from __future__ import annotations
+
+import time
+
+from flota.errors import FlotaError
+from flota.host.signals import Signals
+from flota.job.plan import roles_of
+from flota.job.report import Report, Verdict
+from flota.job.spec import JobSpec
+from flota.preemption.stop_step import NO_OPINION
+from flota.preemption.workers import step_ahead
+from flota.run.port_wait import PortWait
+from flota.run.start import Started, start_round
+from flota.run.watch import NodeWatch
+from flota.stragglers.report import SlowRanks
+from flota.supervise.actions import StartRound
+from flota.supervise.events import Event, RoundNotStarted, RoundSwept, StopRequested
+from flota.supervise.phases import Phase
+from flota.supervise.supervisor import SIGTERM, Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flota.hangs.wait_sites import RankPosition
+    from flota.standby.warm_start import WarmStart
+    from flota.stragglers.detector import Who
+
+
+class SingleNode(NodeWatch):
+    def __init__(
+        self,
+        spec: JobSpec,
+        environ: Mapping[str, str],
+        signals: Signals,
+        started: Started,
+        warm: WarmStart | None = None,
+    ) -> None:
+        super().__init__(spec, environ, signals, warm)
+        self.evidence.began = started.began
+        self.verdict: Verdict | None = None
+        self._again: StartRound | None = None  # a restart that waits for its time, or for its ports
+        self._try_at = 0.0
+        self._port_wait = PortWait(self.console, spec.join_timeout)
+        roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
+        supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles, spec.preempt_timeout)
+        self.begin_round(started, supervisor)
+
+    def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
+        self.loop.watch(self.signals.fd, self.on_signals)
+        self.console.introduce(configuration, notes)
+        self.console.show_first_round(self.started)
+        self.console.event("round_started", round=0, attempt=0)
+        while self.verdict is None:
+            self.turn(self._try_at if self._again else None)
+            if self._again and time.monotonic() >= self._try_at:
+                self._start(self._again)
+        return self.conclude(self.evidence.report(self.started, self.verdict))
+
+    def begin_round(self, started: Started, supervisor: Supervisor) -> None:
+        super().begin_round(started, supervisor)
+        self.slow_ranks = SlowRanks(self.console, started.roster.seats[0].node)
+
+    def step(self, event: Event) -> None:
+        if isinstance(event, RoundSwept) and self.hang_watch and self.hang_watch.blind:
+            self.act_on(self.hang_watch.explain())
+        super().step(event)
+        if self.in_round and self.supervisor.only_serves:
+            self.let_servers_end()
+
+    def start_again(self, action: StartRound) -> None:
+        self.console.tell_restart(action, self.evidence.found[0])
+        if action.delay:
+            self._again, self._try_at = action, time.monotonic() + action.delay
+        else:
+            self._start(action)
+
+    def _start(self, action: StartRound) -> None:
+        self._again = None
+        try:
+            started = start_round(self.spec, self.environ, action.round, action.attempt, self.warm)
+        except FlotaError as error:
+            next_try = self._port_wait.next_try(error, time.monotonic())
+            if next_try is not None:
+                self._again, self._try_at = action, next_try
+            else:
+                self.console.say("ERROR", f"cannot restart: {error.message}")
+                self.step(RoundNotStarted())
+            return
+        self._port_wait.end()
+        self.console.event("round_started", round=action.round, attempt=action.attempt)
+        self.begin_round(started, self.supervisor)
+
+    def stop(self, number: int) -> None:
+        if self._again:
+            self._again = None
+            self.step(RoundNotStarted(number))
+            return
+        standing = self.standing() if number == SIGTERM and self.supervisor.phase == Phase.RUNNING else None
+        if standing and standing.yields and standing.step != NO_OPINION:
+            self.step(StopRequested(number, gently=True))
+        else:
+            super().stop(number)
+
+    def step_to_yield_at(self) -> int:
+        return step_ahead(self.standing())
+
+    def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
+        if stands and self.hang_watch:
+            self.hang_watch.take_all(self._accuse)
+
+    def _accuse(self, positions: tuple[RankPosition, ...], blind: bool) -> None:  # noqa: FBT001  as it is called
+        if self.hang_watch and self.supervisor.phase == Phase.RUNNING:
+            self.end_hung(self.hang_watch.accuse(positions, blind), blind=blind)
+
+    def on_steps(self, seconds: dict[Who, float]) -> None:
+        self.slow_ranks.look(seconds, time.monotonic())
+
+    def finish(self, verdict: Verdict) -> None:
+        self.verdict = verdict

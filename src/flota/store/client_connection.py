@@ -1,0 +1,270 @@
+"""One connection to a store, as its client: requests out, answers in (h11), over a socket that never blocks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+
+import h11
+
+from flota.store.dns import Lookup, numeric
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flota.store.server import LoopProtocol
+
+READABLE, WRITABLE = 1, 4
+CHUNK = 256 << 10
+LARGEST_ANSWER = 64 << 20
+UNTRUSTED = -1
+KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, questions
+
+
+class Lost(NamedTuple):
+    """No answer: the member could not be reached, or took too long."""
+
+    why: str
+
+
+class ClientConnection:
+    """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost(why)` once.
+
+    A status of 0 means that whoever is there does not speak HTTP, UNTRUSTED that its certificate will not do; the body
+    says why.
+
+    Calls come from the loop only, never from inside the call that asked. A name may have several addresses: they are
+    tried in turn, beginning with number `first`, counted around.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        loop: LoopProtocol,
+        tls: ssl.SSLContext | None,
+        on_message: Callable[[int, bytes], None],
+        on_lost: Callable[[str], None],
+        first: int = 0,
+    ) -> None:
+        self._host = host
+        self._place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._loop = loop
+        self._tls = tls
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._first = first
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=64 << 10)
+        self._out = b""
+        self._body = b""
+        self._status = 0
+        self._heard_any = False
+        self._arrived: list[tuple[int, bytes]] = []
+        self._streaming = False
+        self._closed = False
+        self._connecting = True
+        self._refused = 0
+        self._shaking_hands = tls is not None
+        self._socket: socket.socket | None = None
+        self._lookup: Lookup | None = None
+        self._addresses = numeric(host, port)
+        if self._addresses:
+            self._connect()
+        else:
+            self._lookup = Lookup(host, port)
+            loop.watch(self._lookup.fd, self._on_looked_up)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another request may be sent; a store may close a connection with its answer."""
+        return bool(self._socket or self._lookup)
+
+    def send(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> None:
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        place = self._place.encode("ascii", "replace").decode()  # nobody looks at it, but HTTP wants one
+        fixed = [("host", place), ("content-type", "application/json"), ("content-length", str(len(body)))]
+        head = h11.Request(method="POST", target=path, headers=[*fixed, *headers])
+        self._body = b""
+        self._out += (self._http.send(head) or b"") + (self._http.send(h11.Data(data=body)) or b"")
+        self._out += self._http.send(h11.EndOfMessage()) or b""
+        self._watch()
+
+    def stream(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> None:
+        """Ask for an answer that comes line by line for as long as the link lives."""
+        self._streaming = True
+        self.send(path, body, headers)
+
+    def close(self) -> None:
+        self._closed = True
+        self._end_lookup()
+        self._close_socket()
+
+    def _close_socket(self) -> None:
+        if self._socket:
+            self._loop.forget(self._socket.fileno())
+            try:
+                # A process forked from this one may hold the socket too: the store must see the end all the same.
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # not connected
+            self._socket.close()
+            self._socket = None
+
+    def _end_lookup(self) -> None:
+        if self._lookup:
+            self._loop.forget(self._lookup.fd)
+            self._lookup.close()
+            self._lookup = None
+
+    def _on_looked_up(self) -> None:
+        lookup = self._lookup
+        assert lookup is not None
+        self._end_lookup()
+        if not lookup.addresses:
+            self._lose(lookup.why)
+            return
+        turns = self._first % len(lookup.addresses)
+        self._addresses = lookup.addresses[turns:] + lookup.addresses[:turns]
+        self._connect()
+
+    def _connect(self) -> None:
+        """To the next address. A socket whose connection fails at once is ready at once, so the loop tells of that."""
+        while self._addresses and not self._socket:
+            family, address = self._addresses.pop(0)
+            try:
+                self._socket = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # not a family of this machine; without any descriptor left, the asker's time limit tells
+            self._socket.setblocking(False)  # noqa: FBT003
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._keep_alive(self._socket)
+            self._refused = self._socket.connect_ex(address)
+            self._watch()
+
+    @staticmethod
+    def _keep_alive(sock: socket.socket) -> None:
+        """A watch may be silent for days: a firewall that forgets it must not let it be silent for ever."""
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE.items():
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+    def _watch(self) -> None:
+        if self._socket:
+            wants_write = self._connecting or bool(self._out)
+            self._loop.watch(self._socket.fileno(), self._on_ready, READABLE | (WRITABLE if wants_write else 0))
+
+    def _on_ready(self) -> None:
+        why = ""
+        try:
+            if not self._connecting or self._finish_connecting():
+                self._proceed()
+        except ssl.SSLWantReadError:
+            # Nothing but this: there is room to write, and the loop would turn without end until an answer comes.
+            assert self._socket is not None
+            self._loop.watch(self._socket.fileno(), self._on_ready, READABLE)
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            self._watch()
+        except h11.RemoteProtocolError as error:
+            why = str(error)
+            self._arrived.append((0, b""))
+        except ssl.SSLCertVerificationError as error:
+            why = error.verify_message
+            self._arrived.append((UNTRUSTED, why.encode()))
+        except ssl.SSLError as error:
+            why = f"no TLS connection ({(error.reason or str(error)).replace('_', ' ').lower()})"
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+        self._deliver()
+        if why and not self._closed:
+            self._lose(why)
+
+    def _deliver(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for status, body in arrived:
+            if not self._closed:
+                self._on_message(status, body)
+
+    def _lose(self, why: str) -> None:
+        self.close()
+        self._on_lost(f"{self._place}: {why}")
+
+    def _finish_connecting(self) -> bool:
+        """Whether there is a connection now; if not, the next address is tried."""
+        assert self._socket is not None
+        under_way = self._refused in (0, errno.EINPROGRESS)
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if under_way else self._refused
+        if code and self._addresses:
+            self._close_socket()
+            self._connect()
+            return False
+        if code:
+            raise OSError(code, os.strerror(code))
+        self._connecting = False
+        if self._tls:  # not before: when Python wraps a socket it tries to read from it
+            self._loop.forget(self._socket.fileno())
+            self._socket = self._tls.wrap_socket(
+                self._socket, server_hostname=self._host, do_handshake_on_connect=False
+            )
+            self._watch()
+        return True
+
+    def _proceed(self) -> None:
+        assert self._socket is not None
+        if self._shaking_hands:
+            assert isinstance(self._socket, ssl.SSLSocket)
+            self._socket.do_handshake()
+            self._shaking_hands = False
+        while self._out:
+            self._out = self._out[self._socket.send(self._out) :]
+        self._watch()
+        data = self._socket.recv(CHUNK)
+        if not data:
+            self._on_end()
+            return
+        if not self._heard_any and not data.startswith(b"HTTP/"[: len(data)]):
+            raise h11.RemoteProtocolError("no HTTP")  # h11 would wait for the end of a head that never comes
+        self._heard_any = True
+        self._http.receive_data(data)
+        self._read()
+
+    def _on_end(self) -> None:
+        try:
+            self._http.receive_data(b"")
+            self._read()  # an answer without a length ends like this
+        except h11.RemoteProtocolError:
+            pass  # in the middle of one: it is lost, not wrong
+        if self._socket:
+            words = "the store closed the connection" if self._heard_any else "it closed the connection without a word"
+            raise ConnectionResetError(errno.ECONNRESET, words)
+
+    def _read(self) -> None:
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Response):
+                self._status = event.status_code
+            elif isinstance(event, h11.Data):
+                self._body += bytes(event.data)
+                if len(self._body) > LARGEST_ANSWER:
+                    raise OSError(errno.EMSGSIZE, "the answer is too large")
+                if self._streaming and self._status == 200:
+                    *lines, self._body = self._body.split(b"\n")
+                    self._arrived += [(200, line) for line in lines if line]
+            elif isinstance(event, h11.EndOfMessage):
+                self._end_message()
+                return
+            else:
+                return
+
+    def _end_message(self) -> None:
+        if self._streaming and self._status == 200:
+            self._arrived += [(200, self._body)] if self._body else []  # no store ends in the middle of a line
+            raise ConnectionResetError(errno.ECONNRESET, "the store ended the watch")
+        self._arrived.append((self._status, self._body))
+        if self._http.their_state is not h11.DONE:
+            self._close_socket()

@@ -1,0 +1,113 @@
+"""Whether failed workers are started again, and when: one pure function of (failure, history, policy). Pure."""
+
+from __future__ import annotations
+
+from flota.job.causes import HUNG, NOT_STARTED
+from flota.job.report import NO_STEP
+from flota.job.spec import RestartPolicy
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Fail(Protocol):
+        """A failure as this node found it, or as another has told of it."""
+
+        @property
+        def code(self) -> int: ...
+        @property
+        def cause(self) -> str: ...
+        @property
+        def exception(self) -> str: ...
+        @property
+        def step(self) -> int: ...
+        @property
+        def ran(self) -> float: ...
+        @property
+        def final(self) -> bool: ...
+
+
+LONG_RUN = 60.0  # seconds that count as progress where no steps are told
+AT_ONCE = 2  # quick failures in a row that are followed by a restart at once
+FIRST_DELAY = 1.0  # seconds, doubled each time
+
+
+class History(NamedTuple):
+    """What is remembered of earlier failures."""
+
+    quick: int = 0  # in a row without progress
+    same: int = 0  # of the same kind among them
+    kind: str = ""
+    best: int = NO_STEP  # the last step that was ever told
+    worked: bool = False  # some run has made progress
+
+
+class Decision(NamedTuple):
+    """`why`: what keeps it from being restarted though restarts are on and left."""
+
+    restarts: bool
+    history: History
+    delay: float = 0.0
+    why: str = ""
+
+
+def decide(failure: Fail, history: History, attempt: int, policy: RestartPolicy) -> Decision:
+    """N restarts are N + 1 runs. At elastic level 0 a failing node leaves, so nothing restarts in place; a role may say
+    that its failures are final.
+    """
+    history = remember(history, failure)
+    if not policy.enabled or policy.elastic_level == 0 or failure.final or attempt >= policy.limit:
+        return Decision(False, history)  # noqa: FBT003
+    why = _objection(failure, history, policy)
+    return Decision(not why, history, _delay(history, policy), why)
+
+
+def remember(history: History, failure: Fail) -> History:
+    """What comes from outside says nothing about the job: it neither loops nor is waited out."""
+    from flota.job.causes import FROM_OUTSIDE
+
+    told = failure.step != NO_STEP
+    advanced = failure.step > history.best if told else failure.ran >= LONG_RUN
+    history = history._replace(best=max(history.best, failure.step), worked=history.worked or advanced)
+    if advanced:
+        return history._replace(quick=0, same=0, kind="")
+    if failure.cause in FROM_OUTSIDE:
+        return history
+    kind = f"{failure.cause} {failure.exception or failure.code}"
+    same = history.same + 1 if kind == history.kind else 1
+    return history._replace(quick=history.quick + 1, same=same, kind=kind)
+
+
+def names_of(failure: Fail) -> set[str]:
+    """By what --restart-on and --no-restart-on can name it."""
+    from flota.job.causes import is_hang, signal_of
+    from flota.wording import signal_name
+
+    code = str(failure.code) if failure.code >= 0 else ""
+    hang = HUNG if is_hang(failure.code, failure.cause) else ""  # also where a rank that left early is its cause
+    signal = signal_name(signal_of(failure.code)) if signal_of(failure.code) else ""
+    return {code, signal, hang, failure.cause, failure.exception, failure.exception.rpartition(".")[2]} - {""}
+
+
+def _objection(failure: Fail, history: History, policy: RestartPolicy) -> str:
+    from flota.job.causes import AT_START
+
+    named = names_of(failure)
+    if failure.cause == NOT_STARTED:
+        return "a program that cannot be run will not run the next time either"
+    if named & set(policy.no_restart_on):
+        return f"--no-restart-on {','.join(policy.no_restart_on)}"
+    if policy.restart_on and not named & set(policy.restart_on):
+        return f"--restart-on {','.join(policy.restart_on)}"
+    if failure.cause in AT_START and not policy.restart_on and not history.worked:
+        return f"it would fail in the same way ({failure.cause})"
+    if policy.crash_loop and history.same >= policy.crash_loop:
+        return f"the same failure {history.same} times in a row, without progress"
+    return ""
+
+
+def _delay(history: History, policy: RestartPolicy) -> float:
+    if history.quick <= AT_ONCE:
+        return 0.0
+    return float(min(policy.backoff, FIRST_DELAY * 2 ** min(history.quick - AT_ONCE - 1, 32)))

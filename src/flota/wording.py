@@ -1,0 +1,95 @@
+"""Durations, bytes, counts, ranks and signals as people read them. Pure."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+
+from flota.job.roles import TRAINER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
+NAMES = {
+    getattr(_signal, name): name
+    for name in dir(_signal)
+    if name.startswith("SIG") and "_" not in name and name not in OTHER_NAMES
+}
+SIGNALS_IN_WORDS = {
+    "SIGABRT": "aborted itself",
+    "SIGBUS": "bus error",
+    "SIGFPE": "arithmetic error",
+    "SIGHUP": "hung up",
+    "SIGILL": "illegal instruction",
+    "SIGINT": "interrupted",
+    "SIGKILL": "killed from outside, or by the kernel for memory",
+    "SIGPIPE": "its reader went away",
+    "SIGQUIT": "quit",
+    "SIGSEGV": "segmentation fault",
+    "SIGTERM": "terminated from outside",
+    "SIGXCPU": "over its CPU limit",
+    "SIGXFSZ": "over its file size limit",
+}
+
+
+def signal_name(number: int) -> str:
+    return NAMES.get(number, f"signal {number}")
+
+
+def ending_in_words(code: int, words: str = "") -> str:
+    """How it ended, e.g. `exit code 3` or `SIGSEGV (segmentation fault)`; with other words where they are known."""
+    name = f"exit code {code}" if code >= 0 else signal_name(-code)
+    words = words or SIGNALS_IN_WORDS.get(name, "")
+    return f"{name} ({words})" if words else name
+
+
+def numbers_in_words(numbers: Iterable[int]) -> str:
+    """Ranks, with ranges folded: `0-3, 7`."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def workers_in_words(workers: Iterable[tuple[str, int]]) -> str:
+    """Workers by role, with ranges folded: `rank 3; servers 0-1`."""
+    ranks: dict[str, list[int]] = {}
+    for role, rank in workers:
+        ranks.setdefault(role, []).append(rank)
+    return "; ".join(
+        f"{plural('rank' if role == TRAINER else role) if len(own) > 1 else ('rank' if role == TRAINER else role)} "
+        f"{numbers_in_words(own)}"
+        for role, own in ranks.items()
+    )
+
+
+def restart_in_words(attempt: int, limit: int, delay: float) -> str:
+    return f"restart {attempt} of {limit}{f' in {delay:g} s' if delay else ''}"
+
+
+def counts_in_words(sizes: dict[str, int]) -> str:
+    """Workers by role, e.g. `2 servers, 4 trainers`."""
+    return ", ".join(f"{count} {name if count == 1 else plural(name)}" for name, count in sizes.items() if count)
+
+
+def plural(name: str) -> str:
+    return name if name.endswith("s") else f"{name}s"
+
+
+def bytes_in_words(number: int) -> str:
+    mebibytes = number / (1 << 20)
+    if mebibytes >= 1 << 10:
+        return f"{mebibytes / (1 << 10):.1f} GiB"
+    return f"{mebibytes:.0f} MiB" if mebibytes >= 10 else f"{mebibytes:.1f} MiB"
+
+
+def duration_in_words(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

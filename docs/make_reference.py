@@ -257,7 +257,7 @@ def example(frameworks: tuple[str, ...], devices: DeviceSet) -> tuple[JobSpec, R
     """Two workers on one machine, with ports that no reader takes for real ones."""
     command = Command("script", "train.py", (), "python")
     spec = JobSpec(command, 2, LogSpec("/job/log"), devices=devices, frameworks=frameworks, threads=1)
-    return spec, Roster(0, 0, (Seat("gpu01", "127.0.0.1", Ports(("40001", "40002"), "40003", "40004", "40005")),))
+    return spec, Roster(0, 0, (Seat("", "gpu01", "127.0.0.1", Ports(("40001", "40002"), "40003", "40004", "40005")),))
 
 
 ASTRAY = " (with several machines, where the hostname leads to 127.0.1.1 or nowhere)"

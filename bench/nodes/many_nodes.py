@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
+from tests.rosters import ports_of
 from wire import Wire
 
 from flota.cluster.job_state import RUNNING as ROUND_RUNS
@@ -150,7 +151,7 @@ class Crowd:
         chance = random.Random(count)
         for number in range(count):
             address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-            ports = tuple(chance.randrange(32768, 61000) for _ in like.ports)
+            ports = ports_of(*(chance.randrange(32768, 61000) for _ in range(like.workers + 3)))
             record = replace(like, host=f"node{number:05}", address=address, ports=ports, serves=False)
             self.nodes.append(Follower(self, record))
 

@@ -2,7 +2,8 @@
 
 To a type checker this is `typing.NamedTuple`. At run time it is the same in little: importing typing costs a start
 12 ms, and each class made by `collections.namedtuple` 0.2 ms more, because that compiles its code anew. And unlike
-plain tuples, two values are equal only when they are of one type: an event never equals an action.
+plain tuples, two values are equal only when they are of one type: an event never equals an action. msgspec takes them
+for named tuples, by `_fields` and `_field_defaults`, so what nodes tell each other needs no second set of types.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ else:
                     **getters,
                     "_fields": fields,
                     "__match_args__": fields,
-                    "_defaults": defaults,
+                    "_field_defaults": defaults,
                     "__slots__": (),
                 },
             )
@@ -37,7 +38,7 @@ else:
         def __new__(cls, *values, **named):
             fields = cls._fields
             if named or len(values) < len(fields):
-                given = {**cls._defaults, **dict(zip(fields, values)), **named}
+                given = {**cls._field_defaults, **dict(zip(fields, values)), **named}
                 values = [given.pop(field) for field in fields]
                 if given:
                     raise TypeError(f"{cls.__name__} has no field {', '.join(given)}")

@@ -27,6 +27,7 @@ def env_of(flota, *flags, rank=0, env=None):
 def roster(*workers, address="10.0.0.{}"):
     seats = [
         Seat(
+            "",
             f"host{number}",
             address.format(number),
             Ports(tuple(str(6000 + port) for port in range(count)), "1", "2", "3"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.cluster.follower import Follower
-from flota.cluster.job_state import JobEnding, JobState
+from flota.cluster.job_state import JobState
 from flota.cluster.member import Member
 from flota.cluster.node_actions import (
     Abort,
@@ -21,14 +21,17 @@ from flota.cluster.node_actions import (
     Testify,
     Yield,
 )
-from flota.cluster.node_record import DEAD, Fault, NodeRecord, PositionRow, encode_record
+from flota.cluster.node_record import DEAD, NodeRecord, encode_record
 from flota.cluster.registration import Registration
 from flota.cluster.terms import Terms
+from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import EXITED
 from flota.job.nodes import LEASE
-from flota.job.report import NO_STEP
+from flota.job.report import NO_STEP, FailedWorker, JobEnding
+from flota.job.roster import NO_PORTS
 from flota.store.etcd_json import LeaseRevoke, Put
 from flota.store.keys import Keys
+from tests.rosters import ports_of
 from tests.simulation.world import Client, Store, World
 
 PACE = 10.0  # steps a second
@@ -77,6 +80,7 @@ class SimNode:
         self.world = cluster.world
         self.client = Client(cluster.store)
         self.name = name
+        self.host = host
         self.serves = serves
         self.jump = 0.0
         self.was_cut = False
@@ -98,7 +102,7 @@ class SimNode:
         self.workers = self.world.random.randint(1, 4)
         self._wake_at: float | None = None
         blank = NodeRecord(
-            terms.job, host, f"10.0.0.{name}", (), terms.least, terms.most, terms.frameworks, rank, serves
+            terms.job, host, f"10.0.0.{name}", NO_PORTS, terms.least, terms.most, terms.frameworks, rank, serves
         )
         node = Follower(
             name,
@@ -160,7 +164,7 @@ class SimNode:
     def _obey(self, order: Order) -> None:
         if isinstance(order, Offer):
             self.first_ports += 100
-            ports = tuple(range(self.first_ports, self.first_ports + self.workers + 3))
+            ports = ports_of(*range(self.first_ports, self.first_ports + self.workers + 3))
             self.member.node.offered(ports, order.round)
             self.world.after(0, self._step)
         elif isinstance(order, Begin):
@@ -285,7 +289,9 @@ class SimNode:
     def _tell_stacks(self) -> None:
         kind = self.kind if self.at_work else "ended"
         self.stacked_at = self.world.now
-        self.member.node.stacked((PositionRow(self.rank, kind, f"{kind} at x.py:1", "trainer", 0, 1, "log", 1.0),))
+        self.member.node.stacked(
+            (RankPosition(self.rank, kind, f"{kind} at x.py:1", "trainer", self.host, 0, 0, 1, "log", 1.0),)
+        )
         self._step()
 
     def preempt(self) -> None:
@@ -299,7 +305,7 @@ class SimNode:
     def fail(self, code: int = 3) -> None:
         if self.at_work:
             rank = self.at_work.seat_of(self.name)
-            fault = Fault(rank, 0, self.name, 1, code, EXITED, f"exit code {code}", 1.0, "log")
+            fault = FailedWorker(rank, 0, self.name, 1, code, EXITED, f"exit code {code}", 1.0, "log")
             self.member.node.failed((fault,), NO_STEP)
             self._step()
             self._stop_workers()

@@ -39,10 +39,10 @@ def test_when_all_stand_still_the_job_has_failed_and_the_rank_is_named(etcd):
     cluster.run(60)
 
     assert cluster.endings() == {(FAILED, 124)}
-    [fault] = cluster.nodes[0].ending.faults
-    assert (fault.rank, fault.host, fault.cause) == (seat, "host5", HUNG)
+    [fault] = cluster.nodes[0].ending.failures
+    assert (fault.rank, fault.node, fault.cause) == (seat, "host5", HUNG)
     assert "7 of 8 ranks: collective at x.py:1" in fault.said
-    assert all(node.ending.faults == (fault,) and node.asked_for_stacks == 1 for node in cluster.nodes)
+    assert all(node.ending.failures == (fault,) and node.asked_for_stacks == 1 for node in cluster.nodes)
 
 
 def test_a_hang_is_restarted_and_counted_once():
@@ -67,7 +67,7 @@ def test_at_level_0_the_node_of_the_rank_that_hangs_leaves_and_the_others_go_on(
     cluster.run(200)
 
     left = cluster.nodes[2].ending
-    assert (left.kind, left.code, left.faults[0].host, left.faults[0].cause) == (FAILED, 124, "host2", HUNG)
+    assert (left.kind, left.code, left.failures[0].node, left.failures[0].cause) == (FAILED, 124, "host2", HUNG)
     assert {node.ending.kind for node in cluster.nodes if node is not cluster.nodes[2]} == {SUCCEEDED}
     assert set(cluster.rosters[before + 1]) == {node.name for node in cluster.nodes} - {cluster.nodes[2].name}
 
@@ -78,7 +78,7 @@ def test_nobody_stands_out():
     stand_all(cluster)
     cluster.run(60)
 
-    [fault] = cluster.nodes[0].ending.faults
+    [fault] = cluster.nodes[0].ending.failures
     assert (fault.rank, cluster.endings()) == (-1, {(FAILED, 124)})
     assert "no rank stands out" in fault.said[1]
 
@@ -130,7 +130,7 @@ def test_a_job_that_hangs_after_it_has_moved_once_more_is_asked_once_more():
     cluster.run(60)
 
     assert cluster.endings() == {(FAILED, 124)}
-    assert cluster.nodes[0].ending.faults[0].host == "host2"
+    assert cluster.nodes[0].ending.failures[0].node == "host2"
 
 
 @pytest.mark.parametrize("blind", [{2}, {1, 3}, {0, 1, 2, 3}])
@@ -145,7 +145,7 @@ def test_workers_are_aborted_for_their_stacks_when_all_others_have_been_seen(bli
     seen = [node.stacked_at for number, node in enumerate(cluster.nodes) if number not in blind]
     assert all(cluster.nodes[number].aborted_at > max(seen, default=0.0) for number in blind)
     assert cluster.endings() == {(FAILED, 124)}
-    assert cluster.nodes[0].ending.faults[0].host == "host2"
+    assert cluster.nodes[0].ending.failures[0].node == "host2"
 
 
 def test_a_job_whose_workers_are_being_aborted_does_not_go_on():

@@ -40,7 +40,7 @@ def test_a_failure_ends_the_job_everywhere_with_the_same_code():
     cluster.world.after(5, lambda: cluster.nodes[5].fail(code=7))
     cluster.run(60)
     assert cluster.endings() == {(FAILED, 7)}
-    assert all(node.ending.faults[0].host == "0005" for node in cluster.nodes)
+    assert all(node.ending.failures[0].node == "0005" for node in cluster.nodes)
 
 
 def test_a_failure_restarts_everybody_and_is_counted_once():

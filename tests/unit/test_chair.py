@@ -20,12 +20,13 @@ from flota.cluster.job_state import (
     encode_state,
 )
 from flota.cluster.leaving import LEAVE_TOGETHER
-from flota.cluster.node_record import Fault, NodeRecord, Present, StepRow, decode_record, encode_record
+from flota.cluster.node_record import NodeRecord, Present, StepRow, decode_record, encode_record
 from flota.cluster.terms import Terms
 from flota.job.causes import EXITED, NOT_STARTED
-from flota.job.report import FAILED, INCOMPLETE, STOPPED, SUCCEEDED
+from flota.job.report import FAILED, INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker
 from flota.job.spec import RestartPolicy
 from flota.supervise.supervisor import A_MOMENT
+from tests.rosters import ports_of
 
 RESTARTS = RestartPolicy(2, enabled=True)
 LEAVES = RestartPolicy(3, enabled=True, elastic_level=0)
@@ -45,7 +46,7 @@ class Table:
 
     def join(self, host, name=None, **record):
         blank = NodeRecord(
-            "job", host, "10.0.0.1", (1, 2, 3, 4), self.terms.least, self.terms.most, ("torch",), round=0
+            "job", host, "10.0.0.1", ports_of(1, 2, 3, 4), self.terms.least, self.terms.most, ("torch",), round=0
         )
         name = name or host
         self.records[name] = Present(name, len(self.records) + 1, replace(blank, **record))
@@ -56,11 +57,11 @@ class Table:
 
     def all_ready(self, round_number):
         for name in self.records:
-            self.say(name, state=node_record.READY, round=round_number, faults=())
+            self.say(name, state=node_record.READY, round=round_number, failures=())
 
     def fail(self, name, code=3, cause=EXITED, **facts):
-        fault = Fault(1, 0, name, 1, code, cause, "exit code 3", 1.0, "log", **facts)
-        self.say(name, state=node_record.FAILED, faults=(fault,), clock=self.now, swept=True)
+        fault = FailedWorker(1, 0, name, 1, code, cause, "exit code 3", 1.0, "log", **facts)
+        self.say(name, state=node_record.FAILED, failures=(fault,), clock=self.now, swept=True)
 
     def after_roll_call(self) -> JobState:
         """What follows when all who are alive have answered."""
@@ -112,7 +113,7 @@ def test_the_first_failure_ends_a_job_without_restarts():
     table.fail("host1", code=-9)
     job_state = table.after_roll_call()
     assert (job_state.phase, job_state.ending.kind, job_state.ending.code) == (ENDED, FAILED, 137)
-    assert job_state.ending.faults[0].host == "host1"
+    assert job_state.ending.failures[0].node == "host1"
 
 
 def test_of_several_failures_the_first_said_is_to_blame():
@@ -120,7 +121,7 @@ def test_of_several_failures_the_first_said_is_to_blame():
     for said, name in ((9, "host0"), (7, "host2"), (8, "host1")):
         table.fail(name)
         table.records[name] = replace(table.records[name], said=said)
-    assert table.decide().ending.faults[0].host == "host2"
+    assert table.decide().ending.failures[0].node == "host2"
 
 
 def test_the_roll_is_not_called_for_a_victim_until_its_culprit_is_seen_or_a_moment_has_passed():
@@ -307,7 +308,7 @@ def test_who_never_answers_the_roll_call_was_lost_before_its_victim_failed():
         if policy is ONCE:
             assert (job_state.ending.kind, job_state.ending.reason) == (INCOMPLETE, "host1 was lost")
         else:
-            assert (job_state.phase, job_state.why, job_state.attempt, job_state.faults) == (
+            assert (job_state.phase, job_state.why, job_state.attempt, job_state.failures) == (
                 GATHERING,
                 "host1 was lost",
                 0,
@@ -379,8 +380,8 @@ def test_at_level_0_a_failing_node_leaves_unless_it_serves():
 def test_at_level_0_a_server_that_failed_is_named_as_one():
     table = with_roles(Table(2, LEAVES, **SERVED), host0=(1, 1), host1=(1, 1))
     table.decide()
-    fault = Fault(1, 0, "host1", 1, 3, EXITED, "exit code 3", 1.0, "log", role="server")
-    table.say("host1", state=node_record.FAILED, faults=(fault,))
+    fault = FailedWorker(1, 0, "host1", 1, 3, EXITED, "exit code 3", 1.0, "log", role="server")
+    table.say("host1", state=node_record.FAILED, failures=(fault,))
     assert table.after_roll_call().why == "host1 left after server 1 failed"
 
 
@@ -531,7 +532,7 @@ def test_the_node_that_serves_cannot_leave_alone():
 
 
 def test_an_elastic_job_does_not_go_on_without_a_role():
-    roles = {"roles": ("server", "trainer"), "ports": (1, 2, 3, 4)}
+    roles = {"roles": ("server", "trainer"), "ports": ports_of(1, 2, 3, 4)}
     table = Table(0, RESTARTS, least=1, most=2, elastic_timeout=5.0, roles=("server", "trainer"))
     table.join("host0", counts=(1, 0), **roles)
     table.join("host1", counts=(0, 1), **roles)
@@ -693,8 +694,8 @@ def test_a_serving_node_does_not_keep_newcomers_out():
 def test_a_failure_that_is_final_ends_a_job_that_could_restart(final, kind):
     table = started(2, RESTARTS)
     table.fail("host1")
-    (fault,) = table.records["host1"].record.faults
-    table.say("host1", faults=(replace(fault, role="server", final=final),))
+    (fault,) = table.records["host1"].record.failures
+    table.say("host1", failures=(fault._replace(role="server", final=final),))
     job_state = table.after_roll_call()
     assert (job_state.ending.kind if job_state.ending else None) == kind
 
@@ -702,8 +703,8 @@ def test_a_failure_that_is_final_ends_a_job_that_could_restart(final, kind):
 def test_at_level_0_nobody_leaves_after_a_failure_that_is_final():
     table = started(3, LEAVES, least=1, most=3)
     table.fail("host1")
-    (fault,) = table.records["host1"].record.faults
-    table.say("host1", faults=(replace(fault, final=True),))
+    (fault,) = table.records["host1"].record.failures
+    table.say("host1", failures=(fault._replace(final=True),))
     assert table.after_roll_call().ending.kind == FAILED
 
 
@@ -728,7 +729,7 @@ def test_a_node_with_other_roles_is_turned_away(roles, own, why):
 def test_a_seat_has_the_counts_of_its_record():
     table = Table(0, least=2, most=2, roles=("server", "trainer"))
     table.join("host0", roles=("server", "trainer"), counts=(1, 0))
-    table.join("host1", roles=("server", "trainer"), counts=(0, 2), ports=(1, 2, 3, 4, 5))
+    table.join("host1", roles=("server", "trainer"), counts=(0, 2), ports=ports_of(1, 2, 3, 4, 5))
     job_state = table.decide()
     assert [row.counts for row in job_state.seats] == [(1, 0), (0, 2)]
     assert decode_state(encode_state(job_state)) == job_state
@@ -762,10 +763,10 @@ def test_a_fault_says_which_role_failed_and_nothing_unprintable():
     table = started(1)
     table.fail("host0")
     record = table.records["host0"].record
-    (fault,) = record.faults
-    named = replace(record, faults=(replace(fault, role="server", final=True),))
+    (fault,) = record.failures
+    named = replace(record, failures=(fault._replace(role="server", final=True),))
     assert decode_record(encode_record(named)) == named
-    assert decode_record(encode_record(replace(record, faults=(replace(fault, role="\x07"),)))) is None
+    assert decode_record(encode_record(replace(record, failures=(fault._replace(role="\x07"),)))) is None
 
 
 def test_records_and_job_states_survive_the_wire_and_nothing_else_does():
@@ -774,20 +775,20 @@ def test_records_and_job_states_survive_the_wire_and_nothing_else_does():
     record = table.records["host1"].record
     assert decode_record(encode_record(record)) == record
     assert decode_state(encode_state(table.decide())) == table.coordinator.job_state
-    for odd in ({"ports": (1, 2, 3, 70000)}, {"job": "a\x1b[2J"}, {"address": "10.0.0.1,evil"}, {"host": "h" * 9999}):
+    for odd in ({"ports": ports_of(1, 2, 3, 70000)}, {"job": "a\x1b[2J"}, {"address": "10.0.0.1,evil"}, {"host": "h" * 9999}):
         assert decode_record(encode_record(replace(record, **odd))) is None
-    hang = (replace(record.faults[0], code=124, cause="hung"),)
-    for odd in ({"round": 1 << 63}, {"asks": 1 << 63}, {"faults": hang}, {"steps": (StepRow(0, 1e300),)}):
+    hang = (record.failures[0]._replace(code=124, cause="hung"),)
+    for odd in ({"round": 1 << 63}, {"asks": 1 << 63}, {"failures": hang}, {"steps": (StepRow(0, 1e300),)}):
         assert decode_record(encode_record(replace(record, **odd))) is None
     for garbage in (
         b"",
         b"{}",
         b"[]",
         b"\xff",
-        encode_record(replace(record, ports=(1, 2))),
+        encode_record(replace(record, ports=ports_of(1, 2, 3))),
         b'{"job":3}',
         encode_record(replace(record, host="a\x1b[2J")),
     ):
         assert decode_record(garbage) is None
         assert decode_state(garbage) is None
-    assert decode_record(encode_record(replace(record, faults=()))) is None, "failed, and nothing to blame"
+    assert decode_record(encode_record(replace(record, failures=()))) is None, "failed, and nothing to blame"

@@ -6,24 +6,27 @@ import pytest
 from msgspec.structs import replace
 
 from flota.cluster import node_record
-from flota.cluster.job_state import ROLL_CALL, JobState, Past
-from flota.cluster.node_record import Fault, NodeRecord, Present
+from flota.cluster.job_state import ROLL_CALL, JobState
+from flota.cluster.node_record import NodeRecord, Present
 from flota.cluster.roll_call import DOUBT, SETTLE, TOLD_IN_FULL, RollCall, told_to_all
+from flota.job.report import FailedWorker
 from flota.job.spec import RestartPolicy
+from flota.supervise.restart_policy import History
+from tests.rosters import ports_of
 
 EPOCH = 1_000_000.0  # of the coordinator's clock
 CALLED = 10.0
 
 
 def fault(rank, at, code=1, **facts):
-    return Fault(
+    return FailedWorker(
         rank, 0, f"host{rank}", 1, code, "exited", "exit code 1", 1.0, "log", ("said",), at=EPOCH + at, **facts
     )
 
 
 def present(node, *faults, clock=0.0, state=node_record.FAILED, swept=True, said=0):
     record = NodeRecord(
-        "job", node, "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",), state=state, faults=faults, swept=swept
+        "job", node, "10.0.0.1", ports_of(1, 2, 3, 4), 2, 2, ("torch",), state=state, failures=faults, swept=swept
     )
     return Present(node, 1, replace(record, clock=clock and EPOCH + clock), said)
 
@@ -103,7 +106,7 @@ def test_a_suspect_of_another_node_is_to_blame_where_all_others_suffered():
 def test_progress_is_what_any_rank_of_any_node_has_reached(reached, restarts):
     culprit, other = present("a", fault(0, 9.0)), present("b", state=node_record.HERE)
     answers = [culprit, Present("b", 1, replace(other.record, reached=reached))]
-    job_state = JobState(ROLL_CALL, past=Past(quick=4, same=4, kind="exited 1", best=7))
+    job_state = JobState(ROLL_CALL, past=History(quick=4, same=4, kind="exited 1", best=7))
 
     found = roll_call(*answers).find(answers, job_state, RestartPolicy(9, enabled=True))
 

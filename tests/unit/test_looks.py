@@ -7,15 +7,17 @@ from msgspec.structs import replace
 
 from flota.cluster.job_state import RUNNING as ROUND_RUNS
 from flota.cluster.job_state import JobState
-from flota.cluster.node_record import DONE, RUNNING, NodeRecord, PositionRow, Present
+from flota.cluster.node_record import DONE, RUNNING, NodeRecord, Present
 from flota.cluster.stack_requests import ANSWER_TIME, Looks
+from flota.hangs.wait_sites import RankPosition
+from tests.rosters import ports_of
 
 
 class Table:
     """Three nodes of one rank each."""
 
     def __init__(self):
-        blank = NodeRecord("job", "", "a", (1, 2, 3, 4), 3, 3, (), state=RUNNING)
+        blank = NodeRecord("job", "", "a", ports_of(1, 2, 3, 4), 3, 3, (), state=RUNNING)
         self.records = [replace(blank, host=f"gpu{rank}") for rank in range(3)]
         self.looks = Looks()
         self.job_state = JobState(ROUND_RUNS)
@@ -25,7 +27,7 @@ class Table:
 
     def answer(self, rank, look, words="in all_reduce at train.py:88"):
         kind = "collective" if "all_reduce" in words else "elsewhere"
-        self.say(rank, looked=look, seen=(PositionRow(rank, kind, words, "trainer", 0, 7, "", 0.0),))
+        self.say(rank, looked=look, seen=(RankPosition(rank, kind, words, "trainer", f"gpu{rank}", 0, 0, 7, "", 0.0),))
 
     def look(self, now):
         records = [Present(record.host, 1, record) for record in self.records]

@@ -11,11 +11,13 @@ from flota.cluster.node_record import NodeRecord, Present, StepRow
 from flota.cluster.slow_ranks import Pace, told_steps
 from flota.host.channel import PAGE, Channel
 from flota.job.plan import Worker, WorkerPlan
+from flota.job.roster import NO_PORTS
 from flota.stragglers.detector import PERIOD
 from flota.stragglers.report import SELDOM, Pacing, SlowRanks
 from flota.worker import heartbeat
+from tests.rosters import ports_of
 
-CARD = NodeRecord("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",))
+CARD = NodeRecord("job", "gpu1", "10.0.0.1", ports_of(1, 2, 3, 4), 2, 2, ("torch",))
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_a_record_is_written_anew_only_when_much_has_changed():
     rows = told_steps(CARD, seconds)
     assert rows == (StepRow(0, 0.2), StepRow(1, 0.2))
 
-    told = NodeRecord("job", "gpu1", "10.0.0.1", (1, 2, 3, 4), 2, 2, ("torch",), steps=rows)
+    told = NodeRecord("job", "gpu1", "10.0.0.1", ports_of(1, 2, 3, 4), 2, 2, ("torch",), steps=rows)
     assert told_steps(told, {**seconds, ("trainer", 1): 0.21}) is rows
     assert told_steps(told, {**seconds, ("trainer", 1): 0.3}) == (StepRow(0, 0.2), StepRow(1, 0.3))
     assert told_steps(told, {("trainer", 0): 0.2}) == (StepRow(0, 0.2),), "one has ended"
@@ -94,7 +96,9 @@ class Table:
 
     def look(self, seconds, *steps):
         records = [
-            Present(f"n{rank}", 1, NodeRecord("job", f"gpu{rank}", "a", (), 2, 2, (), steps=(StepRow(rank, took),)))
+            Present(
+                f"n{rank}", 1, NodeRecord("job", f"gpu{rank}", "a", NO_PORTS, 2, 2, (), steps=(StepRow(rank, took),))
+            )
             for rank, took in enumerate(steps)
         ]
         until = self.now + seconds

@@ -20,7 +20,7 @@ def seat(number: int, *counts: int) -> Seat:
     """Node N of 10.0.0.N, with ports N000 and up in the order of its roles."""
     ports = tuple(f"{number}{port:03}" for port in range(sum(counts)))
     masters = (f"{number}901", f"{number}902", f"{number}903")
-    return Seat(f"host{number}", f"10.0.0.{number}", Ports(ports, *masters), counts)
+    return Seat("", f"host{number}", f"10.0.0.{number}", Ports(ports, *masters), counts)
 
 
 def job(*roles: Role, mode: str = MIXED, **facts) -> JobSpec:
@@ -66,7 +66,7 @@ def test_a_roles_master_is_the_node_of_its_number_0():
     roster = Roster(0, 0, (seat(1, 0, 1, 0), seat(2, 1, 1, 0)))
 
     for one in (roster, completed(roster, (SERVERS, TRAINERS, Role("nobody", 0)))):
-        assert [one.master(role).node for role in range(3)] == ["host2", "host1", "host1"]
+        assert [one.master(role).host for role in range(3)] == ["host2", "host1", "host1"]
         assert one.endpoints(2) == ()
 
 
@@ -77,7 +77,7 @@ def test_what_the_user_has_listed_counts_and_not_the_seats():
 
     assert roster.endpoints(1) == listed
     assert roster.size(1) == 3
-    assert roster.master(1).node == "host2"
+    assert roster.master(1).host == "host2"
     assert roster.endpoints(0) == ("10.0.0.1:1000",)
     workers = plan_workers(job(*roles), roster, 1)
     assert [(worker.rank, worker.local_rank, worker.local_size) for worker in workers] == [(0, 0, 2), (2, 1, 2)]

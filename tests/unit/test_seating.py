@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from flota.cluster.node_record import NodeRecord, Present
 from flota.cluster.seating import natural, seat
+from tests.rosters import ports_of
 
 
 def node(name, host=None, rank=-1, address="10.0.0.1", came=0, *, serves=False):
-    record = NodeRecord("job", host or name, address, (1, 2, 3, 4), 1, 99, ("torch",), rank, serves)
+    record = NodeRecord("job", host or name, address, ports_of(1, 2, 3, 4), 1, 99, ("torch",), rank, serves)
     return Present(name, came, record)
 
 

@@ -6,13 +6,13 @@ from msgspec.structs import replace
 
 from flota.cluster.job_state import ROLL_CALL, JobState
 from flota.cluster.job_state import RUNNING as ROUND_RUNS
-from flota.cluster.node_record import FAILED, RUNNING, SERVING, STACKED, Fault, Present
+from flota.cluster.node_record import FAILED, RUNNING, SERVING, STACKED, Present
 from flota.errors import HANG
 from flota.failures.diagnosis import HINTS
 from flota.hangs.suspects import find_suspects, in_words
 from flota.hangs.wait_sites import ENDED, RankPosition
 from flota.job.causes import HUNG, LEFT_EARLY
-from flota.job.report import HANG_IN_WORDS, NO_STEP
+from flota.job.report import HANG_IN_WORDS, NO_STEP, FailedWorker
 from flota.wording import duration_in_words
 
 TYPE_CHECKING = False
@@ -75,20 +75,20 @@ def next_word(
         blind = [record for record in records if record.blind and record not in answered]
         aborts = bool(blind) and len(answered) + len(blind) == len(asked)
         return replace(job_state, aborts=True) if aborts and not job_state.aborts else None
-    positions = tuple(row.on(record.host) for record in records for row in record.positions)
+    positions = tuple(row for record in records for row in record.positions)
     quiet = max((record.stands for record in records), default=0.0)
     host = records[0].host if records else ""
-    faults = _faults(positions, quiet, job_state.attempt) or (_nobodys(positions, quiet, host, job_state.attempt),)
-    return replace(job_state, phase=ROLL_CALL, faults=faults)
+    failures = _faults(positions, quiet, job_state.attempt) or (_nobodys(positions, quiet, host, job_state.attempt),)
+    return replace(job_state, phase=ROLL_CALL, failures=failures)
 
 
-def _faults(positions: tuple[RankPosition, ...], quiet: float, attempt: int) -> tuple[Fault, ...]:
+def _faults(positions: tuple[RankPosition, ...], quiet: float, attempt: int) -> tuple[FailedWorker, ...]:
     words = _words(positions, quiet, attempt)
     return tuple(
-        Fault(
+        FailedWorker(
             rank=one.rank,
-            local_rank=one.worker,
-            host=one.host,
+            local_rank=one.local_rank,
+            node=one.host,
             pid=one.pid,
             code=HANG,
             cause=LEFT_EARLY if one.kind == ENDED else HUNG,
@@ -105,11 +105,11 @@ def _faults(positions: tuple[RankPosition, ...], quiet: float, attempt: int) -> 
     )
 
 
-def _nobodys(positions: tuple[RankPosition, ...], quiet: float, host: str, attempt: int) -> Fault:
-    return Fault(
+def _nobodys(positions: tuple[RankPosition, ...], quiet: float, host: str, attempt: int) -> FailedWorker:
+    return FailedWorker(
         rank=-1,
         local_rank=-1,
-        host=host,
+        node=host,
         pid=0,
         code=HANG,
         cause=HUNG,

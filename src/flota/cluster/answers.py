@@ -5,8 +5,9 @@ Pure.
 from __future__ import annotations
 
 from flota.cluster import all_idle, preemption
-from flota.cluster.job_state import STACKS, YIELD, JobEnding, JobState
+from flota.cluster.job_state import STACKS, YIELD, JobState
 from flota.cluster.node_record import Present
+from flota.job.report import JobEnding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

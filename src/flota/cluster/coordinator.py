@@ -11,18 +11,7 @@ from msgspec.structs import replace
 from flota.cluster.admission import Admission
 from flota.cluster.all_idle import AllIdle
 from flota.cluster.answers import ANSWER_TIMES, next_word
-from flota.cluster.job_state import (
-    ENDED,
-    GATHERING,
-    ROLL_CALL,
-    RUNNING,
-    STACKS,
-    YIELD,
-    JobEnding,
-    JobState,
-    Past,
-    SeatRow,
-)
+from flota.cluster.job_state import ENDED, GATHERING, ROLL_CALL, RUNNING, STACKS, YIELD, JobState
 from flota.cluster.leaving import Leavers
 from flota.cluster.lost_nodes import Absences, has_anybody, is_ahead, is_followed
 from flota.cluster.node_record import DEAD, DONE, FAILED, READY, SERVING, Present
@@ -33,8 +22,9 @@ from flota.cluster.stack_requests import Looks
 from flota.cluster.terms import Terms, has_worked, listed, missing_in_words, names, prospects, were
 from flota.errors import TRY_AGAIN
 from flota.job.causes import is_hang
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, JobEnding
 from flota.job.roles import label
+from flota.job.roster import Seat
 
 FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missing, and told again
 
@@ -172,7 +162,7 @@ class Coordinator:
         )
         self._ask_again(self.doubt.lasts_until(failed, now))
         if first and first.record.state == FAILED and self.doubt.is_over(failed, now):
-            self.job_state = replace(self.job_state, phase=ROLL_CALL, faults=first.record.faults)
+            self.job_state = replace(self.job_state, phase=ROLL_CALL, failures=first.record.failures)
             self.roll_call = RollCall(now, self.epoch)
         elif lost:
             self._after_loss(f"{were([row.host for row in lost])} lost", now)
@@ -190,7 +180,7 @@ class Coordinator:
             came = "joined" if self.terms.elastic else "came for a lost node"
             self._next_round(f"{names(newcomers)} {came}", now)
 
-    def _lost(self, by_node: dict[str, Present], now: float) -> list[SeatRow]:
+    def _lost(self, by_node: dict[str, Present], now: float) -> list[Seat]:
         lost = self.absences.lost(self.job_state.seats, by_node, self.done, now)
         self._ask_again(self.absences.deadline)
         return lost
@@ -241,8 +231,8 @@ class Coordinator:
         elif decision.restarts:
             self._next_round("", now, counted=True)
             self.begins_at = now + decision.delay
-            faults, past = (replace(culprit, said=()),), Past(*decision.history)
-            self.job_state = replace(self.job_state, faults=faults, past=past, delay=decision.delay)
+            failures, past = (culprit._replace(said=()),), decision.history
+            self.job_state = replace(self.job_state, failures=failures, past=past, delay=decision.delay)
         else:
             self._end(found.ending)
 
@@ -264,7 +254,7 @@ class Coordinator:
             round=last.round + 1,
             attempt=last.attempt + counted,
             why=why,
-            faults=(),
+            failures=(),
             missing="",
             delay=0.0,
             slow=(),
@@ -280,7 +270,7 @@ class Coordinator:
         present = [one for one in present if one.node not in self.gone]
         if self._may_start(present, now) and trusting:
             seats = seat(present, self.job_state.seats, by_address=self.terms.by_address)
-            self.job_state = replace(self.job_state, phase=RUNNING, seats=seats, why="", faults=(), missing="")
+            self.job_state = replace(self.job_state, phase=RUNNING, seats=seats, why="", failures=(), missing="")
             return
         give_up = self.gathering_since + self.terms.join_timeout
         if now >= give_up:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.cluster import node_actions
-from flota.cluster.job_state import GATHERING, ROLL_CALL, STACKS, YIELD, JobEnding, JobState
+from flota.cluster.job_state import GATHERING, ROLL_CALL, STACKS, YIELD, JobState
 from flota.cluster.job_state import RUNNING as ROUND_RUNS
 from flota.cluster.node_actions import Order
 from flota.cluster.node_record import (
@@ -22,14 +22,14 @@ from flota.cluster.node_record import (
     STACKED,
     YIELDED,
     YIELDING,
-    Fault,
     NodeRecord,
 )
 from flota.cluster.watched import Watched
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.causes import is_hang
 from flota.job.report import FAILED as JOB_FAILED
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, exit_code_of
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, exit_code_of
+from flota.job.roster import Ports
 from flota.preemption.stop_step import NOW
 
 SIGINT = 2
@@ -49,24 +49,24 @@ class Follower(Watched):
         self._lifeline = lifeline  # seconds that it goes on without one
         self.ending: JobEnding | None = None
         self._recalled = self._yields = False
-        self._hang: tuple[Fault, ...] = ()  # that the round ended with: no record says so
+        self._hang: tuple[FailedWorker, ...] = ()  # that the round ended with: no record says so
         self._offering = -1
         self._leaving_at: float | None = None
         self._farewell = JobEnding(STOPPED)
 
     # What happens here.
 
-    def offered(self, ports: tuple[int, ...], round_number: int) -> None:
+    def offered(self, ports: Ports, round_number: int) -> None:
         self.record = replace(self._blank, ports=ports, round=round_number, state=READY)
         self._offering = -1
         self._yields = self.asked_for_stacks = False
         self._hang = ()
 
-    def failed(self, faults: tuple[Fault, ...], reached: int) -> None:
+    def failed(self, failures: tuple[FailedWorker, ...], reached: int) -> None:
         """`reached`: the furthest step that a worker of this node has told."""
         if self.record:
             self.record = replace(self.record, reached=reached)
-        self._say(FAILED, faults=faults)
+        self._say(FAILED, failures=failures)
 
     def answers(self, now: float, reached: int) -> None:
         """With the clock: a failure on another node is compared with those here by it."""
@@ -75,10 +75,10 @@ class Follower(Watched):
         if self.record and self.record.state in TO_ANSWER:
             self._say(HERE)
 
-    def testified(self, faults: tuple[Fault, ...], ended: tuple[tuple[str, int], ...]) -> None:
+    def testified(self, failures: tuple[FailedWorker, ...], ended: tuple[tuple[str, int], ...]) -> None:
         """All that can be known here of a round that somebody has failed in."""
         if self.record:
-            self.record = replace(self.record, faults=faults or self.record.faults, ended=ended, swept=True)
+            self.record = replace(self.record, failures=failures or self.record.failures, ended=ended, swept=True)
 
     def only_serves(self) -> None:
         """What is left of this node's workers is there for other nodes'."""
@@ -129,7 +129,7 @@ class Follower(Watched):
         if job_state.follows(self.job_state):
             self.job_state = job_state
             if job_state.phase == ROLL_CALL and job_state.round == self._round:
-                self._hang = tuple(fault for fault in job_state.faults if is_hang(fault.code, fault.cause))
+                self._hang = tuple(fault for fault in job_state.failures if is_hang(fault.code, fault.cause))
 
     # What follows from it.
 
@@ -196,8 +196,8 @@ class Follower(Watched):
                 self._end(self._farewell)
             elif job_state.phase != YIELD:
                 self._ask_again(self._leaving_at + LAST_WORD)
-        elif self.name in job_state.left and self.record and (faults := self.record.faults or self._hang):
-            self._end(JobEnding(JOB_FAILED, exit_code_of(faults[0].code), 0, "", faults))
+        elif self.name in job_state.left and self.record and (failures := self.record.failures or self._hang):
+            self._end(JobEnding(JOB_FAILED, exit_code_of(failures[0].code), 0, "", failures))
 
     def _go(self) -> list[Order]:
         assert self.ending is not None
@@ -250,9 +250,9 @@ class Follower(Watched):
     def _round(self) -> int:
         return self.record.round if self.record else -1
 
-    def _say(self, state: str, faults: tuple[Fault, ...] = ()) -> None:
+    def _say(self, state: str, failures: tuple[FailedWorker, ...] = ()) -> None:
         if self.record and self.record.state != LEAVING:
-            self.record = replace(self.record, state=state, faults=faults or self.record.faults)
+            self.record = replace(self.record, state=state, failures=failures or self.record.failures)
 
     def _ask_again(self, at: float) -> None:
         self.deadline = at if self.deadline is None else min(self.deadline, at)

@@ -8,7 +8,7 @@ import time
 
 from flota.cluster import node_actions
 from flota.cluster.follower import Follower
-from flota.cluster.node_record import row_of
+from flota.cluster.node_record import sendable_position
 from flota.hangs.watch import HangWatch
 from flota.supervise.events import RoundRecalled
 from flota.supervise.supervisor import SIGABRT
@@ -67,6 +67,5 @@ class Hanging:
             self._say(self.hang_watch.left_behind())
 
     def _say(self, positions: tuple[RankPosition, ...]) -> None:
-        plans = self.multi_node.started.plans
-        self._node.stacked(tuple(row_of(post, plans[post.worker].worker.local_rank) for post in positions))
+        self._node.stacked(tuple(sendable_position(post) for post in positions))
         self.multi_node.advance()

@@ -13,33 +13,16 @@ import zlib
 import msgspec
 from msgspec import Struct
 
-from flota.cluster.node_record import MASTERS, Fault, NodeRecord
-from flota.job.report import NO_STEP
+from flota.cluster.node_record import NodeRecord
+from flota.job.report import FailedWorker, JobEnding
 from flota.job.roles import TRAINER
-from flota.job.roster import Ports, Seat
+from flota.job.roster import Seat
+from flota.supervise.restart_policy import History
 
 GATHERING, RUNNING, YIELD, ROLL_CALL, ENDED = "gathering", "running", "yield", "roll call", "ended"
 STACKS = "stacks"  # all stand still: where do their ranks stand?
 ORDER = (GATHERING, RUNNING, YIELD, STACKS, ROLL_CALL, ENDED)
 LARGEST = 16 << 20  # bytes of an unpacked job_state: ten thousand nodes with eight workers each
-
-
-class SeatRow(Struct, frozen=True, array_like=True):
-    """One node's place in a round."""
-
-    node: str
-    host: str
-    address: str
-    ports: tuple[int, ...]
-    counts: tuple[int, ...] = ()
-
-    @property
-    def workers(self) -> int:
-        return len(self.ports) - MASTERS
-
-    def seat(self) -> Seat:
-        ports = [str(port) for port in self.ports]
-        return Seat(self.host, self.address, Ports(tuple(ports[:-MASTERS]), *ports[-MASTERS:]), self.counts)
 
 
 class Refused(Struct, frozen=True, array_like=True):
@@ -58,41 +41,20 @@ class SlowRow(Struct, frozen=True, array_like=True):
     role: str = TRAINER
 
 
-class Past(Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What is remembered of earlier failures: supervise/policy.py's History, on its way to the next coordinator."""
-
-    quick: int = 0
-    same: int = 0
-    kind: str = ""
-    best: int = NO_STEP
-    worked: bool = False
-
-
-class JobEnding(Struct, frozen=True, omit_defaults=True):
-    """How the job ended, the same on every node. `faults` are in order of blame."""
-
-    kind: str
-    code: int = 0
-    signal: int = 0
-    reason: str = ""
-    faults: tuple[Fault, ...] = ()
-    ended: tuple[tuple[str, int], ...] = ()  # workers that had done their work when others failed
-
-
 class JobState(Struct, frozen=True, omit_defaults=True):
     """`seats`: in a running round its nodes in order; while gathering those of the round before."""
 
     phase: str
     round: int = 0
     attempt: int = 0
-    seats: tuple[SeatRow, ...] = ()
+    seats: tuple[Seat, ...] = ()
     why: str = ""  # what ended the round before, for people
-    faults: tuple[Fault, ...] = ()  # the failures behind it, or behind the roll call
+    failures: tuple[FailedWorker, ...] = ()  # the failures behind it, or behind the roll call
     missing: str = ""  # while gathering: whom the job waits for, for people
     refused: dict[str, Refused] = {}
     left: tuple[str, ...] = ()  # nodes that take no part any more though their records may still be there
     ending: JobEnding | None = None
-    past: Past = Past()
+    past: History = History()
     delay: float = 0.0  # seconds until the next round may begin
     slow: tuple[SlowRow, ...] = ()  # ranks of the running round
     look: int = 0  # the last look at all ranks that was asked for
@@ -114,8 +76,8 @@ class JobState(Struct, frozen=True, omit_defaults=True):
         return self.phase == ENDED, self.round, self.false_alarms, ORDER.index(self.phase)
 
 
-def take_seat(node: str, record: NodeRecord) -> SeatRow:
-    return SeatRow(node, record.host, record.address, record.ports, record.counts)
+def take_seat(node: str, record: NodeRecord) -> Seat:
+    return Seat(node, record.host, record.address, record.ports, record.counts)
 
 
 def encode_state(job_state: JobState) -> bytes:

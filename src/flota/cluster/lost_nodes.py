@@ -4,8 +4,9 @@ Pure.
 
 from __future__ import annotations
 
-from flota.cluster.job_state import GATHERING, JobState, SeatRow
+from flota.cluster.job_state import GATHERING, JobState
 from flota.cluster.node_record import DEAD, READY, Present
+from flota.job.roster import Seat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ class Absences:
         self._dead: set[str] = set()
 
     def lost(
-        self, seats: tuple[SeatRow, ...], by_node: dict[str, Present], done: Collection[str], now: float
-    ) -> list[SeatRow]:
+        self, seats: tuple[Seat, ...], by_node: dict[str, Present], done: Collection[str], now: float
+    ) -> list[Seat]:
         """Who has finished is not missed."""
         self._dead.update(node for node, one in by_node.items() if one.record.state == DEAD)
         absent = [row for row in seats if row.node not in by_node or row.node in self._dead]

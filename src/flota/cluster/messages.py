@@ -108,8 +108,8 @@ class ClusterMessages:
         ):
             here = f"; {self._here} can be reached from this machine only" if self._here else ""
             self.console.say("INFO", f"waiting for the other nodes: {job_state.missing}{here}")
-        hangs = any(is_hang(fault.code, fault.cause) for fault in job_state.faults[:1])
-        if job_state.phase == ROLL_CALL and hangs and not (before and before.faults):
+        hangs = any(is_hang(fault.code, fault.cause) for fault in job_state.failures[:1])
+        if job_state.phase == ROLL_CALL and hangs and not (before and before.failures):
             self._tell_of_hang(job_state)
         if before and job_state.round == before.round:
             self._tell_of_slow(job_state, before)
@@ -118,8 +118,8 @@ class ClusterMessages:
             self._tell_why(job_state)
 
     def _tell_of_hang(self, job_state: JobState) -> None:
-        what, *where = job_state.faults[0].said or ("no sign of life",)
-        self.console.event("hang_found", suspects=[fault.rank for fault in job_state.faults if fault.rank >= 0])
+        what, *where = job_state.failures[0].said or ("no sign of life",)
+        self.console.event("hang_found", suspects=[fault.rank for fault in job_state.failures if fault.rank >= 0])
         self.console.say("WARNING", f"the job hangs: {what}")
         self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in where))
 
@@ -132,9 +132,9 @@ class ClusterMessages:
             tell_of_recovered(self.console, *who, were[who].host)
 
     def _tell_why(self, job_state: JobState) -> None:
-        if job_state.faults:
-            first = job_state.faults[0]
-            culprit = sentence(first.rank, first.cause, first.code, first.ran, first.host, first.role, first.ending)
+        if job_state.failures:
+            first = job_state.failures[0]
+            culprit = sentence(first.rank, first.cause, first.code, first.ran, first.node, first.role, first.ending)
             restart = restart_in_words(job_state.attempt, self.console.spec.restarts.limit, job_state.delay)
             self.console.say("WARNING", f"{culprit}; {restart}")
         elif job_state.why:
@@ -142,7 +142,7 @@ class ClusterMessages:
 
     def round_begins(self, started: Started) -> None:
         roster = started.roster
-        first, last = roster.seats[0].node, roster.seats[-1].node
+        first, last = roster.seats[0].host, roster.seats[-1].host
         self._rounds += 1
         if self._rounds == 1:
             self.console.show_first_round(started)
@@ -154,7 +154,7 @@ class ClusterMessages:
         role = lead_role(spec, roster)
         lead = roster.master(role)
         if lead is not roster.seats[started.seat]:
-            where = f"{label(spec.parts[role].name, 0)} is on {lead.node}"
+            where = f"{label(spec.parts[role].name, 0)} is on {lead.host}"
             self.console.say("INFO", f"{where}; output of {_own_in_words(started)} is in {spec.log.directory}")
 
 

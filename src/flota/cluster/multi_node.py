@@ -10,22 +10,22 @@ from msgspec.structs import replace
 from flota.cluster import node_actions
 from flota.cluster.follower import Follower
 from flota.cluster.hang_answers import Hanging
-from flota.cluster.job_state import JobEnding, JobState
+from flota.cluster.job_state import JobState
 from flota.cluster.member import Member
 from flota.cluster.messages import ClusterMessages
-from flota.cluster.node_record import DEAD, encode_record, sendable
+from flota.cluster.node_record import DEAD, encode_record, sendable, sendable_failure
 from flota.cluster.registration import Registration
 from flota.cluster.round_ports import Offering
 from flota.cluster.stack_socket import Looking
 from flota.cluster.store_access import StoreAccess
 from flota.cluster.terms import blank_record, terms_of
-from flota.cluster.testimony import failures_of, faults_of, testify
+from flota.cluster.testimony import testify
 from flota.errors import TRY_AGAIN, FlotaError
 from flota.host.ports import release
 from flota.host.signals import Signals
 from flota.job.nodes import LEASE, NodesSpec, lease_of
 from flota.job.plan import roles_of
-from flota.job.report import SUCCEEDED, Report, Verdict, with_failures
+from flota.job.report import SUCCEEDED, JobEnding, Report, Verdict, with_failures
 from flota.job.roster import Roster, completed
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.preemption.stop_step import NOW
@@ -187,8 +187,7 @@ class MultiNode(NodeWatch):
 
     def _begin(self, job_state: JobState, seat: int) -> None:
         held = self.offering.hand_over()
-        seats = tuple(row.seat() for row in job_state.seats)
-        roster = completed(Roster(job_state.round, job_state.attempt, seats), self.spec.parts)
+        roster = completed(Roster(job_state.round, job_state.attempt, job_state.seats), self.spec.parts)
         record, name = self.member.node.record, self.member.node.name
         assert record is not None
         last_word = self.keys.nodes + name.encode(), encode_record(replace(record, state=DEAD))
@@ -244,7 +243,8 @@ class MultiNode(NodeWatch):
         failures, doubts = self.supervisor.failures, self.supervisor.doubts
         if self.in_round and failures and (not self.told_failure or (self.told_doubt and not doubts)):
             self.told_failure, self.told_doubt = True, doubts
-            self.member.node.failed(faults_of(self.evidence, failures, self.started), self.evidence.reached())
+            found = tuple(sendable_failure(self.evidence.failed(failure, self.started)) for failure in failures)
+            self.member.node.failed(found, self.evidence.reached())
             self.advance()
         self._say_what_is_left()
 
@@ -277,4 +277,4 @@ class MultiNode(NodeWatch):
         job_state = self.member.node.job_state
         attempt = job_state.attempt if job_state else 0
         verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)
-        return with_failures(self.evidence.report(self.evidence.last, verdict), failures_of(ending), ending.ended)
+        return with_failures(self.evidence.report(self.evidence.last, verdict), ending.failures, ending.ended)

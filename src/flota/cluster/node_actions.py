@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flota.cluster.job_state import JobEnding, JobState
+from flota.cluster.job_state import JobState
+from flota.job.report import JobEnding
 from flota.values import NamedTuple
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from flota.cluster.job_state import JobEnding, JobState
+from flota.cluster.job_state import JobState
 from flota.cluster.node_record import DONE, GONE, LEAVING, YIELDED, YIELDING, Present
 from flota.errors import TRY_AGAIN
-from flota.job.report import STOPPED
+from flota.job.report import STOPPED, JobEnding
 from flota.preemption.stop_step import agreed_step
 
 TYPE_CHECKING = False
@@ -41,4 +41,4 @@ def next_word(
     if not all(over):
         return None
     well = not lost and all(record.state != GONE for record in records.values())
-    return replace(stopped, code=TRY_AGAIN) if well else stopped
+    return stopped._replace(code=TRY_AGAIN) if well else stopped

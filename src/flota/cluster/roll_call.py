@@ -4,16 +4,14 @@ Pure.
 
 from __future__ import annotations
 
-from msgspec.structs import astuple, replace
-
-from flota.cluster.job_state import JobEnding, JobState
-from flota.cluster.node_record import DEAD, DONE, FAILED, HERE, Fault, Present
+from flota.cluster.job_state import JobState
+from flota.cluster.node_record import DEAD, DONE, FAILED, HERE, Present
 from flota.failures.blame import in_order_of_blame
 from flota.job.causes import is_hang
 from flota.job.report import FAILED as JOB_FAILED
-from flota.job.report import exit_code_of_all
+from flota.job.report import FailedWorker, JobEnding, exit_code_of_all
 from flota.job.spec import RestartPolicy
-from flota.supervise.restart_policy import Decision, History, decide
+from flota.supervise.restart_policy import Decision, decide
 from flota.supervise.supervisor import A_MOMENT
 from flota.values import NamedTuple
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 SETTLE = 1.0  # seconds in which nodes may add to a report what is of interest, but changes nothing
 DOUBT = 5.0  # the same while all who are known to have failed have only suffered
-TOLD_IN_FULL = 32  # faults: a job_state goes to everybody
+TOLD_IN_FULL = 32  # failures: a job_state goes to everybody
 
 
 class Doubt:
@@ -37,7 +35,7 @@ class Doubt:
         """None when there is nothing to wait for."""
         if failed and self._since is None:
             self._since = now
-        victims = all(fault.suffered for one in failed for fault in one.record.faults)
+        victims = all(fault.suffered for one in failed for fault in one.record.failures)
         until = self._since + A_MOMENT if self._since is not None and victims else now
         return until if until > now else None
 
@@ -50,7 +48,7 @@ class Finding(NamedTuple):
 
     node: str
     host: str
-    culprit: Fault
+    culprit: FailedWorker
     decision: Decision
     leaves: bool  # the culprit's node does, and the others go on
     ending: JobEnding
@@ -91,43 +89,43 @@ class RollCall:
         quickest = min(heard for _, heard in self._clocks.values()) - called
         return clock - (heard - quickest / 2)
 
-    def blame(self, of_round: list[Present]) -> list[tuple[str, Fault]]:
-        """All faults, with the time by the coordinator's clock, each with its node, in order of blame. Of two at the
+    def blame(self, of_round: list[Present]) -> list[tuple[str, FailedWorker]]:
+        """All failures, with the time by the coordinator's clock, each with its node, in order of blame. Of two at the
         same
         time the store has the order."""
-        nodes: dict[Fault, str] = {}
+        nodes: dict[FailedWorker, str] = {}
         for one in sorted(of_round, key=lambda one: one.said):
-            for fault in one.record.faults:
-                nodes[replace(fault, at=fault.at - self.ahead(one.node))] = one.node
+            for fault in one.record.failures:
+                nodes[fault._replace(at=fault.at - self.ahead(one.node))] = one.node
         return [(nodes[fault], fault) for fault in in_order_of_blame(list(nodes))]
 
     def find(self, of_round: list[Present], job_state: JobState, policy: RestartPolicy) -> Finding:
-        """The faults that the roll was called for are all there is, where their node is gone. A hang comes before
+        """The failures that the roll was called for are all there is, where their node is gone. A hang comes before
         all that fail because of it."""
-        hung = [(_where(one, of_round), self._dated(one)) for one in job_state.faults if is_hang(one.code, one.cause)]
-        blamed = hung + self.blame(of_round) or [("", fault) for fault in job_state.faults]
+        hung = [(_where(one, of_round), self._dated(one)) for one in job_state.failures if is_hang(one.code, one.cause)]
+        blamed = hung + self.blame(of_round) or [("", fault) for fault in job_state.failures]
         node, culprit = blamed[0]
         host = next((one.record for one in of_round if one.node == node), None)
         reached = max((culprit.step, *(one.record.reached for one in of_round)))
-        decision = decide(replace(culprit, step=reached), History(*astuple(job_state.past)), job_state.attempt, policy)
-        faults = [fault for _, fault in blamed]
-        code = exit_code_of_all((fault.code, fault.told) for fault in faults)
-        ending = JobEnding(JOB_FAILED, code, 0, decision.why, told_to_all(faults), ended_well(of_round, faults))
+        decision = decide(culprit._replace(step=reached), job_state.past, job_state.attempt, policy)
+        failures = [fault for _, fault in blamed]
+        code = exit_code_of_all((fault.code, fault.told) for fault in failures)
+        ending = JobEnding(JOB_FAILED, code, 0, decision.why, told_to_all(failures), ended_well(of_round, failures))
         leaves = policy.enabled and policy.elastic_level == 0 and not culprit.final and host and not host.serves
         return Finding(node, host.host if host else "", culprit, decision, bool(leaves), ending)
 
-    def _dated(self, hung: Fault) -> Fault:
+    def _dated(self, hung: FailedWorker) -> FailedWorker:
         """No node has seen it: it is as old as the call."""
-        return replace(hung, at=self.called_at + self._epoch) if self._epoch is not None else hung
+        return hung._replace(at=self.called_at + self._epoch) if self._epoch is not None else hung
 
-    def wait_until(self, of_round: list[Present], now: float, culprit: Fault, *, restarts: bool) -> float:
+    def wait_until(self, of_round: list[Present], now: float, culprit: FailedWorker, *, restarts: bool) -> float:
         """When to decide; restarts are not kept waiting when it is clear who is to blame."""
         if self._complete_at is None:
             self._complete_at = now
-        failed = [one for one in of_round if any(_is_failure(fault) for fault in one.record.faults)]
+        failed = [one for one in of_round if any(_is_failure(fault) for fault in one.record.failures)]
         is_ordered = self._epoch is None or len(failed) < 2 or all(one.node in self._clocks for one in failed)
         is_clear = is_hang(culprit.code, culprit.cause) or any(
-            _is_failure(fault) and not fault.suffered for one in failed for fault in one.record.faults
+            _is_failure(fault) and not fault.suffered for one in failed for fault in one.record.failures
         )
         waits = any(one.node in self.answered and not one.record.swept and one.record.state != DEAD for one in of_round)
         if is_ordered and (not waits or (restarts and is_clear)):
@@ -135,23 +133,23 @@ class RollCall:
         return self._complete_at + (SETTLE if is_clear else DOUBT)
 
 
-def _where(hung: Fault, of_round: list[Present]) -> str:
+def _where(hung: FailedWorker, of_round: list[Present]) -> str:
     """The node of a rank that makes the others wait; empty: of nobody in particular."""
     who = hung.role, hung.rank
     return next((one.node for one in of_round if who in {(post.role, post.rank) for post in one.record.positions}), "")
 
 
-def _is_failure(fault: Fault) -> bool:
+def _is_failure(fault: FailedWorker) -> bool:
     return fault.code != 0 and not fault.told
 
 
-def told_to_all(faults: list[Fault]) -> tuple[Fault, ...]:
+def told_to_all(failures: list[FailedWorker]) -> tuple[FailedWorker, ...]:
     """The first in full; of the others who they are, and how they ended."""
-    rest = (replace(fault, said=(), log="", evidence="", hint="") for fault in faults[TOLD_IN_FULL:])
-    return (*faults[:TOLD_IN_FULL], *rest)
+    rest = (fault._replace(said=(), log="", evidence="", hint="") for fault in failures[TOLD_IN_FULL:])
+    return (*failures[:TOLD_IN_FULL], *rest)
 
 
-def ended_well(of_round: list[Present], blamed: Collection[Fault]) -> tuple[tuple[str, int], ...]:
+def ended_well(of_round: list[Present], blamed: Collection[FailedWorker]) -> tuple[tuple[str, int], ...]:
     """The workers that had done their work, by role and rank."""
     guilty = {(fault.role, fault.rank) for fault in blamed}
     return tuple(worker for one in of_round for worker in one.record.ended if worker not in guilty)

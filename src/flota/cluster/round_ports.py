@@ -46,8 +46,7 @@ class Offering:
             return
         self.deadline = None
         self._wait.end()
-        numbers = (*ports.workers, ports.torch, ports.paddle, ports.jax)
-        node.offered(tuple(int(number) for number in numbers), round_number)
+        node.offered(ports, round_number)
 
     def hand_over(self) -> list[socket]:
         """To the round that begins."""

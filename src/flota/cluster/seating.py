@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from flota.cluster.job_state import SeatRow, take_seat
+from flota.cluster.job_state import take_seat
 from flota.cluster.node_record import Present
+from flota.job.roster import Seat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 Sortable = tuple[object, ...]
 
 
-def seat(present: list[Present], before: tuple[SeatRow, ...], *, by_address: bool = False) -> tuple[SeatRow, ...]:
+def seat(present: list[Present], before: tuple[Seat, ...], *, by_address: bool = False) -> tuple[Seat, ...]:
     """The round's seats. Survivors keep theirs where the count allows; newcomers take the holes."""
     places: list[Present | None] = [None] * len(present)
     old = {row.node: number for number, row in enumerate(before)}
@@ -29,7 +30,7 @@ def seat(present: list[Present], before: tuple[SeatRow, ...], *, by_address: boo
     return tuple(take_seat(one.node, one.record) for one in (seat or next(taken) for seat in places))
 
 
-def lacks_a_role(present: list[Present], before: tuple[SeatRow, ...]) -> bool:
+def lacks_a_role(present: list[Present], before: tuple[Seat, ...]) -> bool:
     """Whether a role of the round before would have nobody left: servers without trainers would serve for ever."""
     had, has = _by_role(row.counts for row in before), _by_role(one.record.counts for one in present)
     return any(count and not left for count, left in zip(had, has, strict=False))

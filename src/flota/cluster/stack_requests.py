@@ -34,9 +34,7 @@ class Looks:
         if silent and now < self.deadline:
             return job_state
         self.deadline = None
-        positions = tuple(
-            row.on(record.host) for record in at_work for row in record.seen if record.looked == job_state.look
-        )
+        positions = tuple(row for record in at_work for row in record.seen if record.looked == job_state.look)
         return replace(job_state, looked=job_state.look, places=_places(positions, silent))
 
 

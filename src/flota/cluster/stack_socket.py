@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 
-from flota.cluster.node_record import row_of
+from flota.cluster.node_record import sendable_position
 from flota.hangs.capture import StackTaker, Subject, Taken, positions_of, save, subjects_of
 from flota.hangs.command import address_of, peer_of
 from flota.hangs.pyspy import Spy, find_spy
@@ -70,14 +70,12 @@ class Looking:
         multi_node = self.multi_node
         if not multi_node.in_round or started is not multi_node.started:
             return
-        positions = positions_of(subjects, taken.samples)
+        positions = positions_of(subjects, taken.samples, started.roster.seats[started.seat].host)
         try:
             save(multi_node.spec, started, groups_in_words(positions), subjects, taken.samples)
         except OSError as error:
             multi_node.console.say("WARNING", f"cannot write {error.filename}: {error.strerror}")
-        multi_node.member.node.looked(
-            tuple(row_of(post, started.plans[post.worker].worker.local_rank) for post in positions)
-        )
+        multi_node.member.node.looked(tuple(sendable_position(post) for post in positions))
         multi_node.advance()
 
     def tell(self) -> None:

@@ -7,6 +7,7 @@ import zlib
 from flota.cluster.node_record import SERVING, NodeRecord, Present, sendable
 from flota.job.nodes import LEASE, NodesSpec, absence_of, lease_of
 from flota.job.roles import COLLECTIVE
+from flota.job.roster import NO_PORTS
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.values import NamedTuple
 
@@ -61,7 +62,7 @@ def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) ->
         job=sendable(spec.job_id),
         host=sendable(host),
         address=spec.address,
-        ports=(),
+        ports=NO_PORTS,
         least=nodes.least,
         most=nodes.most,
         frameworks=spec.frameworks,

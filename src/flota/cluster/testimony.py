@@ -2,36 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec.structs import astuple
-
 from flota.cluster.follower import Follower
-from flota.cluster.job_state import JobEnding
-from flota.cluster.node_record import Fault, sendable
-from flota.job.report import FailedWorker, Failure
+from flota.cluster.node_record import sendable_failure
 from flota.run.evidence import FailureEvidence
-from flota.run.start import Started
-
-LONGEST_LINE = 400
-
-
-def fault_of(failed: FailedWorker) -> Fault:
-    told = failed._replace(
-        log=sendable(failed.log),
-        ending=sendable(failed.ending),
-        said=tuple(sendable(line[:LONGEST_LINE]) for line in failed.said),
-        exception=sendable(failed.exception),
-        evidence=sendable(failed.evidence),
-        hint=sendable(failed.hint),
-    )
-    return Fault(*told)
-
-
-def faults_of(ending: FailureEvidence, failures: list[Failure], started: Started) -> tuple[Fault, ...]:
-    return tuple(fault_of(ending.failed(failure, started)) for failure in failures)
-
-
-def failures_of(ending: JobEnding) -> tuple[FailedWorker, ...]:
-    return tuple(FailedWorker(*astuple(fault)) for fault in ending.faults)
 
 
 def testify(node: Follower, ending: FailureEvidence, *, failed: bool) -> None:
@@ -44,6 +17,6 @@ def testify(node: Follower, ending: FailureEvidence, *, failed: bool) -> None:
         node.testified((), ())
         return
     found = ending.found if failed else ()
-    if not failed and all(fault.suffered for fault in job_state.faults):
+    if not failed and all(fault.suffered for fault in job_state.failures):
         found = tuple(ending.suspects(started))
-    node.testified(tuple(map(fault_of, found)), ending.ended_well(started))
+    node.testified(tuple(map(sendable_failure, found)), ending.ended_well(started))

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from flota.cluster import node_actions
 from flota.cluster.job_state import JobState
 from flota.cluster.node_actions import Order
-from flota.cluster.node_record import RUNNING, STACKED, NodeRecord, PositionRow
+from flota.cluster.node_record import RUNNING, STACKED, NodeRecord
 from flota.cluster.slow_ranks import told_steps
+from flota.hangs.wait_sites import RankPosition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Watched:
         self.record = replace(self.record, asks=self.job_state.look + 1)
         return self.record.asks
 
-    def looked(self, positions: tuple[PositionRow, ...]) -> None:
+    def looked(self, positions: tuple[RankPosition, ...]) -> None:
         if self.record:
             self.record = replace(self.record, seen=positions, looked=self._look)
 
@@ -64,7 +65,7 @@ class Watched:
         self.record = replace(self.record, blind=False)
         return [node_actions.Abort()]
 
-    def stacked(self, positions: tuple[PositionRow, ...]) -> None:
+    def stacked(self, positions: tuple[RankPosition, ...]) -> None:
         """Where its ranks stand; who has failed, is done or leaves stays so."""
         if self.record:
             state = STACKED if self.record.state == RUNNING else self.record.state

@@ -38,7 +38,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
         "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
         "PADDLE_AUTO_CLUSTER": "0",
         "PADDLE_LOG_DIR": spec.log.directory,
-        "POD_NAME": roster.seats[worker.seat].node,
+        "POD_NAME": roster.seats[worker.seat].host,
     }
     if len(given["PADDLE_TRAINER_ENDPOINTS"]) >= LONGEST_LIST:
         del given["PADDLE_TRAINER_ENDPOINTS"]

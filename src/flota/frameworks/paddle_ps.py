@@ -30,7 +30,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
         "PADDLE_GLOO_FS_PATH": f"{spec.log.directory}/gloo",
         "PADDLE_GLOO_HTTP_ENDPOINT": gloo_endpoint(spec, roster),
         "PADDLE_LOG_DIR": spec.log.directory,
-        "POD_NAME": roster.seats[worker.seat].node,
+        "POD_NAME": roster.seats[worker.seat].host,
     }
     if worker.name in (TRAINER, COORDINATOR):
         given["PADDLE_TRAINER_ID"] = str(worker.rank)
@@ -84,5 +84,5 @@ def rpc_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, st
         "PADDLE_TRAINER_ID": str(worker.rank),
         "PADDLE_TRAINERS_NUM": str(roster.size()),
         "PADDLE_LOG_DIR": spec.log.directory,
-        "POD_NAME": roster.seats[worker.seat].node,
+        "POD_NAME": roster.seats[worker.seat].host,
     }

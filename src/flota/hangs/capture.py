@@ -28,6 +28,7 @@ class Subject(NamedTuple):
     pid: int
     role: str = TRAINER
     log: str = ""
+    local_rank: int = 0
 
 
 class Taken(NamedTuple):
@@ -119,7 +120,7 @@ def _full(stack: Stack, pid: int) -> Stack:
 def positions_of(subjects: list[Subject], samples: dict[int, Sample], host: str = "") -> tuple[RankPosition, ...]:
     return tuple(
         position_of(subject.rank, samples[subject.worker], subject.role)._replace(
-            worker=subject.worker, host=host, log=subject.log
+            worker=subject.worker, local_rank=subject.local_rank, host=host, log=subject.log
         )
         for subject in subjects
         if subject.worker in samples
@@ -129,7 +130,10 @@ def positions_of(subjects: list[Subject], samples: dict[int, Sample], host: str 
 def subjects_of(started: Started, pids: Mapping[int, int], workers: Iterable[int]) -> list[Subject]:
     """Of these workers of a round those that have a pid."""
     own = [(number, started.plans[number].worker) for number in sorted(workers) if number in pids]
-    return [Subject(number, worker.rank, pids[number], worker.name, worker.stderr) for number, worker in own]
+    return [
+        Subject(number, worker.rank, pids[number], worker.name, worker.stderr, worker.local_rank)
+        for number, worker in own
+    ]
 
 
 def save(
@@ -137,7 +141,7 @@ def save(
 ) -> str:
     """All stacks of this node, in a file in the log directory: its path."""
     roster = started.roster
-    node = f".{roster.seats[started.seat].node}" if spec.nodes else ""
+    node = f".{roster.seats[started.seat].host}" if spec.nodes else ""
     path = f"{spec.log.directory}/stacks.{roster.attempt}{node}.txt"
     title = f"flota: job {spec.job_id}, round {roster.round}, attempt {roster.attempt}"
     write_whole(path, page(title, words, subjects, samples))

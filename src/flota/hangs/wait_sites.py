@@ -79,7 +79,8 @@ class RankPosition(NamedTuple):
     words: str
     role: str = TRAINER
     host: str = ""
-    worker: int = 0  # its number on its node
+    worker: int = 0  # its number among its node's, and in its role there
+    local_rank: int = 0
     pid: int = 0
     log: str = ""
     ran: float = 0.0  # seconds, so far

@@ -187,7 +187,7 @@ class HangWatch:
 
     def _posts(self, subjects: list[Subject]) -> tuple[RankPosition, ...]:
         """Those that serve others wait for them all the time."""
-        host = self.started.roster.seats[self.started.seat].node if self.spec.nodes else ""
+        host = self.started.roster.seats[self.started.seat].host if self.spec.nodes else ""
         now = time.monotonic()
         standing = (
             post._replace(
@@ -212,7 +212,8 @@ class HangWatch:
         ran = exited.at - self.supervisor.started_at.get(number, exited.at)
         words = f"ended with 0 after {duration_in_words(ran)}"
         pid, step = self.pids.get(number, 0), self.steps[number]
-        return RankPosition(worker.rank, ENDED, words, worker.name, host, number, pid, worker.stderr, ran, step)
+        where = worker.name, host, number, worker.local_rank, pid
+        return RankPosition(worker.rank, ENDED, words, *where, worker.stderr, ran, step)
 
     def _save(self, subjects: list[Subject], words: tuple[str, ...]) -> None:
         self.file = ""

@@ -74,7 +74,7 @@ class FailedWorker(NamedTuple):
     ending: str
     ran: float
     log: str
-    said: tuple[str, ...]
+    said: tuple[str, ...] = ()
     role: str = TRAINER
     final: bool = False
     attempt: int = 0
@@ -85,6 +85,17 @@ class FailedWorker(NamedTuple):
     exception: str = ""
     evidence: str = ""
     hint: str = ""
+
+
+class JobEnding(NamedTuple):
+    """How a job of several nodes ended, the same on every node. `failures` are in order of blame."""
+
+    kind: str
+    code: int = 0
+    signal: int = 0
+    reason: str = ""
+    failures: tuple[FailedWorker, ...] = ()
+    ended: tuple[tuple[str, int], ...] = ()  # workers that had done their work when others failed
 
 
 class Report(NamedTuple):

@@ -21,10 +21,15 @@ class Ports(NamedTuple):
     jax: str
 
 
+NO_PORTS = Ports((), "", "", "")
+
+
 class Seat(NamedTuple):
-    """One node's place in the roster. `counts`: its workers of each role; none: all are of role 0."""
+    """One node's place in the roster. `node`: its name in the store, where there is one. `counts`: its workers of each
+    role; none: all are of role 0."""
 
     node: str
+    host: str
     address: str
     ports: Ports
     counts: tuple[int, ...] = ()

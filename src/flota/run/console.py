@@ -159,7 +159,7 @@ class Console:
 
     def _follow(self, started: Started) -> None:
         """A stream with a file of its own is shown when tee'd, the shared file when its rank is."""
-        wish, node = self.spec.log, started.roster.seats[started.seat].node
+        wish, node = self.spec.log, started.roster.seats[started.seat].host
         lead = lead_role(self.spec, started.roster)
         shown: list[tuple[Worker, str, int]] = []
         for worker in (plan.worker for plan in started.plans):

@@ -172,7 +172,7 @@ class FailureEvidence:
         return FailedWorker(
             rank=worker.rank,
             local_rank=worker.local_rank,
-            node=roster.seats[worker.seat].node,
+            node=roster.seats[worker.seat].host,
             pid=self.pids.get(failure.worker, 0),
             code=failure.code,
             cause=diagnosis.cause,
@@ -215,7 +215,7 @@ class FailureEvidence:
         return FailedWorker(
             rank=-1,
             local_rank=-1,
-            node=started.roster.seats[started.seat].node,
+            node=started.roster.seats[started.seat].host,
             pid=0,
             code=failure.code,
             cause=failure.cause,

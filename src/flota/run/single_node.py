@@ -64,7 +64,7 @@ class SingleNode(NodeWatch):
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         super().begin_round(started, supervisor)
-        self.slow_ranks = SlowRanks(self.console, started.roster.seats[0].node)
+        self.slow_ranks = SlowRanks(self.console, started.roster.seats[0].host)
 
     def step(self, event: Event) -> None:
         if isinstance(event, RoundSwept) and self.hang_watch and self.hang_watch.blind:

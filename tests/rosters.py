@@ -1,0 +1,11 @@
+"""Ports of seats and node records, for tests that care for little else."""
+
+from __future__ import annotations
+
+from flota.job.roster import Ports
+
+
+def ports_of(*numbers: int) -> Ports:
+    """The workers', then the three masters'."""
+    texts = [str(number) for number in numbers]
+    return Ports(tuple(texts[:-3]), *texts[-3:])

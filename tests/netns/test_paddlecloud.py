@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.netns.jobs import MEETS, Job
-from tests.netns.test_meeting import everybody
+from tests.netns.test_joining import everybody
 
 
 def pod(hosts: list[str], number: int, **more: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from tests import launching
 from tests.processes.test_endings import *  # noqa: F403
 from tests.processes.test_orphans import *  # noqa: F403
 from tests.processes.test_output import *  # noqa: F403
-from tests.processes.test_yielding import *  # noqa: F403
+from tests.processes.test_preemption import *  # noqa: F403
 
 del test_the_blocks_of_a_start_read_as_in_paddles_documents  # noqa: F821  there is one setting more in the first
 

@@ -10,7 +10,7 @@ import pytest
 from flota.errors.worker import BadVariable
 from flota.worker.environment import Env, read_env
 
-DUMPS = Path(__file__).parents[1] / "contracts" / "dumps"
+DUMPS = Path(__file__).parents[2] / "contracts" / "dumps"
 FLOTA = {
     "FLOTA_RANK": "5",
     "FLOTA_LOCAL_RANK": "1",

@@ -122,7 +122,7 @@ def test_a_crash_loop_ends_for_all_before_its_restarts_are_used_up(met):
 
 
 def test_a_step_that_a_rank_of_another_node_has_reached_is_progress(met):
-    env = {"CULPRIT": str(CULPRIT), "MEETING": str(met.stage)}
+    env = {"CULPRIT": str(CULPRIT), "STAGE": str(met.stage)}
     words = f"{WORDS} --max_restart 3 --crash-loop 2 --backoff 0"
     nodes = [met.node(host, words, ADVANCES, env) for host in HOSTS]
 

@@ -161,7 +161,7 @@ def test_a_crash_loop_ends_before_its_restarts_are_used_up(flota):
 
 
 def test_a_step_that_another_rank_has_reached_is_progress(flota):
-    env = {"CULPRIT": "1", "MEETING": str(flota.directory)}
+    env = {"CULPRIT": "1", "STAGE": str(flota.directory)}
 
     result = flota.run("--nproc_per_node", 2, *"--max_restart 4 --crash-loop 2 --backoff 0".split(), ADVANCES, env=env)
 

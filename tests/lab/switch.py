@@ -89,7 +89,7 @@ class Switch(Namespace):
 
     @staticmethod
     def _wait(ports: list[str]) -> None:
-        """The kernel job_states a cable a moment late, and a bridge drops frames until then."""
+        """The kernel notices a cable a moment late, and a bridge drops frames until then."""
         give_up = time.monotonic() + 5
         for port in ports:
             state = Path("/sys/class/net", port, "brport/state")

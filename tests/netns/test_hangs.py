@@ -172,7 +172,7 @@ def spy_of(host, program):
 
 @pytest.mark.parametrize("kind", ["sleep", "left"])
 def test_a_node_that_cannot_read_stacks_aborts_its_workers_for_them(blinded, kind):
-    nodes = start(blinded, kind, how=["beats", "job_states"] if kind == "sleep" else ["beats"])
+    nodes = start(blinded, kind, how=["beats", "notices"] if kind == "sleep" else ["beats"])
 
     assert blinded.codes(PATIENCE) == [124, 124, 124]
     for node in nodes:

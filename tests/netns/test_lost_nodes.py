@@ -96,7 +96,7 @@ def test_a_host_that_is_cut_off_is_named_within_the_lease_and_ends_too(jobs):
         assert job.codes() == [75, 75, 75]
         one, two, three = job.nodes.started
         assert all("host3 was lost" in node.err for node in (one, two))
-        # An etcd keeps the job's last job_state for it; a master is gone with the job.
+        # An etcd keeps the job's last state for it; a master is gone with the job.
         assert ("host3 was lost" if job.etcd else f"lost the job's store: {job.master}") in last_words(three)
         assert job.rounds() == [0]
 

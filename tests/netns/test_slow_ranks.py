@@ -14,7 +14,7 @@ LONG = 90  # seconds: a rank must be slow, and then fast, for half a minute
 
 
 def test_it_is_named_on_every_node_once_and_again_when_it_recovers(jobs):
-    """The second half minute is for `make soak`; what the coordinator says then is tried in tests/unit/test_pacing.py."""
+    """The second half minute is for `make soak`; what the coordinator says then is tried in tests/unit/stragglers/test_report.py."""
     nodes = [
         node for job in jobs for node in job.start([1, 2, 3], "--nnodes 3 --nproc_per_node 1", WORKERS / "steps.py")
     ]

@@ -1,4 +1,4 @@
-"""A real etcd of three members has trouble, and the job does not job_state."""
+"""A real etcd of three members has trouble, and the job does not notice."""
 
 from __future__ import annotations
 

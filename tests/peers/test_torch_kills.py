@@ -93,7 +93,7 @@ class Training:
         self.note(f"started a node on host {number}")
 
     def cut_host(self) -> None:
-        """It lives, but nobody hears it: for a moment that nobody job_states, or for longer than a lease."""
+        """It lives, but nobody hears it: for a moment that no node notices, or for longer than a lease."""
         number = self.random.choice(self.mortal)
         self.lab.cut(number)
         self.note(f"cut host {number}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import flota
 
 rank, attempt = int(os.environ["RANK"]), int(os.environ["FLOTA_ATTEMPT"])
-told = Path(os.environ["MEETING"]) / f"told.{attempt}"
+told = Path(os.environ["STAGE"]) / f"told.{attempt}"
 if rank == 0:
     flota.heartbeat(step=attempt)
     told.touch()

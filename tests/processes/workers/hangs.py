@@ -1,6 +1,6 @@
 """Steps with a sum over all ranks after each, made of sockets; after some of them one rank hangs: `hangs.py KIND RANK`.
 
-Like a collective on an accelerator, the sum does not job_state that a peer is gone: it waits, but with `job_states`. In attempt 1 nobody hangs but with
+Like a collective on an accelerator, the sum does not notice that a peer is gone: it waits, but with `notices`. In attempt 1 nobody hangs but with
 `always`, nor in a job of another size than HANG_SIZE.
 """
 
@@ -48,7 +48,7 @@ def meet():
 
 def receive(peer):
     if not peer.recv(1):
-        if "job_states" in sys.argv:
+        if "notices" in sys.argv:
             raise ConnectionError("a peer is gone")
         one, _other = socket.socketpair()
         one.recv(1)  # a peer is gone, and nobody tells

@@ -24,7 +24,7 @@ def asked(tmp_path):
 
 
 @pytest.fixture
-def meeting(asked):
+def nodes_spec(asked):
     def make(words: str, **environ: str) -> NodesSpec | None:
         return make_nodes(*asked(words, **environ))
 
@@ -45,12 +45,12 @@ def meeting(asked):
         "--elastic_server 10.0.0.1:2379",
     ],
 )
-def test_one_machine_needs_no_meeting(meeting, words):
-    assert meeting(words) is None
+def test_one_machine_needs_no_nodes_spec(nodes_spec, words):
+    assert nodes_spec(words) is None
 
 
-def test_every_default_of_a_meeting_is_as_asked_for(meeting):
-    assert meeting("--nnodes 2") == NodesSpec(
+def test_every_default_of_a_nodes_spec_is_as_asked_for(nodes_spec):
+    assert nodes_spec("--nnodes 2") == NodesSpec(
         least=2,
         most=2,
         etcd=False,
@@ -67,9 +67,9 @@ def test_every_default_of_a_meeting_is_as_asked_for(meeting):
 
 
 @pytest.mark.parametrize("words", ["--nnodes 1:4", "--nnodes 2:4", "--np 2:4"])
-def test_a_range_of_nodes_is_elastic(meeting, words):
-    assert meeting(words).elastic
-    assert meeting(words).most == 4
+def test_a_range_of_nodes_is_elastic(nodes_spec, words):
+    assert nodes_spec(words).elastic
+    assert nodes_spec(words).most == 4
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_range_of_nodes_is_elastic(meeting, words):
         ("etcds://a", True, True, [("a", 2379)]),
     ],
 )
-def test_every_form_of_a_master(meeting, master, etcd, tls, places):
-    made = meeting(f"--nnodes 2 --master {master}")
+def test_every_form_of_a_master(nodes_spec, master, etcd, tls, places):
+    made = nodes_spec(f"--nnodes 2 --master {master}")
 
     assert (made.etcd, made.tls, made.places) == (etcd, tls, tuple(Place(*place) for place in places))
     assert made.serves is None
@@ -127,8 +127,8 @@ def test_every_form_of_a_master(meeting, master, etcd, tls, places):
         ("--elastic-server 10.0.0.1", True, [("10.0.0.1", 2379)], None),
     ],
 )
-def test_torchs_and_the_old_forms_of_a_master(meeting, words, etcd, places, serves):
-    made = meeting(f"--nnodes 2 {words}")
+def test_torchs_and_the_old_forms_of_a_master(nodes_spec, words, etcd, places, serves):
+    made = nodes_spec(f"--nnodes 2 {words}")
 
     assert (made.etcd, made.places) == (etcd, tuple(Place(*place) for place in places))
     assert made.serves is serves
@@ -156,8 +156,8 @@ def test_torchs_and_the_old_forms_of_a_master(meeting, words, etcd, places, serv
         ),
     ],
 )
-def test_the_examples_of_the_old_documents(meeting, words, made):
-    assert meeting(words) == made
+def test_the_examples_of_the_old_documents(nodes_spec, words, made):
+    assert nodes_spec(words) == made
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_the_examples_of_the_old_documents(meeting, words, made):
         ("--ips 127.0.0.1,10.0.0.2", {"PADDLE_MASTER": "b:1"}, False, [("127.0.0.1", 6069)]),
     ],
 )
-def test_the_stronger_source_says_where(meeting, words, environ, etcd, places):
-    made = meeting(f"--nnodes 2 {words}", **environ)
+def test_the_stronger_source_says_where(nodes_spec, words, environ, etcd, places):
+    made = nodes_spec(f"--nnodes 2 {words}", **environ)
 
     assert (made.etcd, made.places) == (etcd, tuple(Place(*place) for place in places))
 
@@ -189,8 +189,8 @@ def test_the_stronger_source_says_where(meeting, words, environ, etcd, places):
         "--master etcd://10.0.0.1 --rdzv-backend etcd-v2 --rdzv-endpoint 10.0.0.1:2379",
     ],
 )
-def test_a_master_may_be_said_twice(meeting, words):
-    assert meeting(f"--nnodes 2 {words}").places[0].host == "10.0.0.1"
+def test_a_master_may_be_said_twice(nodes_spec, words):
+    assert nodes_spec(f"--nnodes 2 {words}").places[0].host == "10.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_a_master_may_be_said_twice(meeting, words):
         ("--rank -1", "rank", -1),
     ],
 )
-def test_the_rest_of_a_meeting(meeting, words, field, value):
-    assert getattr(meeting(f"--nnodes 2 {words}"), field) == value
+def test_the_rest_of_a_nodes_spec(nodes_spec, words, field, value):
+    assert getattr(nodes_spec(f"--nnodes 2 {words}"), field) == value
 
 
 def test_what_flota_does_not_use_of_torchs_settings_is_named(asked):
@@ -229,24 +229,24 @@ def test_what_flota_does_not_use_of_torchs_settings_is_named(asked):
         ("--ips 203.0.113.7,127.0.0.1 --rank 1 --nnodes 2", 1),
     ],
 )
-def test_a_list_of_addresses_says_who_and_where(meeting, words, rank):
-    made = meeting(words)
+def test_a_list_of_addresses_says_who_and_where(nodes_spec, words, rank):
+    made = nodes_spec(words)
 
     assert (made.rank, made.serves) == (rank, rank == 0)
     assert made.places == (Place(made.hosts[0], 6069),)
     assert made.least == made.most == len(made.hosts)
 
 
-def test_a_list_of_addresses_meets_below_the_start_port(meeting):
-    assert meeting("--ips 127.0.0.1,203.0.113.7 --start_port 7000").places == (Place("127.0.0.1", 6999),)
+def test_a_list_of_addresses_meets_below_the_start_port(nodes_spec):
+    assert nodes_spec("--ips 127.0.0.1,203.0.113.7 --start_port 7000").places == (Place("127.0.0.1", 6999),)
 
 
-def test_a_pod_knows_which_of_the_addresses_is_its_own(meeting):
-    assert meeting("--ips 127.0.0.1,127.0.0.2", POD_IP="127.0.0.2").rank == 1
+def test_a_pod_knows_which_of_the_addresses_is_its_own(nodes_spec):
+    assert nodes_spec("--ips 127.0.0.1,127.0.0.2", POD_IP="127.0.0.2").rank == 1
 
 
-def test_a_list_of_addresses_may_meet_at_a_master(meeting):
-    made = meeting("--ips 127.0.0.1,203.0.113.7 --master etcd://10.0.0.1")
+def test_a_list_of_addresses_may_meet_at_a_master(nodes_spec):
+    made = nodes_spec("--ips 127.0.0.1,203.0.113.7 --master etcd://10.0.0.1")
 
     assert (made.etcd, made.places, made.rank) == (True, (Place("10.0.0.1", 2379),), 0)
 
@@ -294,9 +294,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "message", "hint"), WRONG, ids=[words for words, _, _ in WRONG])
-def test_every_error_is_one_line_with_a_hint(meeting, words, message, hint):
+def test_every_error_is_one_line_with_a_hint(nodes_spec, words, message, hint):
     with pytest.raises(FlotaError) as raised:
-        meeting(f"--nnodes 2 {words}")
+        nodes_spec(f"--nnodes 2 {words}")
 
     assert message in raised.value.message
     assert hint in raised.value.hint
@@ -315,9 +315,9 @@ def test_every_error_is_one_line_with_a_hint(meeting, words, message, hint):
         "--rdzv-backend etcd --rdzv-endpoint root:hunter2@a",
     ],
 )
-def test_a_password_in_an_address_is_refused_and_not_repeated(meeting, words, nodes):
+def test_a_password_in_an_address_is_refused_and_not_repeated(nodes_spec, words, nodes):
     with pytest.raises(FlotaError) as raised:
-        meeting(f"--nnodes {nodes} {words}")
+        nodes_spec(f"--nnodes {nodes} {words}")
 
     assert "hunter2" not in raised.value.message + raised.value.hint
     assert "FLOTA_ETCD_USER and FLOTA_ETCD_PASSWORD" in raised.value.hint
@@ -334,17 +334,17 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(meeting, words, no
         ("--master a:1", False),
     ],
 )
-def test_files_of_tls_turn_it_on(meeting, words, tls):
-    assert meeting(f"--nnodes 2 {words}").tls is tls
+def test_files_of_tls_turn_it_on(nodes_spec, words, tls):
+    assert nodes_spec(f"--nnodes 2 {words}").tls is tls
 
 
-def test_secrets_come_from_variables_and_files(meeting, tmp_path):
+def test_secrets_come_from_variables_and_files(nodes_spec, tmp_path):
     token, password = tmp_path / "token", tmp_path / "password"
     token.write_text("abc\n")
     password.write_text(" a b \n")
 
-    by_variable = meeting("--nnodes 2", FLOTA_TOKEN="abc")
-    by_file = meeting(
+    by_variable = nodes_spec("--nnodes 2", FLOTA_TOKEN="abc")
+    by_file = nodes_spec(
         "--nnodes 2 --master etcd://a",
         FLOTA_TOKEN_FILE=str(token),
         FLOTA_ETCD_USER="root",
@@ -356,8 +356,8 @@ def test_secrets_come_from_variables_and_files(meeting, tmp_path):
     assert "abc" not in repr(by_file)
 
 
-def test_etcds_user_is_nothing_to_the_embedded_master(meeting):
-    assert meeting("--nnodes 2", FLOTA_ETCD_USER="root", FLOTA_ETCD_PASSWORD="x").secrets == Secrets()
+def test_etcds_user_is_nothing_to_the_embedded_master(nodes_spec):
+    assert nodes_spec("--nnodes 2", FLOTA_ETCD_USER="root", FLOTA_ETCD_PASSWORD="x").secrets == Secrets()
 
 
 @pytest.mark.parametrize(
@@ -372,9 +372,9 @@ def test_etcds_user_is_nothing_to_the_embedded_master(meeting):
         ({"FLOTA_ETCD_PASSWORD_FILE": "/nowhere"}, "cannot read FLOTA_ETCD_PASSWORD_FILE"),
     ],
 )
-def test_secrets_that_cannot_be_used_are_named_but_not_shown(meeting, environ, message):
+def test_secrets_that_cannot_be_used_are_named_but_not_shown(nodes_spec, environ, message):
     with pytest.raises(FlotaError) as raised:
-        meeting("--nnodes 2 --master etcd://a", **environ)
+        nodes_spec("--nnodes 2 --master etcd://a", **environ)
 
     assert message in raised.value.message
     assert "abc" not in raised.value.message + raised.value.hint

@@ -1,4 +1,4 @@
-"""The coordinator's decisions, one by one: records and a time in, a job_state out."""
+"""The coordinator's decisions, one by one: records and a time in, a job state out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are told of the coordinator's job_states."""
+"""What people are told of the coordinator's job states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOW = SlowRow(5, "gpu1", 2.1)
 
 @pytest.fixture
 def told():
-    """What is said of job_states that come in one go, after others."""
+    """What is said of job states that come in one go, after others."""
     said = []
     console = SimpleNamespace(say=lambda _level, text: said.append(text), event=lambda *_, **__: None)
     messages = ClusterMessages(console, None)

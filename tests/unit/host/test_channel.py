@@ -228,7 +228,7 @@ def test_a_forked_child_does_not_speak_for_the_worker(channel):
 
 
 @pytest.mark.parametrize(
-    ("steps", "pace", "job_state", "agreed"),
+    ("steps", "pace", "notice", "agreed"),
     [
         ([10, 12], 0.0, 1.0, 14),
         ([10], 100.0, 1.0, 212),
@@ -237,5 +237,5 @@ def test_a_forked_child_does_not_speak_for_the_worker(channel):
         ([NO_OPINION], 0.0, 1.0, NOW),
     ],
 )
-def test_the_agreed_step_is_one_that_nobody_can_have_passed(steps, pace, job_state, agreed):
-    assert agreed_step(steps, pace, job_state) == agreed
+def test_the_agreed_step_is_one_that_nobody_can_have_passed(steps, pace, notice, agreed):
+    assert agreed_step(steps, pace, notice) == agreed

@@ -17,7 +17,7 @@ from flota.stragglers.report import SELDOM, Pacing, SlowRanks
 from flota.worker import heartbeat
 from tests.rosters import ports_of
 
-CARD = NodeRecord("job", "gpu1", "10.0.0.1", ports_of(1, 2, 3, 4), 2, 2, ("torch",))
+NODE_RECORD = NodeRecord("job", "gpu1", "10.0.0.1", ports_of(1, 2, 3, 4), 2, 2, ("torch",))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_what_a_script_says_that_its_step_took_counts_before_the_time_between_st
 
 def test_a_record_is_written_anew_only_when_much_has_changed():
     seconds = {("trainer", 0): 0.2001, ("trainer", 1): 0.2, ("trainer", 2): 0.0}
-    rows = told_steps(CARD, seconds)
+    rows = told_steps(NODE_RECORD, seconds)
     assert rows == (StepRow(0, 0.2), StepRow(1, 0.2))
 
     told = NodeRecord("job", "gpu1", "10.0.0.1", ports_of(1, 2, 3, 4), 2, 2, ("torch",), steps=rows)
@@ -129,6 +129,6 @@ def test_the_next_coordinator_knows_who_was_named():
 def test_nobody_is_asked_again_where_no_steps_are_told():
     pace = Pace()
 
-    pace.look(JobState(RUNNING), [Present("n0", 1, CARD)], 0.0)
+    pace.look(JobState(RUNNING), [Present("n0", 1, NODE_RECORD)], 0.0)
 
     assert pace.deadline is None

@@ -17,7 +17,7 @@ from tests.netns.jobs import ETCD, HTTP, Job
 
 HOSTS = [1, 2, 3]
 CULPRIT = 2  # of 6, so on the second host
-OFFSETS = {1: "0", 2: "5", 3: "-5"}
+OFFSETS = {1: 0, 2: 5, 3: -5}
 NO_HANG = 10.0  # seconds: how fast the report is there, bench/blame.py measures; no test depends on it
 WORDS = "--nnodes 3 --nproc_per_node 2 --grace 5"
 
@@ -29,8 +29,8 @@ def met(town, tmp_path):
 
 
 def start(job, host, fault, words=WORDS, offsets=OFFSETS):
-    env = {"CULPRIT": str(CULPRIT), "FAULT": fault, "FLOTA_TEST_CLOCK_OFFSET": offsets[host]}
-    return job.node(host, words, CRASHES, env)
+    env = {"CULPRIT": str(CULPRIT), "FAULT": fault}
+    return job.node(host, words, CRASHES, env, clock_offset=offsets[host])
 
 
 def page(node):
@@ -133,14 +133,11 @@ def test_a_step_that_a_rank_of_another_node_has_reached_is_progress(met):
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (1, 0)])
-@pytest.mark.parametrize("offsets", [("0", "5", "-5"), ("0", "-5", "5"), ("4.7", "-4.9", "0.3")])
+@pytest.mark.parametrize("offsets", [(0, 5, -5), (0, -5, 5), (4.7, -4.9, 0.3)])
 def test_the_order_of_failures_is_right_whatever_the_clocks_say(job, first, second, offsets):
     """The node of the first failure is asleep when it happens: the others hear of it after the second one, and nothing
     but the clocks can tell which was first."""
-    nodes = [
-        job.node(host, "--nnodes 3", env={"FLOTA_TEST_CLOCK_OFFSET": offset})
-        for host, offset in zip(HOSTS, offsets, strict=True)
-    ]
+    nodes = [job.node(host, "--nnodes 3", clock_offset=offset) for host, offset in zip(HOSTS, offsets, strict=True)]
     job.round(0, 3)
     pid = job.notes("worker", 0)[first]["pid"]
 

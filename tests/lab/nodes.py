@@ -13,20 +13,24 @@ from tests.lab.lab import Lab
 from tests.launching import DEADLINE, environment, script, wait_until, worker_output
 
 MARK = "LAB_NODE"
+WRONG_CLOCK = Path(__file__).parent / "wrong_clock.py"
 numbers = itertools.count()
 
 
 class Node:
     """A flota under way on a host."""
 
-    def __init__(self, host: Host, words: list[object], directory: Path, env: dict[str, str] | None) -> None:
+    def __init__(
+        self, host: Host, words: list[object], directory: Path, env: dict[str, str] | None, clock_offset: float
+    ) -> None:
         self.host = host
         self.directory = directory
         # Workers inherit it, and whatever they start: so no process of a job can hide, or be taken for another's.
         self._mark = f"{MARK}={os.getpid()}.{next(numbers)}"
         variables = environment({**(env or {}), **dict([self._mark.split("=")])})
         with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
-            argv = [sys.executable, "-m", "flota", *words]
+            command = [WRONG_CLOCK, clock_offset] if clock_offset else ["-m", "flota"]
+            argv = [sys.executable, *command, *words]
             # Another machine's processes do not hear this terminal's Ctrl-C.
             options = {"stdout": out, "stderr": err, "start_new_session": True}
             self.process = host.popen(argv, env=variables, cwd=directory, **options)
@@ -94,10 +98,16 @@ class Nodes:
         self.started: list[Node] = []
 
     def start(
-        self, number: int, *words: object, env: dict[str, str] | None = None, log_dir: bool = True, config: str = ""
+        self,
+        number: int,
+        *words: object,
+        env: dict[str, str] | None = None,
+        log_dir: bool = True,
+        config: str = "",
+        clock_offset: float = 0.0,
     ) -> Node:
-        """Start flota on a host; a word that names one of tests/processes/workers is that script, and `config` what its
-        flota.toml says."""
+        """Start flota on a host; a word that names one of tests/processes/workers is that script, `config` is the text
+        of its flota.toml, and its clock is wrong by so many seconds."""
         host = self.lab.host(number)
         again = sum(node.host is host for node in self.started)
         directory = self.directory / (f"{host.name}.{again + 1}" if again else host.name)
@@ -105,7 +115,7 @@ class Nodes:
         if config:
             (directory / "flota.toml").write_text(config)
         logs = ["--log_dir", directory / "log"] if log_dir else []
-        self.started.append(Node(host, [*logs, *map(script, words)], directory, env))
+        self.started.append(Node(host, [*logs, *map(script, words)], directory, env, clock_offset))
         return self.started[-1]
 
     def start_all(self, *words: object, env: dict[str, str] | None = None) -> list[Node]:

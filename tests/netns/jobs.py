@@ -81,11 +81,11 @@ class Job:
         return Job(self.lab, self.stage / "again", self.master, self.name)
 
     def node(
-        self, host: int, words: str, script: Path = STANDS_IN, env: dict[str, str] | None = None, config: str = ""
+        self, host: int, words: str, script: Path = STANDS_IN, env: dict[str, str] | None = None, **options: Any
     ) -> Node:
         """Start flota on a host."""
         env = {"STAGE": str(self.stage), **(env or {})}
-        return self.nodes.start(host, *shlex.split(words), *self.words, script, env=env, config=config)
+        return self.nodes.start(host, *shlex.split(words), *self.words, script, env=env, **options)
 
     def start(self, hosts: list[int], words: str, script: Path = STANDS_IN) -> list[Node]:
         return [self.node(host, words, script) for host in hosts]

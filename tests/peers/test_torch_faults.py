@@ -61,9 +61,9 @@ def test_on_one_machine(flota, how, sentence, cause, code):
 def test_on_hosts_whose_clocks_are_wrong(tmp_path, how, sentence, cause, code):
     with Lab(3) as lab:
         job = Job("torch", lab, tmp_path, "ddp_faults.py", how, CULPRIT)
-        for number, offset in ((1, "5"), (2, "-5"), (3, "0")):
+        for number, offset in ((1, 5), (2, -5), (3, 0)):
             flags = ("--python", job.python, "--nnodes", 3, "--nproc_per_node", 2, "--master", MASTER)
-            job.on[number] = job.nodes.start(number, *flags, *job.trained, env={"FLOTA_TEST_CLOCK_OFFSET": offset})
+            job.on[number] = job.nodes.start(number, *flags, *job.trained, clock_offset=offset)
 
         codes = [node.wait(PATIENCE) for node in job.on.values()]
 

@@ -42,11 +42,6 @@ if TYPE_CHECKING:
     from flota.stragglers.detector import Who
 
 
-def epoch(environ: Mapping[str, str]) -> float:
-    """What the clock that never jumps lacks to be the time of day; tests give a machine a wrong one."""
-    return time.time() - time.monotonic() + float(environ.get("FLOTA_TEST_CLOCK_OFFSET", "0"))
-
-
 class NodeWatch(ABC):
     """What a job on one machine and one on many have in common: one round at a time, and one loop."""
 
@@ -66,7 +61,7 @@ class NodeWatch(ABC):
         self.preempt_signal = int(getattr(_signal, spec.preempt_signal)) if spec.preempt_signal else 0
         self.signals = signals
         self.console = Console(spec, environ, self.loop)
-        self.evidence = FailureEvidence(spec, time.monotonic(), epoch(environ))
+        self.evidence = FailureEvidence(spec, time.monotonic(), time.time() - time.monotonic())
         self.hurried = False
         self.in_round = False
         if warm:

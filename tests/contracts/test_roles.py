@@ -197,9 +197,6 @@ def test_a_coordinator_is_told_what_it_is(flota):
     ("flags", "endpoint"),
     [
         (["--server_num", 1], "127.0.0.1:<free>"),
-        (["--server_num", 1, "--gloo_port", 7001], "127.0.0.1:7001"),
-        (["--server_num", 1, "--http_port", 7001], "127.0.0.1:7001"),
-        (["--servers", "127.0.0.1:16170", "--trainers", "127.0.0.1"], "127.0.0.1:6767"),
         (["--servers", "127.0.0.1:16170", "--trainers", "127.0.0.1", "--gloo_port", 7001], "127.0.0.1:7001"),
         (["--servers", "10.9.9.9:1", "--trainers", "127.0.0.1,127.0.0.1:7"], "10.9.9.9:6767"),
     ],

@@ -132,7 +132,7 @@ def test_a_node_that_ends_leaves_no_look_behind(tmp_path, monkeypatch):
             environ={},
             loop=Loop(),
             started=SimpleNamespace(plans=[SimpleNamespace(worker=worker)]),
-            ending=SimpleNamespace(pids={0: os.getpid()}),
+            evidence=SimpleNamespace(pids={0: os.getpid()}),
             supervisor=SimpleNamespace(alive={0}),
         )
     )

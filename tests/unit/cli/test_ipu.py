@@ -69,21 +69,28 @@ def test_an_ipv6_host_stands_in_brackets_in_endpoints_only():
     assert "-x PADDLE_TRAINER_ENDPOINTS=[fd77::1]:8090" in words[10]
 
 
-def test_poprun_is_the_one_worker_and_has_the_ipus(environ, tmp_path):
-    spec = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py", "--lr=0.1"], environ)
+@pytest.mark.parametrize(
+    ("flags", "variables"),
+    [
+        (["--devices", "4"], {}),
+        ([], {"PADDLE_DEVICES": "4"}),
+        (["--devices", "4"], {"CUDA_VISIBLE_DEVICES": "0,1,2"}),
+        # What is so anyway may be said.
+        ("--nnodes 1 --ips 127.0.0.1 --run_mode collective --rank 0 --devices 4".split(), {}),
+    ],
+)
+def test_poprun_is_the_one_worker_and_has_the_ipus(environ, tmp_path, flags, variables):
+    behind = ["train.py", "--lr=0.1", "--hosts", "x", "--devices=7"]
+
+    spec = spec_of([*flags, "ipu", *ARGUMENTS, *behind], {**environ, **variables})
 
     assert (spec.command.kind, spec.command.target) == ("program", str(tmp_path / "sdk" / "poprun"))
-    assert instance_of(spec.command.args) == ["/opt/python", "-u", str(tmp_path / "train.py"), "--lr=0.1"]
+    assert spec.command.args[-7:] == ("/opt/python", "-u", str(tmp_path / "train.py"), *behind[1:])
+    assert {"--host=localhost", "--num-replicas=4"} <= set(spec.command.args)
     assert spec.workers == 1
     assert (spec.devices.kind, spec.devices.chosen) == ("ipu", ("0", "1", "2", "3"))
-    assert spec.frameworks == ("paddle",)
-
-
-def test_other_devices_of_the_machine_make_no_more_workers(environ):
-    spec = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], {**environ, "CUDA_VISIBLE_DEVICES": "0,1,2"})
-
-    assert spec.workers == 1
     assert not spec.devices.narrowed
+    assert spec.frameworks == ("paddle",)
 
 
 @pytest.mark.parametrize(
@@ -99,19 +106,8 @@ def test_arguments_are_understood_in_every_spelling_and_order(environ, words):
     usual = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], environ)
 
     assert spec_of(["--devices", "4", "ipu", *words, "train.py"], environ) == usual
-
-
-def test_arguments_behind_the_script_are_the_scripts(environ):
-    spec = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py", "--hosts", "x", "--devices=7"], environ)
-
-    assert spec.command.args[-3:] == ("--hosts", "x", "--devices=7")
-    assert "--host=localhost" in spec.command.args
-
-
-def test_spaces_between_hosts_are_left_out(environ):
-    spec = spec_of(["--devices", "4", "ipu", *ARGUMENTS, "--hosts", "a, b", "train.py"], environ)
-
-    assert "--host=a,b" in spec.command.args
+    spaced = spec_of(["--devices", "4", "ipu", *words, "--hosts", "a, b", "train.py"], environ)
+    assert "--host=a,b" in spaced.command.args
 
 
 @pytest.mark.parametrize(
@@ -133,12 +129,6 @@ def test_instances_get_the_variables_that_were_given_to_the_job(environ, flags, 
     spec = spec_of(["--devices", "4", *flags, "ipu", *ARGUMENTS, "train.py"], {**environ, **variables})
 
     assert f"--mpi-local-args={expected} -x PADDLE_TRAINER_ENDPOINTS=localhost:8090" in spec.command.args
-
-
-def test_the_number_of_ipus_may_come_from_a_variable(environ):
-    spec = spec_of(["ipu", *ARGUMENTS, "train.py"], {**environ, "PADDLE_DEVICES": "4"})
-
-    assert "--num-replicas=4" in spec.command.args
 
 
 def test_an_executable_that_is_not_python_is_executed(environ, tmp_path):
@@ -176,7 +166,6 @@ MISTAKES = [
     ("", "train.py", "`ipu` needs --devices", "flota ./ipu"),
     ("--devices 0", "train.py", "--devices needs a number of IPUs, 1 to 10000, before `ipu`: `0`", "--devices 4"),
     ("--devices 0,1,2,3", "train.py", "before `ipu`: `0,1,2,3`", "--devices 4"),
-    ("--devices cpu", "train.py", "before `ipu`: `cpu`", "--devices 4"),
     ("--gpus 1000000", "train.py", "--gpus needs a number of IPUs", "--devices 4"),
     ("--devices 5", "--ipus_per_replica=2 train.py", "--devices 5: not a multiple of --ipus_per_replica 2", "4 or --devices 6"),
     ("--devices 1", "--ipus_per_replica=2 train.py", "not a multiple", "use --devices 2"),
@@ -186,16 +175,13 @@ MISTAKES = [
     ("--devices 4", "trian.py", "no such script: `trian.py`", "did you mean `train.py`?"),
     ("--devices 4", "..", "the script is a directory: `..`", "name a file in it"),
     ("--devices 4", "--nproc_per_host=0 train.py", "--nproc_per_host needs a number of 1 to 10000: `0`", "--nproc_per_host 1"),
-    ("--devices 4", "--nproc_per_host=-2 train.py", "`-2`", "--nproc_per_host 1"),
     ("--devices 4", "--ipus_per_replica=two train.py", "--ipus_per_replica needs a number", "--ipus_per_replica 1"),
     ("--devices 4", "--hosts= train.py", "--hosts needs hosts with commas between them: ``", "10.0.0.1,10.0.0.2"),
-    ("--devices 4", "--hosts=a,,b train.py", "`a,,b`", "10.0.0.1,10.0.0.2"),
     ("--devices 4", "--hosts=host[0-3] train.py", "`host[0-3]`", "10.0.0.1,10.0.0.2"),
     ("--devices 4", "--ipu_partition= train.py", "--ipu_partition needs a name without spaces: ``", "--ipu_partition pod16"),
     ("--devices 4", "--vipu_server= train.py", "--vipu_server needs a host: ``", "--vipu_server 127.0.0.1"),
     ("--devices 4", "--hosts --nproc_per_host=2 train.py", "--hosts needs a value", "--hosts HOSTS"),
     ("--devices 4", "--ipu=pod16 train.py", "abbreviated flag `--ipu`", "write --ipu-partition"),
-    ("--devices 4", "--vipu_serve=x train.py", "abbreviated flag `--vipu_serve`", "write --vipu-server"),
     ("--devices 4", "--vipu_servers=x train.py", "unknown flag `--vipu_servers`", "did you mean --vipu-server?"),
     ("--devices 4", "--log_dir=x train.py", "`--log_dir` is refused: it stands behind `ipu`", "flota --log_dir … ipu"),
     ("--devices 4", "train.py --out=${rank}", "`--out=${rank}` is refused: all instances on IPUs share one", "PADDLE_TRAINER_ID"),
@@ -211,8 +197,6 @@ MISTAKES = [
     ("--devices 4 --legacy-local-rank", "train.py", "`--legacy-local-rank` is refused", "leave it out"),
     ("--devices 4 --role worker", "train.py", "`--role` is refused: a job on IPUs has no roles", "leave it out"),
     ("--devices 4 --run_mode ps", "train.py", "`--run_mode` is refused: a job on IPUs has no roles", "leave it out"),
-    ("--devices 4 --server_num 2", "train.py", "`--server_num` is refused: a job on IPUs has no roles", "leave it out"),
-    ("--devices 4 --workers a:1", "train.py", "`--workers` is refused: a job on IPUs has no roles", "leave it out"),
     ("--devices 4 --rank 1", "train.py", "--rank 1 in a job of 1 node", "leave it out"),
     ("--devices 4 --json", "train.py", "--json means something only with --dry-run", "add --dry-run"),
 ]  # fmt: skip
@@ -231,21 +215,17 @@ def test_a_mistake_is_one_line_and_a_hint(environ, before, behind, message, hint
     assert "\n" not in caught.value.message + caught.value.hint
 
 
-def test_a_variable_that_makes_no_sense_is_refused_by_its_name(environ):
-    with pytest.raises(FlotaError, match="`PADDLE_NNODES` is refused"):
-        spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], {**environ, "PADDLE_NNODES": "2"})
-
-
-def test_flags_that_say_what_is_so_anyway_are_no_mistake(environ):
-    flags = ["--nnodes", "1", "--ips", "127.0.0.1", "--run_mode", "collective", "--rank", "0"]
-
-    assert spec_of([*flags, "--devices", "4", "ipu", *ARGUMENTS, "train.py"], environ).workers == 1
-
-
-def test_without_poprun_the_way_to_it_is_told(environ, tmp_path):
+@pytest.mark.parametrize(
+    ("variables", "message", "hint"),
+    [
+        ({"PATH": "."}, "no such program: `poprun`", "Poplar SDK"),
+        ({"PADDLE_NNODES": "2"}, "`PADDLE_NNODES` is ref", ""),
+    ],
+)
+def test_an_environment_that_does_not_fit_is_refused(environ, variables, message, hint):
     with pytest.raises(FlotaError) as caught:
-        spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], {"PATH": str(tmp_path)})
+        spec_of(["--devices", "4", "ipu", *ARGUMENTS, "train.py"], {**environ, **variables})
 
     assert caught.value.exit_code == 2
-    assert caught.value.message == "no such program: `poprun`"
-    assert "Poplar SDK" in caught.value.hint
+    assert caught.value.message.startswith(message)
+    assert hint in caught.value.hint

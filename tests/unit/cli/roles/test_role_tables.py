@@ -19,7 +19,7 @@ from flota.errors import (
     UnknownDevice,
     UnknownKey,
 )
-from flota.errors.roles import RolesCollide
+from flota.errors.roles import RolesCollide, UnusedScript
 from flota.job.roles import COLLECTIVE, END, IGNORE, MIXED, PS, RESTART
 from flota.job.spec import JobSpec
 
@@ -165,6 +165,7 @@ def test_a_wrong_key_is_answered_with_the_nearest(spec):
         ("", "--roles a=1,b=1 --interactive train.py", Contradiction, "--interactive and --roles"),
         ("[roles.a]", "--server_num 1 train.py", Contradiction, "`roles` in flota.toml and --server_num"),
         ("[roles.a]\nscript = 'nope.py'", "", MissingScript, "nope.py"),
+        ("[roles.a]\nscript = 'serve.py'", "train.py", UnusedScript, "`train.py` would not be run: every role in "),
         ("[roles.a]\nscript = 'serve.py'\n[roles.b]", "", NoScript, "no script given"),
         ("[roles.a]\nscript = 'serve.py'\n[roles.b]\nargs = ['x']", "", NoScript, "no script given"),
     ],

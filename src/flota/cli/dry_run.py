@@ -49,7 +49,7 @@ def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
     seats = [Seat("", address, address, ports_of(spec, free), counts_of(spec)) for address in addresses]
     own = max(nodes.rank, 0)
     seats[own] = one_node_roster(spec, seats[own].ports, 0, 0).seats[0]
-    return completed(Roster(0, 0, tuple(seats)), spec.parts)
+    return completed(Roster(0, 0, tuple(seats)), spec.all_roles)
 
 
 def _nodes_in_words(spec: JobSpec, nodes: NodesSpec) -> str:

@@ -77,7 +77,7 @@ class JobState(Struct, frozen=True, omit_defaults=True):
 
 
 def take_seat(node: str, record: NodeRecord) -> Seat:
-    return Seat(node, record.host, record.address, record.ports, record.counts)
+    return Seat(node, record.host, record.address, record.ports, record.workers_by_role)
 
 
 def encode_state(job_state: JobState) -> bytes:

@@ -154,7 +154,7 @@ class ClusterMessages:
         role = lead_role(spec, roster)
         lead = roster.master(role)
         if lead is not roster.seats[started.seat]:
-            where = f"{label(spec.parts[role].name, 0)} is on {lead.host}"
+            where = f"{label(spec.all_roles[role].name, 0)} is on {lead.host}"
             self.console.say("INFO", f"{where}; output of {_own_in_words(started)} is in {spec.log.directory}")
 
 

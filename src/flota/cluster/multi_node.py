@@ -187,7 +187,7 @@ class MultiNode(NodeWatch):
 
     def _begin(self, job_state: JobState, seat: int) -> None:
         held = self.offering.hand_over()
-        roster = completed(Roster(job_state.round, job_state.attempt, job_state.seats), self.spec.parts)
+        roster = completed(Roster(job_state.round, job_state.attempt, job_state.seats), self.spec.all_roles)
         record, name = self.member.node.record, self.member.node.name
         assert record is not None
         last_word = self.keys.nodes + name.encode(), encode_record(replace(record, state=DEAD))

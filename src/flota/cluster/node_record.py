@@ -38,7 +38,7 @@ class StepRow(Struct, frozen=True, array_like=True):
 
 class NodeRecord(Struct, frozen=True, omit_defaults=True):
     """`ports` are fresh for `round`: one a worker, then the three masters'. `state` speaks of that round. `roles` are
-    all of the job's, `counts` this node's workers of each; none: trainers alone.
+    all of the job's, `workers_by_role` this node's workers of each; none: trainers alone.
     """
 
     job: str
@@ -55,7 +55,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     signal: int = 0  # that told this node to leave
     failures: tuple[FailedWorker, ...] = ()
     roles: tuple[str, ...] = ()
-    counts: tuple[int, ...] = ()
+    workers_by_role: tuple[int, ...] = ()
     yields: bool = False  # its workers can end by themselves, and have come to this step at this pace
     step: int = NOW
     pace: float = 0.0
@@ -152,9 +152,9 @@ def is_sound(record: NodeRecord) -> bool:
         and all(position.kind in KINDS for position in (*record.positions, *record.seen))
         and (record.state != FAILED or bool(record.failures))
         and record.workers > 0
-        and len(record.counts) == len(record.roles)
-        and min(record.counts, default=0) >= 0
-        and sum(record.counts) == (record.workers if record.roles else 0)
+        and len(record.workers_by_role) == len(record.roles)
+        and min(record.workers_by_role, default=0) >= 0
+        and sum(record.workers_by_role) == (record.workers if record.roles else 0)
         and all(is_port(port) for port in (*workers, *masters))
         and max(record.round, record.asks, record.looked) < MOST_ROUNDS  # others count on from them
     )

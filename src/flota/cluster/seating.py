@@ -32,7 +32,7 @@ def seat(present: list[Present], before: tuple[Seat, ...], *, by_address: bool =
 
 def lacks_a_role(present: list[Present], before: tuple[Seat, ...]) -> bool:
     """Whether a role of the round before would have nobody left: servers without trainers would serve for ever."""
-    had, has = _by_role(row.counts for row in before), _by_role(one.record.counts for one in present)
+    had, has = _by_role(row.workers_by_role for row in before), _by_role(one.record.workers_by_role for one in present)
     return any(count and not left for count, left in zip(had, has, strict=False))
 
 

@@ -69,7 +69,7 @@ def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) ->
         rank=nodes.rank,
         serves=serves,
         roles=tuple(sendable(role.name) for role in spec.roles),
-        counts=tuple(role.workers for role in spec.roles),
+        workers_by_role=tuple(role.workers for role in spec.roles),
         mode=spec.mode,
         agreed=agreed(spec),
     )
@@ -123,7 +123,7 @@ def no_room(record: NodeRecord, holders: dict[int, str], taken: int, terms: Term
 
 def has_worked(record: NodeRecord, terms: Terms) -> bool:
     """Whether its own work is done, and it is there for others only."""
-    work = (count for number, count in enumerate(record.counts) if number not in terms.serving)
+    work = (count for number, count in enumerate(record.workers_by_role) if number not in terms.serving)
     return record.state == SERVING and any(work)
 
 

@@ -51,7 +51,7 @@ def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, s
         env.update(_direct_connections(roster, environ))
     env.update(given)
     env.update(spec.env)
-    env.update(spec.parts[worker.role].env)
+    env.update(spec.all_roles[worker.role].env)
     return WorkerPlan(worker, env, dropped)
 
 
@@ -105,7 +105,7 @@ def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, s
 def _endpoints_by_role(spec: JobSpec, roster: Roster) -> dict[str, str]:
     """Where each role's workers are, for scripts that talk to another role's."""
     found: dict[str, list[str]] = {}
-    for number, role in enumerate(spec.parts):
+    for number, role in enumerate(spec.all_roles):
         name = "".join(letter if letter.isalnum() else "_" for letter in role.name).upper()
         found.setdefault(f"FLOTA_ENDPOINTS_{name}", []).extend(roster.endpoints(number))
     return {name: ",".join(endpoints) for name, endpoints in found.items()}
@@ -117,7 +117,7 @@ def _visible_devices(spec: JobSpec, worker: Worker) -> dict[str, str]:
     Paddle alone is told an index into the whole list and needs no narrowing; every other framework counts from 0
     in what it sees, so with `--devices 2,3` it must see 2 and 3 only.
     """
-    role = spec.parts[worker.role]
+    role = spec.all_roles[worker.role]
     devices = spec.devices_for(role)
     if (spec.virtual_local_rank or role.private) and worker.devices:
         return {devices.variable: ",".join(worker.devices)}

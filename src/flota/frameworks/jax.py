@@ -18,8 +18,8 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     if spec.frameworks == ("jax",):
         given.update(_open_mpi_names(coordinator(spec, roster, worker), worker))
         if worker.devices and worker.local_size > 1:
-            chosen = spec.devices_for(spec.parts[worker.role]).chosen
-            alone = spec.virtual_local_rank or spec.parts[worker.role].private
+            chosen = spec.devices_for(spec.all_roles[worker.role]).chosen
+            alone = spec.virtual_local_rank or spec.all_roles[worker.role].private
             own = 0 if alone else chosen.index(worker.devices[0])
             given["JAX_LOCAL_DEVICE_IDS"] = str(own)
     return given

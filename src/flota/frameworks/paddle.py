@@ -60,7 +60,7 @@ def backed_up(roster: Roster, worker: Worker) -> dict[str, str]:
 
 
 def device_variables(spec: JobSpec, worker: Worker) -> dict[str, str]:
-    kind = spec.devices_for(spec.parts[worker.role]).kind
+    kind = spec.devices_for(spec.all_roles[worker.role]).kind
     given: dict[str, str] = {}
     if kind == "cpu":
         given["PADDLE_DISTRI_BACKEND"] = "gloo"
@@ -76,7 +76,7 @@ def device_variables(spec: JobSpec, worker: Worker) -> dict[str, str]:
 
 def _indices(spec: JobSpec, worker: Worker) -> str:
     """Paddle names a device by its index in the list of visible ones that the worker sees."""
-    role = spec.parts[worker.role]
+    role = spec.all_roles[worker.role]
     if spec.virtual_local_rank or role.private:
         return ",".join(str(index) for index in range(len(worker.devices)))
     seen = listed_for_paddle(spec.devices_for(role), alone=spec.frameworks == ("paddle",))

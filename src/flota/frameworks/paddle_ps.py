@@ -45,7 +45,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
 
 def gloo_endpoint(spec: JobSpec, roster: Roster) -> str:
     """The first server serves it: one port for the whole job."""
-    server = next(number for number, role in enumerate(spec.parts) if role.name == SERVER)
+    server = next(number for number, role in enumerate(spec.all_roles) if role.name == SERVER)
     seat = roster.master(server)
     listed = roster.endpoints(server)
     address = split_endpoint(listed[0])[0] if listed else seat.address
@@ -58,8 +58,8 @@ def _heter_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str,
     if worker.name not in (TRAINER, HETER):
         return given
     stages = [_all(spec, roster, TRAINER)]
-    stages += [list(roster.endpoints(number)) for number, role in enumerate(spec.parts) if role.name == HETER]
-    own = max(spec.parts[worker.role].stage, 1)
+    stages += [list(roster.endpoints(number)) for number, role in enumerate(spec.all_roles) if role.name == HETER]
+    own = max(spec.all_roles[worker.role].stage, 1)
     return {
         **given,
         "STAGE_ID": str(own),
@@ -67,12 +67,12 @@ def _heter_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str,
         "PADDLE_STAGE_TRAINERS_NUM": str([len(stage) for stage in stages]),
         "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST": ",".join(stages[own]) if own < len(stages) else "",
         "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST": ",".join(stages[own - 2]) if own > 1 else "",
-        "HETER_DEVICE_TYPE": spec.parts[worker.role].device_kind or "cpu",
+        "HETER_DEVICE_TYPE": spec.all_roles[worker.role].device_kind or "cpu",
     }
 
 
 def _all(spec: JobSpec, roster: Roster, name: str) -> list[str]:
-    numbers = [number for number, role in enumerate(spec.parts) if role.name == name]
+    numbers = [number for number, role in enumerate(spec.all_roles) if role.name == name]
     return [address for number in numbers for address in roster.endpoints(number)]
 
 

@@ -14,7 +14,7 @@ WORDS = {SCHEDULER: SCHEDULER, SERVER: SERVER, TRAINER: "worker", "worker": "wor
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     """Nothing where the job has no scheduler."""
     found: dict[str, tuple[str, ...]] = {}
-    for number, role in enumerate(spec.parts):
+    for number, role in enumerate(spec.all_roles):
         word = WORDS.get(role.name, role.name)
         found[word] = found.get(word, ()) + roster.endpoints(number)
     if not found.get(SCHEDULER) or worker.name not in WORDS:

@@ -19,7 +19,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     if task is None:
         return {}
     # Roles of two names may have one task: servers, and what is called ps.
-    before = [number for number, role in enumerate(spec.parts[: worker.role]) if TASKS.get(role.name) == task]
+    before = [number for number, role in enumerate(spec.all_roles[: worker.role]) if TASKS.get(role.name) == task]
     index = sum(roster.size(number) for number in before) + worker.number
     config = f'{{"cluster": {{{_cluster(spec, roster, task)}}}, "task": {{"type": "{task}", "index": {index}}}}}'
     if len(config) <= LONGEST_VARIABLE:
@@ -32,7 +32,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
 def _cluster(spec: JobSpec, roster: Roster, own_task: str) -> str:
     """An evaluator watches from outside: only its own TF_CONFIG has it in the cluster."""
     tasks: dict[str, list[str]] = {}
-    for number, role in enumerate(spec.parts):
+    for number, role in enumerate(spec.all_roles):
         task = TASKS.get(role.name)
         if task and (task != "evaluator" or own_task == "evaluator"):
             tasks.setdefault(task, []).extend(roster.endpoints(number))

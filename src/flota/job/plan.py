@@ -45,10 +45,10 @@ def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worke
     """In the order in which they start."""
     workers: list[Worker] = []
     here = roster.seats[seat_number]
-    for role_number, role in enumerate(spec.parts):
+    for role_number, role in enumerate(spec.all_roles):
         first = roster.first_rank(seat_number, role_number)
         numbers = role.own or range(first, first + here.workers_of(role_number))
-        stages = [other for other, one in enumerate(spec.parts) if one.name == role.name]
+        stages = [other for other, one in enumerate(spec.all_roles) if one.name == role.name]
         before = [other for other in stages if other < role_number]
         offset = sum(roster.size(other) for other in before)
         local_size = sum(here.workers_of(other) for other in stages)
@@ -104,7 +104,7 @@ def _program(command: Command) -> tuple[str, ...]:
 
 def _log_paths(spec: JobSpec, role: int, rank: int) -> tuple[str, str]:
     """Both streams share workerlog.N, but for those of the main role that -r and -t put into files of their own."""
-    both = f"{spec.log.directory}/{log_stem(spec.parts[role].name)}.{rank}"
+    both = f"{spec.log.directory}/{log_stem(spec.all_roles[role].name)}.{rank}"
     split = spec.log.split(rank) if role == spec.main else 0
     return f"{both}.out" if split & OUT else both, f"{both}.err" if split & ERR else both
 
@@ -116,7 +116,7 @@ def lead_role(spec: JobSpec, roster: Roster) -> int:
 
 def roles_of(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> tuple[Role, ...]:
     """Each worker's role. Servers that nobody uses serve nobody: a job of servers alone ends when they do."""
-    used = any(roster.size(number) for number, role in enumerate(spec.parts) if not role.serves)
+    used = any(roster.size(number) for number, role in enumerate(spec.all_roles) if not role.serves)
     return tuple(
-        role if used else role._replace(serves=False) for role in (spec.parts[worker.role] for worker in workers)
+        role if used else role._replace(serves=False) for role in (spec.all_roles[worker.role] for worker in workers)
     )

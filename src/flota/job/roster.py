@@ -25,26 +25,26 @@ NO_PORTS = Ports((), "", "", "")
 
 
 class Seat(NamedTuple):
-    """One node's place in the roster. `node`: its name in the store, where there is one. `counts`: its workers of each
+    """One node's place in the roster. `node`: its name in the store, where there is one. `workers_by_role`: its workers of each
     role; none: all are of role 0."""
 
     node: str
     host: str
     address: str
     ports: Ports
-    counts: tuple[int, ...] = ()
+    workers_by_role: tuple[int, ...] = ()
 
     @property
     def workers(self) -> int:
         return len(self.ports.workers)
 
     def workers_of(self, role: int) -> int:
-        if self.counts:
-            return self.counts[role] if role < len(self.counts) else 0
+        if self.workers_by_role:
+            return self.workers_by_role[role] if role < len(self.workers_by_role) else 0
         return self.workers if role == 0 else 0
 
     def ports_of(self, role: int) -> tuple[str, ...]:
-        first = sum(self.counts[:role])
+        first = sum(self.workers_by_role[:role])
         return self.ports.workers[first : first + self.workers_of(role)]
 
 
@@ -56,8 +56,8 @@ class Roster(NamedTuple):
     seats: tuple[Seat, ...]
     # Endpoints by role, and the seat of each role's number 0: listed by the user, or made once, as there are thousands
     # for each worker and framework.
-    listed: tuple[tuple[str, ...], ...] = ()
-    leads: tuple[int, ...] = ()
+    endpoints_by_role: tuple[tuple[str, ...], ...] = ()
+    lead_seats: tuple[int, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -65,12 +65,14 @@ class Roster(NamedTuple):
         return sum(seat.workers for seat in self.seats)
 
     def size(self, role: int = 0) -> int:
-        return len(self.listed[role]) if self.listed else sum(seat.workers_of(role) for seat in self.seats)
+        if self.endpoints_by_role:
+            return len(self.endpoints_by_role[role])
+        return sum(seat.workers_of(role) for seat in self.seats)
 
     def master(self, role: int = 0) -> Seat:
         """The seat of a role's number 0."""
-        if self.leads:
-            return self.seats[self.leads[role]]
+        if self.lead_seats:
+            return self.seats[self.lead_seats[role]]
         return next((seat for seat in self.seats if seat.workers_of(role)), self.seats[0])
 
     def first_rank(self, seat_number: int, role: int = 0) -> int:
@@ -79,8 +81,8 @@ class Roster(NamedTuple):
 
     def endpoints(self, role: int = 0) -> tuple[str, ...]:
         """Every worker's address, in rank order."""
-        if self.listed:
-            return self.listed[role]
+        if self.endpoints_by_role:
+            return self.endpoints_by_role[role]
         return tuple(endpoint(seat.address, port) for seat in self.seats for port in seat.ports_of(role))
 
 
@@ -88,8 +90,8 @@ def completed(roster: Roster, roles: tuple[Role, ...]) -> Roster:
     """With each role's endpoints made out."""
     masters = [roster.seats.index(roster.master(number)) for number in range(len(roles))]
     return roster._replace(
-        listed=tuple(role.endpoints or roster.endpoints(number) for number, role in enumerate(roles)),
-        leads=tuple(role.lead if role.endpoints else masters[number] for number, role in enumerate(roles)),
+        endpoints_by_role=tuple(role.endpoints or roster.endpoints(number) for number, role in enumerate(roles)),
+        lead_seats=tuple(role.lead if role.endpoints else masters[number] for number, role in enumerate(roles)),
     )
 
 

@@ -127,18 +127,18 @@ class JobSpec(NamedTuple):
     gloo_port: int | None = None  # None: any free one
 
     @property
-    def parts(self) -> tuple[Role, ...]:
+    def all_roles(self) -> tuple[Role, ...]:
         """The job's roles, of which there is always one."""
         return self.roles or (Role(TRAINER, self.workers),)
 
     @property
     def main(self) -> int:
         """The role that the job is about: the first that does not serve another."""
-        return next((number for number, role in enumerate(self.parts) if not role.serves), 0)
+        return next((number for number, role in enumerate(self.all_roles) if not role.serves), 0)
 
     def first_of(self, name: str) -> int:
         """The role of this name; of several stages the first."""
-        return next(number for number, role in enumerate(self.parts) if role.name == name)
+        return next(number for number, role in enumerate(self.all_roles) if role.name == name)
 
     def devices_for(self, role: Role) -> DeviceSet:
         return role.devices or self.devices

@@ -83,8 +83,8 @@ class Console:
         self.journal.block("INFO", start_banner.table((name, env[name]) for name in names))
         if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env and self.spec.mode == COLLECTIVE:
             self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
-        for name in dict.fromkeys(role.name for role in self.spec.parts):
-            stages = [role for role in self.spec.parts if role.name == name]
+        for name in dict.fromkeys(role.name for role in self.spec.all_roles):
+            stages = [role for role in self.spec.all_roles if role.name == name]
             workers, devices = sum(role.workers for role in stages), len(self.spec.devices_for(stages[-1]).chosen)
             if 0 < devices < workers:
                 who = "workers" if name == TRAINER else f"{name} workers"
@@ -251,7 +251,7 @@ def _all_in_words(report: Report) -> str:
 def _listed(spec: JobSpec, roster: Roster) -> list[str]:
     """All endpoints, under the names that Paddle has for them; the trainers' first."""
     lines: dict[str, list[str]] = {LISTS[TRAINER]: []}
-    for number, role in enumerate(spec.parts):
+    for number, role in enumerate(spec.all_roles):
         name = LISTS.get(role.name, f"{role.name} endpoints")
         lines.setdefault(name, []).extend(roster.endpoints(number))
     return [line for name, endpoints in lines.items() if endpoints for line in (f"{name}:", *endpoints)]

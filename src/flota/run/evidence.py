@@ -143,7 +143,7 @@ class FailureEvidence:
         stop when they had failed already, or had ended as if their work were done."""
         found: dict[FailedWorker, int] = {}
         for worker, exited in self.exits.items():
-            role = self.spec.parts[started.plans[worker].worker.role]
+            role = self.spec.all_roles[started.plans[worker].worker.role]
             if role.on_failure == IGNORE or bool(exited.code) is not exited.told or (role.serves and not exited.told):
                 continue
             one = self.failed(self._failure(exited), started)
@@ -267,7 +267,7 @@ class FailureEvidence:
 def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
     """How many workers the job has, by the names of their roles."""
     sizes: dict[str, int] = {}
-    for number, role in enumerate(spec.parts):
+    for number, role in enumerate(spec.all_roles):
         sizes[role.name] = sizes.get(role.name, 0) + roster.size(number)
     return sizes
 

@@ -161,7 +161,7 @@ def close_writers(logs: tuple[RotatingLog, ...]) -> None:
 
 def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int) -> Roster:
     seat = Seat("", os.uname().nodename, spec.address, ports, counts_of(spec))
-    return completed(Roster(round_number, attempt, (seat,)), spec.parts)
+    return completed(Roster(round_number, attempt, (seat,)), spec.all_roles)
 
 
 def counts_of(spec: JobSpec) -> tuple[int, ...]:

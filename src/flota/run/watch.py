@@ -81,7 +81,7 @@ class NodeWatch(ABC):
         self.loop.watch(started.round.fd, self._on_round)
         self.console.begin_round(started)
         if self.warm:
-            roles = [self.spec.parts[plan.worker.role] for plan in started.plans]
+            roles = [self.spec.all_roles[plan.worker.role] for plan in started.plans]
             working = [number for number, role in enumerate(roles) if not role.serves]
             self.warm.begin_round(started.round, started.channel, working)
         self.pacing = Pacing(started, time.monotonic())

@@ -45,7 +45,7 @@ class WarmStart:
         self._in_round: tuple[Round, Channel, list[int], float] | None = None
         self._loop: Loop | None = None
         self._say: Callable[[str, str], None] = lambda _level, _words: None
-        commands = [role.command or spec.command for role in spec.parts if role.workers]
+        commands = [role.command or spec.command for role in spec.all_roles if role.workers]
         self._choose(first_way(commands, [command.python for command in commands if _is_script(command.python)]))
         if not hasattr(os, "memfd_create"):
             self._choose(Way(COLD, "this system has no files without names"))

@@ -218,7 +218,7 @@ SERVED = {"roles": ("server", "trainer"), "serving": (0,)}
 def with_roles(table: Table, **counts) -> Table:
     """Each node's servers and trainers."""
     for name, own in counts.items():
-        table.say(name, roles=("server", "trainer"), counts=own)
+        table.say(name, roles=("server", "trainer"), workers_by_role=own)
     return table
 
 
@@ -534,14 +534,14 @@ def test_the_node_that_serves_cannot_leave_alone():
 def test_an_elastic_job_does_not_go_on_without_a_role():
     roles = {"roles": ("server", "trainer"), "ports": ports_of(1, 2, 3, 4)}
     table = Table(0, RESTARTS, least=1, most=2, elastic_timeout=5.0, roles=("server", "trainer"))
-    table.join("host0", counts=(1, 0), **roles)
-    table.join("host1", counts=(0, 1), **roles)
+    table.join("host0", workers_by_role=(1, 0), **roles)
+    table.join("host1", workers_by_role=(0, 1), **roles)
     assert table.decide().phase == RUNNING
     del table.records["host1"]
     table.decide()
     table.all_ready(1)
     assert table.decide(60.0).phase == GATHERING, "servers alone would serve for ever"
-    table.join("again", counts=(0, 1), round=1, **roles)
+    table.join("again", workers_by_role=(0, 1), round=1, **roles)
     assert table.decide().phase == RUNNING
 
 
@@ -720,7 +720,7 @@ def test_at_level_0_nobody_leaves_after_a_failure_that_is_final():
 def test_a_node_with_other_roles_is_turned_away(roles, own, why):
     table = Table(0, least=2, most=2, roles=roles)
     for host, names in (("host0", roles), ("other", own)):
-        table.join(host, roles=names, counts=(1, *[0] * (len(names) - 1)) if names else ())
+        table.join(host, roles=names, workers_by_role=(1, *[0] * (len(names) - 1)) if names else ())
     job_state = table.decide()
     assert why in job_state.refused["other"].why
     assert list(job_state.refused) == ["other"]
@@ -728,28 +728,33 @@ def test_a_node_with_other_roles_is_turned_away(roles, own, why):
 
 def test_a_seat_has_the_counts_of_its_record():
     table = Table(0, least=2, most=2, roles=("server", "trainer"))
-    table.join("host0", roles=("server", "trainer"), counts=(1, 0))
-    table.join("host1", roles=("server", "trainer"), counts=(0, 2), ports=ports_of(1, 2, 3, 4, 5))
+<<<<<<< HEAD:tests/unit/cluster/test_coordinator.py
+    table.join("host0", roles=("server", "trainer"), workers_by_role=(1, 0))
+    table.join("host1", roles=("server", "trainer"), workers_by_role=(0, 2), ports=ports_of(1, 2, 3, 4, 5))
+=======
+    table.join("host0", roles=("server", "trainer"), workers_by_role=(1, 0))
+    table.join("host1", roles=("server", "trainer"), workers_by_role=(0, 2), ports=(1, 2, 3, 4, 5))
+>>>>>>> 84abe6d (Rename parts, counts, listed to what they hold):tests/unit/test_chair.py
     job_state = table.decide()
-    assert [row.counts for row in job_state.seats] == [(1, 0), (0, 2)]
+    assert [row.workers_by_role for row in job_state.seats] == [(1, 0), (0, 2)]
     assert decode_state(encode_state(job_state)) == job_state
 
 
 @pytest.mark.parametrize(
     ("facts", "sound"),
     [
-        ({"roles": ("server", "trainer"), "counts": (1, 0)}, True),
-        ({"roles": ("server", "trainer"), "counts": (0, 1)}, True),
+        ({"roles": ("server", "trainer"), "workers_by_role": (1, 0)}, True),
+        ({"roles": ("server", "trainer"), "workers_by_role": (0, 1)}, True),
         ({}, True),
-        ({"roles": ("server", "trainer"), "counts": (1, 1)}, False),
-        ({"roles": ("server", "trainer"), "counts": (0, 0)}, False),
-        ({"roles": ("server", "trainer"), "counts": (2, -1)}, False),
-        ({"roles": ("server", "trainer"), "counts": (1,)}, False),
-        ({"roles": ("server",), "counts": (1, 0)}, False),
+        ({"roles": ("server", "trainer"), "workers_by_role": (1, 1)}, False),
+        ({"roles": ("server", "trainer"), "workers_by_role": (0, 0)}, False),
+        ({"roles": ("server", "trainer"), "workers_by_role": (2, -1)}, False),
+        ({"roles": ("server", "trainer"), "workers_by_role": (1,)}, False),
+        ({"roles": ("server",), "workers_by_role": (1, 0)}, False),
         ({"roles": ("server",)}, False),
-        ({"counts": (1,)}, False),
-        ({"roles": ("a\x1b[2J",), "counts": (1,)}, False),
-        ({"roles": ("a" * 5000,), "counts": (1,)}, False),
+        ({"workers_by_role": (1,)}, False),
+        ({"roles": ("a\x1b[2J",), "workers_by_role": (1,)}, False),
+        ({"roles": ("a" * 5000,), "workers_by_role": (1,)}, False),
     ],
 )
 def test_a_record_whose_counts_do_not_add_up_is_no_record(facts, sound):

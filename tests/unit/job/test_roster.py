@@ -46,7 +46,7 @@ def test_a_seats_ports_are_its_roles_in_order():
 
 
 def test_a_seat_without_counts_has_one_role():
-    plain = seat(1, 2)._replace(counts=())
+    plain = seat(1, 2)._replace(workers_by_role=())
 
     assert [plain.workers_of(0), plain.workers_of(1)] == [2, 0]
     assert [plain.ports_of(0), plain.ports_of(1)] == [("1000", "1001"), ()]
@@ -106,7 +106,7 @@ def test_endpoints_in_parts(text, address, port):
 def test_stages_share_a_name_its_ranks_and_its_devices():
     stages = [Role(HETER, 1, serves=True, stage=stage, devices=GPUS, private=True) for stage in (2, 3)]
     spec = job(SERVERS, *stages, TRAINERS._replace(devices=GPUS, private=True), mode=PS_HETER, devices=GPUS)
-    roster = completed(Roster(0, 0, (seat(1, 1, 1, 1, 2), seat(2, 0, 2, 1, 0))), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 1, 1, 2), seat(2, 0, 2, 1, 0))), spec.all_roles)
 
     heter = [[one for one in plan_workers(spec, roster, node) if one.name == HETER] for node in (0, 1)]
 
@@ -129,7 +129,7 @@ def test_stages_share_a_name_its_ranks_and_its_devices():
 def test_each_trainer_sees_its_own_device_and_servers_see_none(trainers, devices):
     servers = Role(SERVER, 1, serves=True, devices=HIDDEN)
     spec = job(servers, Role(TRAINER, trainers, devices=GPUS, private=True), mode=PS, devices=GPUS)
-    roster = completed(Roster(0, 0, (seat(1, 1, trainers),)), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, trainers),)), spec.all_roles)
 
     env = env_of(spec, roster)
 
@@ -147,14 +147,14 @@ def test_each_trainer_sees_its_own_device_and_servers_see_none(trainers, devices
 )
 def test_servers_that_nobody_uses_serve_nobody(counts, serving):
     spec = job(SERVERS, TRAINERS)
-    roster = completed(Roster(0, 0, (seat(1, *counts),)), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, *counts),)), spec.all_roles)
 
     assert [role.serves for role in roles_of(spec, roster, plan_workers(spec, roster, 0))] == serving
 
 
 def test_servers_of_a_node_serve_the_trainers_of_another():
     spec = job(SERVERS, TRAINERS._replace(workers=0))
-    roster = completed(Roster(0, 0, (seat(1, 1, 0), seat(2, 0, 2))), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 0), seat(2, 0, 2))), spec.all_roles)
 
     assert [role.serves for role in roles_of(spec, roster, plan_workers(spec, roster, 0))] == [True]
 
@@ -162,7 +162,7 @@ def test_servers_of_a_node_serve_the_trainers_of_another():
 def test_a_roles_own_command_environment_and_world():
     data = Role("data-server", 1, command=Command("script", "data.py", ("--x",), "python"), env=(("A", "own"),))
     spec = job(TRAINERS, data, env=(("A", "job"), ("B", "job")))
-    roster = completed(Roster(0, 0, (seat(1, 2, 1),)), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 2, 1),)), spec.all_roles)
 
     env = env_of(spec, roster)
 
@@ -183,7 +183,7 @@ def test_a_roles_own_command_environment_and_world():
 
 def test_streams_of_the_main_role_alone_have_files_of_their_own():
     spec = job(SERVERS, TRAINERS)._replace(log=LogSpec("/log", redirects=3))
-    roster = completed(Roster(0, 0, (seat(1, 1, 1),)), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 1),)), spec.all_roles)
 
     assert [worker.logs for worker in plan_workers(spec, roster, 0)] == [
         ("/log/serverlog.0",),
@@ -193,7 +193,7 @@ def test_streams_of_the_main_role_alone_have_files_of_their_own():
 
 def test_the_main_role_meets_at_ports_of_its_own_and_the_others_at_their_first_workers():
     spec = job(SERVERS, TRAINERS, Role("evaluator", 1))
-    roster = completed(Roster(0, 0, (seat(1, 1, 0, 1), seat(2, 0, 2, 1))), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 0, 1), seat(2, 0, 2, 1))), spec.all_roles)
 
     env = env_of(spec, roster, 1)
 
@@ -207,7 +207,7 @@ def test_the_main_role_meets_at_ports_of_its_own_and_the_others_at_their_first_w
 
 def test_gloo_meets_at_the_first_servers_node():
     spec = job(Role(SERVER, 0, serves=True), TRAINERS, mode=PS)
-    roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 1, 0))), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 1, 0))), spec.all_roles)
 
     assert env_of(spec, roster)["trainer 0"]["PADDLE_GLOO_HTTP_ENDPOINT"] == "10.0.0.2:2902"
     fixed = spec._replace(gloo_port=6767)
@@ -218,7 +218,7 @@ def test_a_name_that_was_listed_is_what_workers_are_told():
     """A server looks itself up in the list by this name."""
     servers = Role(SERVER, 1, serves=True, endpoints=("node1:6170", "node2:6170"), own=(0,))
     spec = job(servers, TRAINERS, mode=PS, gloo_port=6767)
-    roster = completed(Roster(0, 0, (seat(1, 1, 2), seat(2, 1, 0))), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 2), seat(2, 1, 0))), spec.all_roles)
 
     own = env_of(spec, roster)["server 0"]
 
@@ -229,14 +229,14 @@ def test_a_name_that_was_listed_is_what_workers_are_told():
 
 def test_without_servers_gloo_meets_at_the_first_node():
     spec = job(Role(SERVER, 0, serves=True), TRAINERS, mode=PS)
-    roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 0, 2))), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 0, 2))), spec.all_roles)
 
     assert env_of(spec, roster, 1)["trainer 2"]["PADDLE_GLOO_HTTP_ENDPOINT"] == "10.0.0.1:1902"
 
 
 def test_a_server_has_no_trainers_id_and_a_coordinator_has():
     spec = job(SERVERS, Role(COORDINATOR, 1, serves=True), TRAINERS, mode=PS)
-    roster = completed(Roster(0, 0, (seat(1, 1, 1, 2),)), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 1, 2),)), spec.all_roles)
 
     env = env_of(spec, roster)
 
@@ -263,7 +263,7 @@ def tf_configs(spec: JobSpec, roster: Roster, seat_number: int = 0) -> dict[str,
 
 def test_tf_config_of_a_chief_workers_servers_and_an_evaluator():
     spec = job(Role("ps", 1, serves=True), Role("chief", 1), Role("worker", 2), Role("evaluator", 1), Role("data", 1))
-    roster = completed(Roster(0, 0, (seat(1, 1, 1, 1, 0, 1), seat(2, 0, 0, 1, 1, 0))), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 1, 1, 0, 1), seat(2, 0, 0, 1, 1, 0))), spec.all_roles)
 
     found = {**tf_configs(spec, roster, 0), **tf_configs(spec, roster, 1)}
 
@@ -286,7 +286,7 @@ def test_tf_config_of_a_chief_workers_servers_and_an_evaluator():
 
 def test_tf_config_of_trainers_and_servers():
     spec = job(SERVERS, Role(COORDINATOR, 1, serves=True), TRAINERS, mode=PS)
-    roster = completed(Roster(0, 0, (seat(1, 1, 1, 2),)), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 1, 2),)), spec.all_roles)
 
     found = tf_configs(spec, roster)
 
@@ -300,7 +300,7 @@ def test_tf_config_of_trainers_and_servers():
 
 def test_roles_that_are_one_task_are_counted_together():
     spec = job(SERVERS, Role("ps", 2, serves=True), TRAINERS)
-    roster = completed(Roster(0, 0, (seat(1, 1, 2, 2),)), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 1, 2, 2),)), spec.all_roles)
 
     found = tf_configs(spec, roster)
 
@@ -312,7 +312,7 @@ def test_roles_that_are_one_task_are_counted_together():
 
 def test_a_role_without_workers_has_no_place_in_the_cluster():
     spec = job(Role("ps", 0, serves=True), Role("worker", 1))
-    roster = completed(Roster(0, 0, (seat(1, 0, 1),)), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 0, 1),)), spec.all_roles)
 
     assert tf_configs(spec, roster)["worker 0"]["cluster"] == {"worker": ["10.0.0.1:1000"]}
 
@@ -328,7 +328,7 @@ def dmlc(env: dict[str, str]) -> dict[str, str]:
 def test_ps_lite_meets_at_its_scheduler(name):
     roles = (Role("scheduler", 1, serves=True), Role(SERVER, 2, serves=True), Role(name, 2), Role("evaluator", 1))
     spec = job(*roles)
-    roster = completed(Roster(0, 0, (seat(1, 0, 1, 2, 0), seat(2, 1, 1, 1, 1))), spec.parts)
+    roster = completed(Roster(0, 0, (seat(1, 0, 1, 2, 0), seat(2, 1, 1, 1, 1))), spec.all_roles)
 
     found = {**env_of(spec, roster, 0), **env_of(spec, roster, 1)}
 
@@ -341,5 +341,5 @@ def test_ps_lite_meets_at_its_scheduler(name):
 
 def test_without_a_scheduler_ps_lite_is_told_nothing():
     for spec in (job(SERVERS, TRAINERS), job(Role("scheduler", 0, serves=True), TRAINERS)):
-        roster = completed(Roster(0, 0, (seat(1, *(role.workers for role in spec.roles)),)), spec.parts)
+        roster = completed(Roster(0, 0, (seat(1, *(role.workers for role in spec.roles)),)), spec.all_roles)
         assert not any(dmlc(env) for env in env_of(spec, roster).values())

@@ -24,17 +24,6 @@ from flota.supervise.reactions import REACTIONS
 
 DOCS = Path(__file__).parent
 
-ORIGINS = {
-    "000": "launch",
-    "001": "collective",
-    "002": "fleetrun",
-    "004": "torch.launch",
-    "torch": "torchrun",
-    "paddle": "Paddle",
-    "paddle legacy": "Paddle legacy",
-    "flota": "flota",
-}
-
 # The answers that depend on a flag's value, or on there being one machine only.
 CONDITIONS = {
     "devices": "does this: devices to use, as listed in *_VISIBLE_DEVICES; cpu for none [all]; before `ipu` a number",
@@ -183,16 +172,14 @@ def flag_row(flag: Flag) -> tuple[str, ...]:
         f"{spelled}, `{flag.short}`" if flag.short else spelled,
         default_of(flag),
         ", ".join(f"`{name}`" for name in read),
-        origins(flag.origin),
+        flag.origin,
         answer_of(flag),
     )
 
 
 def ipu_tables() -> str:
     """What stands behind the word `ipu`, and what may not stand before it."""
-    arguments = [
-        (f"`--{flag.dest} {flag.metavar}`", origins(flag.origin), f"does this: {flag.help}") for flag in IPU_FLAGS
-    ]
+    arguments = [(f"`--{flag.dest} {flag.metavar}`", flag.origin, f"does this: {flag.help}") for flag in IPU_FLAGS]
     flags_of: dict[str, list[str]] = {}
     for dest, why in REFUSED.items():
         flags_of.setdefault(why, []).append(f"`--{dest}`")
@@ -207,7 +194,7 @@ def alias_row(alias: Alias) -> tuple[str, ...]:
         f"`--{underscored(alias.name)}`",
         "",
         names,
-        origins(alias.origin),
+        alias.origin,
         f"same as `--{underscored(alias.of)}`{old}",
     )
 
@@ -238,12 +225,6 @@ def default_of(flag: Flag) -> str:
     if value is None or value in ((), ""):
         return ""
     return f"`{','.join(value) if isinstance(value, tuple) else value}`"
-
-
-def origins(text: str) -> str:
-    """`000 001 torch` or `paddle legacy` in words."""
-    parts = [text] if text in ORIGINS else text.split()
-    return ", ".join(ORIGINS[part] for part in parts)
 
 
 def underscored(name: str) -> str:

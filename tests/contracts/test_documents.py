@@ -1,6 +1,6 @@
-"""The command lines of the documents that flota was asked to be: who is started, with which devices, logs and ports.
+"""The command lines of Paddle's documentation: who is started, with which devices, logs and ports.
 
-Addresses are those of this machine, where the documents have some of a cluster.
+Addresses are those of this machine, where the documentation has some of a cluster.
 """
 
 from __future__ import annotations

@@ -22,11 +22,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 IPU_FLAGS = (
-    Flag("hosts", "hosts", None, "ipu", "hosts of the job, with commas between them", "HOSTS", origin="000"),
-    Flag("nproc-per-host", "positive", None, "ipu", "instances of the script on each host", "N", origin="000"),
-    Flag("ipus-per-replica", "positive", None, "ipu", "IPUs of each replica of the model", "N", origin="000"),
-    Flag("ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin="000"),
-    Flag("vipu-server", "host", None, "ipu", "the V-IPU server, which manages the IPUs", "HOST", origin="000"),
+    Flag("hosts", "hosts", None, "ipu", "hosts of the job, with commas between them", "HOSTS", origin="paddle launch"),
+    Flag(
+        "nproc-per-host", "positive", None, "ipu", "instances of the script on each host", "N", origin="paddle launch"
+    ),
+    Flag("ipus-per-replica", "positive", None, "ipu", "IPUs of each replica of the model", "N", origin="paddle launch"),
+    Flag(
+        "ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin="paddle launch"
+    ),
+    Flag(
+        "vipu-server", "host", None, "ipu", "the V-IPU server, which manages the IPUs", "HOST", origin="paddle launch"
+    ),
 )
 ROWS = Rows({flag.name: flag for flag in IPU_FLAGS}, {}, {})
 EXAMPLE = (

@@ -142,7 +142,7 @@ def notes(line: CommandLine, settings: Settings, spec: JobSpec, environ: Mapping
 
 
 def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """What the first block shows: seed 002's rows, and whatever else was given."""
+    """What the first block shows: the rows that fleetrun shows, and whatever else was given."""
     rows = {
         "gpus": ",".join(devices) or "None",
         "ips": str(settings["ips"]),

@@ -1,4 +1,4 @@
-"""The blocks that flota prints at a start, as seed 002 shows them. Text only."""
+"""The blocks that flota prints at a start, as Paddle's documentation of fleetrun shows them. Text only."""
 
 from __future__ import annotations
 

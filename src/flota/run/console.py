@@ -74,7 +74,7 @@ class Console:
 
     def show_first_round(self, started: Started) -> None:
         self.event("job_started", world_size=started.roster.workers, pid=os.getpid())
-        # Paddle's variables stand for all, as in seed 002, unless --framework left them out.
+        # Paddle's variables stand for all, as in fleetrun's, unless --framework left them out.
         frameworks = ("paddle",) if "paddle" in self.spec.frameworks else self.spec.frameworks
         main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
         env = (main or started.plans)[0].env

@@ -184,7 +184,7 @@ def leaves_early():
 
 
 def reads_badly():
-    """Seed 001's case: the reader of this rank fails, another shows a SIGTERM that it got from somebody."""
+    """A case of Paddle's documentation: the reader of this rank fails, another shows a SIGTERM that it got from somebody."""
     print("2021-11-03 05:08:55,091 - ERROR - DataLoader reader thread raised an exception!", flush=True)
     for connection in connections:
         connection.sendall(b"T")

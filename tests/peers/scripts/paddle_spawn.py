@@ -1,4 +1,4 @@
-"""Paddle: seed 003's script with flota.spawn in the place of dist.spawn; `paddle_spawn.py CALL [theirs]`.
+"""Paddle's own example of spawn, with flota.spawn in the place of dist.spawn; `paddle_spawn.py CALL [theirs]`.
 
 `theirs` is Paddle's own spawn, which comes to the same weights.
 """
@@ -23,7 +23,7 @@ class LinearNet(nn.Layer):
         return self.second(self.first(x))
 
 
-def train(print_result=False):  # noqa: FBT002  as the seed calls it
+def train(print_result=False):  # noqa: FBT002  as the documentation calls it
     dist.init_parallel_env()
     rank, world = dist.get_rank(), dist.get_world_size()
     paddle.seed(7)

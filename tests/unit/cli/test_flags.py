@@ -9,7 +9,7 @@ from flota.cli.parse import parse
 from flota.cli.settings import gather, without_parents_variables
 from flota.errors import BadValue
 
-# What the documents that flota was asked to be say of each default.
+# What the documentation of Paddle's and torch's launchers says of each default.
 DEFAULTS = [
     ("master", None),
     ("rank", -1),

@@ -43,7 +43,7 @@ def print_completion(words: list[str]) -> int:
 
 
 def _offered() -> list[tuple[str, Flag]]:
-    """Every spelling that is not refused, the seeds' underscores first."""
+    """Every spelling that is not refused, with underscores, as Paddle's launchers have them."""
     rows = {flag.name: flag for flag in FLAGS if not flag.refused}
     named = [(flag.name, flag) for flag in rows.values()]
     named += [(alias.name, rows[alias.of]) for alias in ALIASES if alias.of in rows]

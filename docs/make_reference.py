@@ -6,15 +6,18 @@ python docs/make_reference.py --check    writes nothing, and ends with 1 where a
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
 from flota.cli.flags import ALIASES, ALONE, BY_NAME, DEPRECATED, FLAGS, GROUPS, UNSERVED, Alias, Flag
 from flota.cli.ipu import IPU_FLAGS, REFUSED
 from flota.cli.settings import NEVER_IN_ENVIRONMENT
-from flota.frameworks import VARIABLES_OF, equip, interface_variables
+from flota.frameworks import REGISTRY as FRAMEWORKS
+from flota.frameworks import equip, interface_variables, load
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogSpec
@@ -32,77 +35,6 @@ CONDITIONS = {
     "standalone": "no effect: it is what flota does with one machine",
     "use-env": "does this: with `python -m flota.torch_launch`, `--local-rank` is not inserted",
 }
-
-MEANINGS = {
-    "RANK": "the worker's number in the job",
-    "LOCAL_RANK": "its number on this machine; always 0 with `--virtual-local-rank`",
-    "WORLD_SIZE": "workers in the job",
-    "LOCAL_WORLD_SIZE": "workers on this machine",
-    "GROUP_RANK": "this machine's number",
-    "GROUP_WORLD_SIZE": "machines in the job",
-    "ROLE_RANK": "the worker's number in its role: the same as `RANK`",
-    "ROLE_WORLD_SIZE": "workers in its role: the same as `WORLD_SIZE`",
-    "ROLE_NAME": "`--role`",
-    "MASTER_ADDR": "where rank 0 serves torch's store",
-    "MASTER_PORT": "its port: a free one, another each round, held for rank 0 until the round ends",
-    "TORCHELASTIC_RUN_ID": "`--job_id`",
-    "TORCHELASTIC_RESTART_COUNT": "counted restarts so far",
-    "TORCHELASTIC_MAX_RESTARTS": "how many there may be; 0 when restarting is off",
-    "TORCHELASTIC_USE_AGENT_STORE": "`False`: rank 0 serves the store, not the launcher",
-    "TORCHELASTIC_ERROR_FILE": "where a script that uses `flota.record` or torch's `@record` leaves its traceback",
-    "TORCHELASTIC_SIGNALS_TO_HANDLE": "`--signals-to-handle`",
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "kept when it is set already",
-    "PADDLE_MASTER": "where rank 0 serves Paddle's store",
-    "PADDLE_GLOBAL_SIZE": "workers in the job",
-    "PADDLE_GLOBAL_RANK": "the worker's number in the job",
-    "PADDLE_LOCAL_SIZE": "workers on this machine",
-    "PADDLE_LOCAL_RANK": "the worker's number on this machine",
-    "PADDLE_NNODES": "machines in the job",
-    "PADDLE_CURRENT_ENDPOINT": "this worker's own address and port",
-    "PADDLE_TRAINER_ID": "the worker's number in the job",
-    "PADDLE_TRAINERS_NUM": "workers in the job",
-    "PADDLE_RANK_IN_NODE": "the worker's number on this machine",
-    "PADDLE_TRAINER_ENDPOINTS": "every worker's address and port, in rank order",
-    "PADDLE_AUTO_CLUSTER": "always 0: auto-parallel is refused",
-    "PADDLE_LOG_DIR": "`--log_dir` as a whole path",
-    "POD_NAME": "this machine's name; kept when it is set already",
-    "PADDLE_DISTRI_BACKEND": "`gloo` without devices, `xccl` on npu, mlu and other custom ones; or `--backend`",
-    "FLAGS_selected_gpus": "the worker's device as an index into the visible ones; `FLAGS_selected_xpus` … likewise",
-    "JAX_COORDINATOR_ADDRESS": "where rank 0 serves JAX's coordinator",
-    "JAX_NUM_PROCESSES": "workers in the job; JAX does not read it, a script may",
-    "JAX_PROCESS_ID": "the worker's number in the job; JAX does not read it, a script may",
-    "OMPI_MCA_orte_hnp_uri": "makes `jax.distributed.initialize()` take the values below",
-    "OMPI_COMM_WORLD_SIZE": "workers in the job",
-    "OMPI_COMM_WORLD_RANK": "the worker's number in the job",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "its number on this machine",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "workers on this machine",
-    "JAX_LOCAL_DEVICE_IDS": "the worker's device as an index into the visible ones, with several workers",
-    "TF_CONFIG": "the cluster and the worker's place in it",
-    "FLOTA_RANK": "the worker's number in the job",
-    "FLOTA_LOCAL_RANK": "its number on this machine",
-    "FLOTA_WORLD_SIZE": "workers in the job",
-    "FLOTA_LOCAL_WORLD_SIZE": "workers on this machine",
-    "FLOTA_NODE_RANK": "this machine's number",
-    "FLOTA_NODES": "machines in the job",
-    "FLOTA_ROLE": "what the worker is for; `trainer` in a job without [roles](../guides/roles.md)",
-    "FLOTA_ROLE_RANK": "its number in its role",
-    "FLOTA_ATTEMPT": "counted restarts so far",
-    "FLOTA_ROUND": "the number of this start of the job's workers, from 0",
-    "FLOTA_JOB_ID": "`--job_id`",
-    "FLOTA_MASTER": "an address and a free port for the job's own use; the same port as `MASTER_PORT`",
-    "FLOTA_DEVICE": "the worker's devices as listed in the visible ones, or `cpu`",
-    "FLOTA_LOG_DIR": "`--log_dir` as a whole path",
-    "FLOTA_GIVEN": "the names of all these variables: a flota inside a worker does not take them for its own settings",
-    "GLOO_SOCKET_IFNAME": "the network interface for gloo, in torch and in Paddle; kept when it is set already",
-    "NCCL_SOCKET_IFNAME": "the same for NCCL; kept when it is set already",
-    "TP_SOCKET_IFNAME": "the same for torch's RPC; kept when it is set already",
-    "NODE_RANK": "this machine's number, for accelerate and Lightning",
-    "OMP_NUM_THREADS": "not touched when it is set already, unless `--threads` is given",
-    "PYTHONUNBUFFERED": "output appears at once; kept when it is set already",
-    "PYTHONFAULTHANDLER": "a crash leaves a traceback in the log; kept when it is set already",
-    "CUDA_VISIBLE_DEVICES": "set when `--devices` or `--virtual-local-rank` narrows it; other kinds have their own",
-}
-TITLES = {"torch": "torch", "paddle": "Paddle", "jax": "JAX", "tensorflow": "TensorFlow"}
 
 
 class OutOfStep(Exception):
@@ -127,9 +59,13 @@ def main(words: list[str]) -> int:
     return 1 if checking and stale else 0
 
 
+def marks(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: made by docs/make_reference.py -->", f"<!-- end of {name} -->"
+
+
 def filled(text: str, name: str, content: str) -> str:
     """The text with what stands between a part's two marks replaced."""
-    begin, end = f"<!-- {name}: made by docs/make_reference.py -->", f"<!-- end of {name} -->"
+    begin, end = marks(name)
     before, found_begin, rest = text.partition(begin)
     _, found_end, after = rest.partition(end)
     if not found_begin or not found_end:
@@ -248,14 +184,15 @@ WITH = DeviceSet("gpu", "CUDA_VISIBLE_DEVICES", ("4", "5"), ("4", "5"), by_id=Fa
 
 def of_framework(name: str, frameworks: tuple[str, ...], devices: DeviceSet) -> dict[str, str]:
     spec, roster = example(frameworks, devices)
-    return VARIABLES_OF[name](spec, roster, plan_workers(spec, roster, 0)[1])
+    return load(name).variables(spec, roster, plan_workers(spec, roster, 0)[1])
 
 
 def framework_table(name: str) -> str:
     """What a framework's variables are for rank 1 of 2; and which of them need devices, or --framework."""
-    together = tuple(VARIABLES_OF)
+    together = FRAMEWORKS
     plain, on_devices = (of_framework(name, together, devices) for devices in (WITHOUT, WITH))
     alone = {**of_framework(name, (name,), WITH), **of_framework(name, (name,), WITHOUT)}
+    meanings = meanings_in(f"flota.frameworks.{name}")
     rows = []
     for variable, value in {**plain, **on_devices, **alone}.items():
         where = ""
@@ -265,34 +202,53 @@ def framework_table(name: str) -> str:
             where = " (with devices)"
         elif variable not in on_devices:
             where = " (without devices)"
-        rows.append(variable_row(variable, plain.get(variable, value), where))
+        rows.append(variable_row(variable, plain.get(variable, value), where, meanings))
     return table(("variable", "rank 1 of 2", "meaning"), rows)
 
 
 def own_table() -> str:
     spec, roster = example((), WITHOUT)
     env = equip(spec, roster, plan_workers(spec, roster, 0)[1], {}).env
+    meanings = meanings_in("flota.frameworks")
     narrowed = {"CUDA_VISIBLE_DEVICES": "5,4"}
     shown = {**env, "FLOTA_GIVEN": "RANK,LOCAL_RANK,…"}
     return table(
         ("variable", "rank 1 of 2", "meaning"),
         [
-            *(variable_row(name, value, "") for name, value in shown.items()),
-            *(variable_row(name, value, " (with `--devices 5,4`)") for name, value in narrowed.items()),
-            *(variable_row(name, value, ASTRAY) for name, value in interface_variables("eth0").items()),
+            *(variable_row(name, value, "", meanings) for name, value in shown.items()),
+            *(variable_row(name, value, " (with `--devices 5,4`)", meanings) for name, value in narrowed.items()),
+            *(variable_row(name, value, ASTRAY, meanings) for name, value in interface_variables("eth0").items()),
         ],
     )
 
 
-def variable_row(name: str, value: str, where: str) -> tuple[str, ...]:
-    if name not in MEANINGS:
-        raise OutOfStep(f"{name} has no meaning in docs/make_reference.py")
-    return f"`{name}`", f"`{value}`{where}", MEANINGS[name]
+def meanings_in(module: str) -> dict[str, str]:
+    """The comment at each variable: `"RANK": value,  # meaning`, or on a line of its own `# RANK: meaning`."""
+    text = Path(str(import_module(module).__file__)).read_text()
+    own_line = re.findall(r"^ +# (\w+): (.+)$", text, re.MULTILINE)
+    behind = re.findall(r'^[^#\n]*"(\w+)"(?:\]|:)[^#\n]*  # (.+)$', text, re.MULTILINE)
+    return dict([*behind, *own_line])
+
+
+def variable_row(name: str, value: str, where: str, meanings: dict[str, str]) -> tuple[str, ...]:
+    if name not in meanings:
+        raise OutOfStep(f"{name} has no comment that says what it means where a worker is given it")
+    return f"`{name}`", f"`{value}`{where}", meanings[name]
+
+
+def with_section(text: str, title: str) -> str:
+    """The page with a section for this framework, before those that are about no framework."""
+    if f"## {title}\n" in text:
+        return text
+    begin, end = marks(f"variables of {title}")
+    before, heading, after = text.partition("## In a job with roles\n")
+    return f"{before}## {title}\n\n{begin}\n\n{end}\n\n{heading}{after}"
 
 
 def variables_page(old: str) -> str:
-    for name in VARIABLES_OF:
-        old = filled(old, f"variables of {TITLES[name]}", framework_table(name))
+    for name in FRAMEWORKS:
+        title = load(name).title
+        old = filled(with_section(old, title), f"variables of {title}", framework_table(name))
     return filled(old, "variables of flota", own_table())
 
 

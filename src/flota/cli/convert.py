@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 TRUE = ("y", "yes", "t", "true", "on", "1")
 FALSE = ("n", "no", "f", "false", "off", "0")
 LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
-FRAMEWORKS = ("torch", "paddle", "jax", "tensorflow")
 MOST_WORKERS = 10_000  # each needs a port of its own
 UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 # They have a meaning of their own: children and job control, a person's Ctrl-C, errors of the process itself.
@@ -166,10 +165,12 @@ def _level(flag: str, word: str) -> str:
 
 
 def _frameworks(flag: str, word: str) -> tuple[str, ...]:
-    names = tuple("tensorflow" if name == "tf" else name for name in word.split(","))
-    for name in names:
-        if name not in FRAMEWORKS:
-            raise BadValue(flag, word, f"names among {', '.join(FRAMEWORKS)}", f"{flag} torch")
+    from flota.frameworks import REGISTRY, load
+
+    shorts = {short: name for name in REGISTRY if (short := load(name).short)}
+    names = tuple(shorts.get(name, name) for name in word.split(","))
+    if not set(names) <= set(REGISTRY):
+        raise BadValue(flag, word, f"names among {', '.join(REGISTRY)}", f"{flag} torch")
     return names
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.frameworks import REGISTRY as FRAMEWORKS
 from flota.values import NamedTuple
 
 SWITCH = ("switch", "bool")
@@ -56,7 +57,7 @@ FLAGS = (
     Flag("no-python", "switch", False, "script", "run the program itself, found on PATH, not through python", variables="PET_NO_PYTHON", origin="torchrun"),
     Flag("run-path", "switch", False, "script", "run the script through python whatever its name is", variables="PET_RUN_PATH", origin="torchrun"),
     Flag("python", "text", None, "script", "the interpreter of the workers", "PATH", variables="PYTHON_EXEC"),
-    Flag("framework", "frameworks", ("torch", "paddle", "jax", "tensorflow"), "script", "give only these frameworks' variables [all four at once]", "NAMES"),
+    Flag("framework", "frameworks", FRAMEWORKS, "script", f"give only these frameworks' variables: {', '.join(FRAMEWORKS)} [all at once]", "NAMES"),
     Flag("env", "env", (), "script", "a variable for the workers; may be given again", "K=V"),
     Flag("interactive", "switch", False, "script", "one worker that keeps the terminal, so breakpoint() works"),
     Flag("warm", "modules", (), "script", "import these once, for all workers and their restarts; auto: what the script imports", "MODULES"),

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+from flota.frameworks import Framework, master_endpoint
 from flota.job.plan import Worker
-from flota.job.roster import Roster, endpoint
+from flota.job.roster import Roster
 from flota.job.spec import JobSpec
-
-SHOWN = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
+    coordinator = master_endpoint(spec, roster, worker, "jax")
     given = {
-        "JAX_COORDINATOR_ADDRESS": coordinator(spec, roster, worker),
-        "JAX_NUM_PROCESSES": str(worker.size),
-        "JAX_PROCESS_ID": str(worker.rank),
+        "JAX_COORDINATOR_ADDRESS": coordinator,  # where rank 0 serves JAX's coordinator
+        "JAX_NUM_PROCESSES": str(worker.size),  # workers in the job; JAX does not read it, a script may
+        "JAX_PROCESS_ID": str(worker.rank),  # the worker's number in the job; JAX does not read it, a script may
     }
     if spec.frameworks == ("jax",):
-        given.update(_open_mpi_names(coordinator(spec, roster, worker), worker))
+        given.update(_open_mpi_names(coordinator, worker))
         if worker.devices and worker.local_size > 1:
             chosen = spec.devices_for(spec.all_roles[worker.role]).chosen
             alone = spec.virtual_local_rank or spec.all_roles[worker.role].private
             own = 0 if alone else chosen.index(worker.devices[0])
+            # JAX_LOCAL_DEVICE_IDS: the worker's device as an index into the visible ones, with several workers
             given["JAX_LOCAL_DEVICE_IDS"] = str(own)
     return given
-
-
-def coordinator(spec: JobSpec, roster: Roster, worker: Worker) -> str:
-    """The main role's at a port of its own, other roles' at their first worker's."""
-    master = roster.master(worker.role)
-    if worker.role == spec.main:
-        return endpoint(master.address, master.ports.jax)
-    return roster.endpoints(spec.first_of(worker.name))[0]
 
 
 def _open_mpi_names(address: str, worker: Worker) -> dict[str, str]:
@@ -38,9 +31,12 @@ def _open_mpi_names(address: str, worker: Worker) -> dict[str, str]:
     not given to other frameworks, as a real MPI library would try to connect.
     """
     return {
-        "OMPI_MCA_orte_hnp_uri": f"1.0;tcp://{address}",
-        "OMPI_COMM_WORLD_SIZE": str(worker.size),
-        "OMPI_COMM_WORLD_RANK": str(worker.rank),
-        "OMPI_COMM_WORLD_LOCAL_RANK": str(worker.local_rank),
-        "OMPI_COMM_WORLD_LOCAL_SIZE": str(worker.local_size),
+        "OMPI_MCA_orte_hnp_uri": f"1.0;tcp://{address}",  # makes `jax.distributed.initialize()` take the values below
+        "OMPI_COMM_WORLD_SIZE": str(worker.size),  # workers in the job
+        "OMPI_COMM_WORLD_RANK": str(worker.rank),  # the worker's number in the job
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(worker.local_rank),  # its number on this machine
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(worker.local_size),  # workers on this machine
     }
+
+
+FRAMEWORK = Framework("JAX", variables, shown=("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"))

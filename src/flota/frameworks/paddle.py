@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
+from flota.frameworks import Framework, master_endpoint
 from flota.job.plan import Worker
-from flota.job.roles import TRAINER
-from flota.job.roster import Roster, endpoint
-from flota.job.spec import DeviceSet, JobSpec
+from flota.job.roles import PS, PS_HETER, RPC, TRAINER
+from flota.job.roster import Roster
+from flota.job.spec import JobSpec
 
-SHOWN = (
-    "PADDLE_CURRENT_ENDPOINT",
-    "PADDLE_TRAINERS_NUM",
-    "FLAGS_selected_gpus",
-    "PADDLE_PSERVERS_IP_PORT_LIST",
-    "PADDLE_TRAINER_ENDPOINTS",
-    "PADDLE_TRAINER_ID",
-)
-DROPPED_PROXIES = ("http_proxy", "https_proxy")
 LONGEST_LIST = 48000  # Paddle's own limit for the list of endpoints in the environment
 CUSTOM_DEVICES = ("npu", "mlu", "gcu", "iluvatar_gpu", "intel_hpu", "musa")
 
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
+    if spec.mode in (PS, PS_HETER, RPC):
+        from flota.frameworks import paddle_ps
+
+        return (paddle_ps.rpc_variables if spec.mode == RPC else paddle_ps.variables)(spec, roster, worker)
     endpoints = roster.endpoints(worker.role)
     rank, local_rank, world = str(worker.rank), str(worker.local_rank), str(worker.size)
-    master = roster.master(worker.role)
     given = {
-        "PADDLE_MASTER": endpoint(master.address, master.ports.paddle) if worker.role == spec.main else endpoints[0],
-        "PADDLE_GLOBAL_SIZE": world,
-        "PADDLE_GLOBAL_RANK": rank,
-        "PADDLE_LOCAL_SIZE": str(worker.local_size),
-        "PADDLE_LOCAL_RANK": local_rank,
-        "PADDLE_NNODES": str(len(roster.seats)),
-        "PADDLE_CURRENT_ENDPOINT": endpoints[worker.rank],
-        "PADDLE_TRAINER_ID": rank,
-        "PADDLE_TRAINERS_NUM": world,
-        "PADDLE_RANK_IN_NODE": local_rank,
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
-        "PADDLE_AUTO_CLUSTER": "0",
-        "PADDLE_LOG_DIR": spec.log.directory,
-        "POD_NAME": roster.seats[worker.seat].host,
+        # PADDLE_MASTER: where rank 0 serves Paddle's store
+        "PADDLE_MASTER": master_endpoint(spec, roster, worker, "paddle"),
+        "PADDLE_GLOBAL_SIZE": world,  # workers in the job
+        "PADDLE_GLOBAL_RANK": rank,  # the worker's number in the job
+        "PADDLE_LOCAL_SIZE": str(worker.local_size),  # workers on this machine
+        "PADDLE_LOCAL_RANK": local_rank,  # the worker's number on this machine
+        "PADDLE_NNODES": str(len(roster.seats)),  # machines in the job
+        "PADDLE_CURRENT_ENDPOINT": endpoints[worker.rank],  # this worker's own address and port
+        "PADDLE_TRAINER_ID": rank,  # the worker's number in the job
+        "PADDLE_TRAINERS_NUM": world,  # workers in the job
+        "PADDLE_RANK_IN_NODE": local_rank,  # the worker's number on this machine
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),  # every worker's address and port, in rank order
+        "PADDLE_AUTO_CLUSTER": "0",  # always 0: auto-parallel is refused
+        "PADDLE_LOG_DIR": spec.log.directory,  # `--log_dir` as a whole path
+        "POD_NAME": roster.seats[worker.seat].host,  # this machine's name; kept when it is set already
     }
     if len(given["PADDLE_TRAINER_ENDPOINTS"]) >= LONGEST_LIST:
         del given["PADDLE_TRAINER_ENDPOINTS"]
@@ -53,15 +49,19 @@ def backup_file(spec: JobSpec, worker: Worker) -> str:
     return f"{spec.log.directory}/backup_env.{own}.json"
 
 
-def backed_up(roster: Roster, worker: Worker) -> dict[str, str]:
+def backup(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, dict[str, str]] | None:
     """What is too long for the environment; flota's own values only, never the user's."""
     endpoints = ",".join(roster.endpoints(worker.role))
-    return {"PADDLE_TRAINER_ENDPOINTS": endpoints} if len(endpoints) >= LONGEST_LIST else {}
+    if len(endpoints) < LONGEST_LIST:
+        return None
+    return backup_file(spec, worker), {"PADDLE_TRAINER_ENDPOINTS": endpoints}
 
 
 def device_variables(spec: JobSpec, worker: Worker) -> dict[str, str]:
     kind = spec.devices_for(spec.all_roles[worker.role]).kind
     given: dict[str, str] = {}
+    # PADDLE_DISTRI_BACKEND: `gloo` without devices, `xccl` on npu, mlu and other custom ones; or `--backend`
+    # FLAGS_selected_gpus: the worker's device as an index into the visible ones; `FLAGS_selected_xpus` … likewise
     if kind == "cpu":
         given["PADDLE_DISTRI_BACKEND"] = "gloo"
     else:
@@ -79,9 +79,20 @@ def _indices(spec: JobSpec, worker: Worker) -> str:
     role = spec.all_roles[worker.role]
     if spec.virtual_local_rank or role.private:
         return ",".join(str(index) for index in range(len(worker.devices)))
-    seen = listed_for_paddle(spec.devices_for(role), alone=spec.frameworks == ("paddle",))
+    devices = spec.devices_for(role)
+    seen = devices.visible if spec.frameworks == ("paddle",) else devices.chosen
     return ",".join(str(seen.index(device)) for device in worker.devices)
 
 
-def listed_for_paddle(devices: DeviceSet, *, alone: bool) -> tuple[str, ...]:
-    return devices.visible if alone else devices.chosen
+FRAMEWORK = Framework(
+    "Paddle",
+    variables,
+    shown=(
+        *("PADDLE_CURRENT_ENDPOINT", "PADDLE_TRAINERS_NUM", "FLAGS_selected_gpus"),
+        *("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ID"),
+    ),
+    shown_for_all=True,
+    backup=backup,
+    moved_alone=("http_proxy", "https_proxy"),
+    all_devices_alone=True,
+)

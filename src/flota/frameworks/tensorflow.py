@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from flota.errors import VariableTooLong
+from flota.frameworks import Framework
 from flota.job.plan import Worker
 from flota.job.roles import SERVER, TRAINER
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
-SHOWN = ("TF_CONFIG",)
 LONGEST_VARIABLE = 128 * 1024 - len("TF_CONFIG=") - 1  # what the kernel takes for one string
 TASKS = {TRAINER: "worker", SERVER: "ps", "chief": "chief", "worker": "worker", "ps": "ps", "evaluator": "evaluator"}
 
@@ -23,7 +23,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     index = sum(roster.size(number) for number in before) + worker.number
     config = f'{{"cluster": {{{_cluster(spec, roster, task)}}}, "task": {{"type": "{task}", "index": {index}}}}}'
     if len(config) <= LONGEST_VARIABLE:
-        return {"TF_CONFIG": config}
+        return {"TF_CONFIG": config}  # the cluster and the worker's place in it
     if spec.frameworks == ("tensorflow",):
         raise VariableTooLong("TF_CONFIG", len(config))
     return {}
@@ -38,3 +38,6 @@ def _cluster(spec: JobSpec, roster: Roster, own_task: str) -> str:
             tasks.setdefault(task, []).extend(roster.endpoints(number))
     texts = {task: ", ".join(f'"{endpoint}"' for endpoint in endpoints) for task, endpoints in tasks.items()}
     return ", ".join(f'"{task}": [{text}]' for task, text in texts.items() if text)
+
+
+FRAMEWORK = Framework("TensorFlow", variables, shown=("TF_CONFIG",), short="tf")

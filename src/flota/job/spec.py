@@ -108,7 +108,7 @@ class JobSpec(NamedTuple):
     preempt_signal: str = ""  # asks for the same as SIGTERM
     preempt_timeout: float | None = None  # None: the grace
     stop_signals: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
-    frameworks: tuple[str, ...] = ("torch", "paddle", "jax", "tensorflow")
+    frameworks: tuple[str, ...] = ()  # whose variables workers get
     env: tuple[tuple[str, str], ...] = ()
     threads: int | None = None
     threads_given: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.frameworks import SHOWN_OF
+from flota.frameworks import shown_variables
 from flota.host.loop import WRITABLE, Loop
 from flota.job.plan import Worker, lead_role
 from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, report_as_dict
@@ -74,13 +74,10 @@ class Console:
 
     def show_first_round(self, started: Started) -> None:
         self.event("job_started", world_size=started.roster.workers, pid=os.getpid())
-        # Paddle's variables stand for all, as in fleetrun's, unless --framework left them out.
-        frameworks = ("paddle",) if "paddle" in self.spec.frameworks else self.spec.frameworks
         main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
         env = (main or started.plans)[0].env
-        names = [name for framework in frameworks for name in SHOWN_OF[framework] if name in env]
         self.say("INFO", start_banner.start_line(len(started.plans)))
-        self.journal.block("INFO", start_banner.table((name, env[name]) for name in names))
+        self.journal.block("INFO", start_banner.table((name, env[name]) for name in shown_variables(self.spec, env)))
         if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env and self.spec.mode == COLLECTIVE:
             self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
         for name in dict.fromkeys(role.name for role in self.spec.all_roles):

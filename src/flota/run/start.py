@@ -8,7 +8,8 @@ import os
 import time
 
 from flota.errors import FlotaError
-from flota.frameworks import equip, paddle, torch
+from flota.frameworks import backups, equip
+from flota.frameworks.torch import error_file
 from flota.host.channel import Channel
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
 from flota.host.process_start import Spawn
@@ -138,7 +139,7 @@ def start_workers(
     plans = tuple(equip(spec, roster, worker, environ, channel.name(number)) for number, worker in enumerate(workers))
     marks = {} if spec.interactive else open_logs(spec, roster, workers, first=first)
     for worker in workers:
-        remove(torch.error_file(spec, worker))
+        remove(error_file(spec, worker))
     back_up_long_values(spec, roster, workers)
     rotating = open_rotating_logs(spec, workers)
     spawns = [_spawn(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
@@ -202,15 +203,12 @@ def serves_gloo(spec: JobSpec) -> bool:
 
 
 def back_up_long_values(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> None:
-    """Where a value is too long for the environment, Paddle reads it from a file."""
-    for worker in workers if "paddle" in spec.frameworks else ():
-        values = paddle.backed_up(roster, worker)
-        if values:
-            import json
+    for path, values in (backup for worker in workers for backup in backups(spec, roster, worker)):
+        import json
 
-            from flota.logs.directory import write_whole
+        from flota.logs.directory import write_whole
 
-            write_whole(paddle.backup_file(spec, worker), json.dumps(values), mode=0o600)
+        write_whole(path, json.dumps(values), mode=0o600)
 
 
 def open_rotating_logs(spec: JobSpec, workers: tuple[Worker, ...]) -> tuple[RotatingLog, ...]:

@@ -8,7 +8,7 @@ import sys
 from flota.cli.settings import without_parents_variables
 from flota.errors import FlotaError
 from flota.errors.spawning import BadOption, MissingGuard
-from flota.frameworks import SHOWN_OF, equip
+from flota.frameworks import equip, shown_variables
 from flota.host.ports import release
 from flota.host.process_start import Spawn
 from flota.job.plan import WorkerPlan, plan_workers
@@ -168,9 +168,8 @@ def common(spawns: list[Spawn]) -> dict[str, str]:
 
 
 def show_config(wish: SpawnOptions, plans: tuple[WorkerPlan, ...]) -> None:
-    frameworks = ("paddle",) if "paddle" in wish.spec.frameworks else wish.spec.frameworks
     env = plans[0].env
-    names = [name for framework in frameworks for name in SHOWN_OF[framework] if name in env]
+    names = shown_variables(wish.spec, env)
     sys.stdout.write(
         f"{start_banner.start_line(len(plans))}\n{start_banner.table((name, env[name]) for name in names)}\n"
     )

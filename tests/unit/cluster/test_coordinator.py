@@ -728,13 +728,8 @@ def test_a_node_with_other_roles_is_turned_away(roles, own, why):
 
 def test_a_seat_has_the_counts_of_its_record():
     table = Table(0, least=2, most=2, roles=("server", "trainer"))
-<<<<<<< HEAD:tests/unit/cluster/test_coordinator.py
     table.join("host0", roles=("server", "trainer"), workers_by_role=(1, 0))
     table.join("host1", roles=("server", "trainer"), workers_by_role=(0, 2), ports=ports_of(1, 2, 3, 4, 5))
-=======
-    table.join("host0", roles=("server", "trainer"), workers_by_role=(1, 0))
-    table.join("host1", roles=("server", "trainer"), workers_by_role=(0, 2), ports=(1, 2, 3, 4, 5))
->>>>>>> 84abe6d (Rename parts, counts, listed to what they hold):tests/unit/test_chair.py
     job_state = table.decide()
     assert [row.workers_by_role for row in job_state.seats] == [(1, 0), (0, 2)]
     assert decode_state(encode_state(job_state)) == job_state

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flota.frameworks import equip
+from flota.frameworks import REGISTRY, equip
 from flota.job.plan import plan_workers, roles_of
 from flota.job.roles import COORDINATOR, HETER, MIXED, PS, PS_HETER, SERVER, TRAINER, Role
 from flota.job.roster import Ports, Roster, Seat, completed, endpoint, split_endpoint
@@ -25,6 +25,7 @@ def seat(number: int, *counts: int) -> Seat:
 
 def job(*roles: Role, mode: str = MIXED, **facts) -> JobSpec:
     command = Command("script", "train.py", (), "python")
+    facts.setdefault("frameworks", REGISTRY)
     return JobSpec(command, sum(role.workers for role in roles), LogSpec("/log"), roles=roles, mode=mode, **facts)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from flota.cli.convert import FRAMEWORKS, LEVELS
+from flota.cli.convert import LEVELS
 from flota.cli.flags import ALIASES, FLAGS, SWITCH, Flag
 from flota.errors import BadValue
+from flota.frameworks import REGISTRY as FRAMEWORKS
 
 BASH = """\
 _flota() {{

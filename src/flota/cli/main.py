@@ -7,7 +7,7 @@ import sys
 
 from flota.cli.flags import ALONE, UNSERVED
 from flota.cli.parse import CommandLine, parse
-from flota.cli.settings import Settings, gather, without_parents_variables
+from flota.cli.settings import PLATFORM_MARKS, Settings, gather, without_parents_variables
 from flota.errors import BUG, FlotaError, MissingPackage, UnsupportedSystem
 
 INTERRUPTED = 130
@@ -90,7 +90,7 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
         raise UnsupportedSystem("a Python without os.waitid (macOS before 3.13)")
     environ = without_parents_variables(os.environ)
     settings = gather(line.given, environ, os.curdir)
-    if "PADDLE_TRAINERS" in environ:
+    if any(mark in environ for mark in PLATFORM_MARKS):
         from flota.cli.platform import ask_platform
 
         line, settings = ask_platform(line, settings, os.environ)

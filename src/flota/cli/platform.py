@@ -5,8 +5,8 @@ from __future__ import annotations
 from flota.cli.flags import BY_NAME, ROLE_FLAGS
 from flota.cli.parse import CommandLine, Given, keep
 from flota.cli.settings import Settings
-from flota.errors import BadPlatformValue, Contradiction
-from flota.platforms import Hints, paddlecloud
+from flota.errors import Contradiction
+from flota.platforms import Hints, find_platform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,52 +18,56 @@ WHO = (
     *("nnodes", "master", "ips", "standalone", "rdzv_backend", "rdzv_endpoint", "master_addr", "master_port"),
     *ROLE_FLAGS,
 )
-ROLES = {"PSERVER": "server", "TRAINER": "trainer", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}
 
 
 def ask_platform(line: CommandLine, settings: Settings, environ: Mapping[str, str]) -> tuple[CommandLine, Settings]:
     """The platform's words among the settings, and a note about it; `environ` is the whole environment."""
-    said = paddlecloud.summary(environ)
-    if not said:
-        return line, settings
+    found = find_platform(environ)
+    if not found or not (found[1].role or found[1].nodes > 1):
+        return line, settings  # a job on one machine is a job like any other
+    title, hints = found[0].title, found[1]
     stronger = next((source for source in map(settings.source, WHO) if source), None)
     if settings.tables:
         stronger = stronger or f"`roles` in {settings.tables_from}"
-    if paddlecloud.role_of(environ) and not str(settings["run_mode"]).startswith("ps"):
+    if hints.role and not str(settings["run_mode"]).startswith("ps"):
         stronger = stronger or settings.source("run_mode")
     if stronger:
-        return _with_note(line, f"PaddleCloud has {said}, but {stronger} is given and wins"), settings
-    hints = paddlecloud.detect(environ)
-    assert hints
+        said = f"the role {hints.role} for this node" if hints.role else f"{hints.nodes} nodes"
+        return _with_note(line, f"{title} has {said}, but {stronger} is given and wins"), settings
+    if hints.problem:
+        raise hints.problem
     if hints.role:
-        return _with_note(line, f"on PaddleCloud: runs the script once, as {hints.role}"), as_role(settings, hints)
-    note = f"on PaddleCloud: {hints.nodes} nodes, which meet at {hints.master}"
+        note = f"on {title}: runs the script once, as {hints.role}"
+        return _with_note(line, note), as_role(settings, title, hints)
+    note = f"on {title}: {hints.nodes} nodes, which meet at {hints.master}"
     return _with_note(line, note), as_node(settings, hints)
 
 
 def as_node(settings: Settings, hints: Hints) -> Settings:
-    """One of several nodes; its address is read from POD_IP anyway."""
+    """One of several nodes."""
     given = dict(settings.given)
     keep(given, BY_NAME["nnodes"], hints.source, str(hints.nodes))
     keep(given, BY_NAME["master"], hints.source, hints.master)
     if not settings.source("rank"):
-        keep(given, BY_NAME["rank"], "PADDLE_TRAINER_ID", str(hints.rank))
+        keep(given, BY_NAME["rank"], hints.rank_source, str(hints.rank))
     return Settings(given, ports=hints.ports)
 
 
-def as_role(settings: Settings, hints: Hints) -> Settings:
+def as_role(settings: Settings, title: str, hints: Hints) -> Settings:
     """A job of one worker, which has its place from the platform's own variables: flota adds none but its own."""
     get: Any = settings.__getitem__
-    if hints.role not in ROLES:
-        raise BadPlatformValue("PaddleCloud", "TRAINING_ROLE", hints.role, f"one of {', '.join(ROLES)}")
     if get("nproc_per_node") not in (None, 1):
         asked = f"{settings.source('nproc_per_node')} {get('nproc_per_node')}"
-        raise Contradiction(asked, f"TRAINING_ROLE={hints.role}", "PaddleCloud's role is for one worker")
-    given = {dest: found for dest, found in settings.given.items() if dest != "run_mode" and found.source != "POD_IP"}
+        raise Contradiction(asked, f"{hints.source}={hints.role}", f"{title}'s role is for one worker")
+    dropped = ("run_mode", "nproc_per_node")
+    given = {
+        dest: found
+        for dest, found in settings.given.items()
+        if dest not in dropped and found.source not in hints.not_settings
+    }
     frameworks = get("framework") if settings.source("framework") else ()
-    given["framework"] = Given(tuple(name for name in frameworks if name != "paddle"), "TRAINING_ROLE")
-    given.pop("nproc_per_node", None)
-    return Settings(given, {ROLES[hints.role]: {}}, "TRAINING_ROLE")
+    given["framework"] = Given(tuple(name for name in frameworks if name != hints.framework), hints.source)
+    return Settings(given, {hints.own_role: {}}, hints.source)
 
 
 def _with_note(line: CommandLine, note: str) -> CommandLine:

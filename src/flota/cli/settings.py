@@ -1,6 +1,6 @@
 """Every setting and its source. Precedence: command line, FLOTA_*, other tools' variables, config file, built-in.
 
-What a platform says (hints.py) is between the last two.
+What a platform says (platform.py) is between the last two.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
+PLATFORM_MARKS = ("PADDLE_TRAINERS",)  # the first mark of each in platforms.REGISTRY, which is not imported without one
 NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 
 

@@ -13,7 +13,9 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+AMD_NODES = "sys/class/kfd/kfd/topology/nodes"
 
 
 class Kind(NamedTuple):
@@ -23,6 +25,19 @@ class Kind(NamedTuple):
     variables: tuple[str, ...]
     files: str  # prefix in /dev of one file a device
     vendor: str
+    counted_by: Callable[[str], int] | None = None  # by the root directory, where files do not say how many there are
+
+
+def _count_amd(root: str) -> int:
+    """AMD's driver lists CPUs too: only nodes with compute units are devices."""
+    count = 0
+    for node in _listing(f"{root}{AMD_NODES}"):
+        try:
+            with open(f"{root}{AMD_NODES}/{node}/properties") as properties:
+                count += any(line.startswith("simd_count ") and line.split()[1] != "0" for line in properties)
+        except OSError:
+            continue
+    return count
 
 
 # In order of precedence when several variables are set: Paddle's, where custom devices come first and CUDA last.
@@ -35,10 +50,9 @@ KINDS = (
     Kind("neuron", ("NEURON_RT_VISIBLE_CORES",), "neuron", "AWS Neuron"),
     Kind("xpu", ("XPULINK_VISIBLE_DEVICES", "XPU_VISIBLE_DEVICES"), "xpu", "Kunlun"),
     Kind("intel_gpu", ("ZE_AFFINITY_MASK",), "", "Intel"),
-    Kind("gpu", ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), "", "AMD"),
+    Kind("gpu", ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), "", "AMD", _count_amd),
     Kind("gpu", ("CUDA_VISIBLE_DEVICES",), "nvidia", "NVIDIA"),
 )
-AMD_NODES = "sys/class/kfd/kfd/topology/nodes"
 
 
 def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind, ...] = KINDS) -> DeviceSet:
@@ -52,7 +66,7 @@ def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind,
     for kind in kinds:
         if any(variable in environ for variable in kind.variables):
             continue  # set but empty: the user wants none of them
-        count = _amd_count(root) if kind.vendor == "AMD" else _count(files, kind.files)
+        count = kind.counted_by(root) if kind.counted_by else _count(files, kind.files)
         if count:
             ids = tuple(str(number) for number in range(count))
             return DeviceSet(kind.name, kind.variables[-1], ids, ids, by_id=False)
@@ -96,15 +110,3 @@ def _listing(directory: str) -> list[str]:
 
 def _count(files: list[str], prefix: str) -> int:
     return sum(name[len(prefix) :].isdecimal() for name in files if name.startswith(prefix)) if prefix else 0
-
-
-def _amd_count(root: str) -> int:
-    """AMD's driver lists CPUs too: only nodes with compute units are devices."""
-    count = 0
-    for node in _listing(f"{root}{AMD_NODES}"):
-        try:
-            with open(f"{root}{AMD_NODES}/{node}/properties") as properties:
-                count += any(line.startswith("simd_count ") and line.split()[1] != "0" for line in properties)
-        except OSError:
-            continue
-    return count

@@ -1,18 +1,55 @@
 """What a platform has said already about the job that it runs: one small file each, from the environment to hints.
-Pure.
+
+A platform is a file with a PLATFORM and its name in REGISTRY. The start path looks for the first of its marks only:
+PLATFORM_MARKS in cli/settings.py. Pure.
 """
 
 from __future__ import annotations
 
 from flota.values import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flota.errors import BadPlatformValue
+
+REGISTRY = ("paddlecloud",)
+
 
 class Hints(NamedTuple):
     """What the platform knows of this node's job. A job of one node without a role is a job like any other."""
 
-    source: str = ""  # the variable that names the nodes
+    source: str = ""  # the variable that names the nodes, or the role
     nodes: int = 1
     rank: int = 0
+    rank_source: str = ""
     master: str = ""  # where the nodes meet
     ports: range = range(0)  # that are kept for this node's workers
-    role: str = ""  # what this node runs the script as, once, with variables that the platform has given already
+    role: str = ""  # what this node runs the script as, once, in the platform's word
+    own_role: str = ""  # the same in flota's word
+    framework: str = ""  # the one whose variables the platform has given to the role already
+    not_settings: tuple[str, ...] = ()  # variables that belong to the role, though flags read them
+    problem: BadPlatformValue | None = None  # a variable that makes no sense
+
+
+class Platform(NamedTuple):
+    """One platform. It takes all of its marks, and `detect`, to be recognised."""
+
+    title: str
+    marks: tuple[str, ...]  # variables
+    detect: Callable[[Mapping[str, str]], Hints | None]
+
+
+def load(name: str) -> Platform:
+    platform: Platform = __import__(f"flota.platforms.{name}", fromlist=["PLATFORM"]).PLATFORM
+    return platform
+
+
+def find_platform(environ: Mapping[str, str]) -> tuple[Platform, Hints] | None:
+    """The first platform that is here. Not inside a worker of flota's: what a platform says was said to its parent."""
+    for platform in map(load, REGISTRY) if "FLOTA_GIVEN" not in environ else ():
+        hints = platform.detect(environ) if all(environ.get(mark) for mark in platform.marks) else None
+        if hints:
+            return platform, hints
+    return None

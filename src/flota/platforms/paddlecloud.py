@@ -7,35 +7,34 @@ from __future__ import annotations
 
 from flota.errors import BadPlatformValue
 from flota.job.roster import endpoint, split_endpoint
-from flota.platforms import Hints
+from flota.platforms import Hints, Platform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MARKS = ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM")
 LISTS = ("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS")  # of nodes, the best first
+ROLES = {"PSERVER": "server", "TRAINER": "trainer", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}
 MASTER_PORT = 6768  # Paddle's own choice where the platform names no port
 LAST_PORT = 65535
 
 
-def summary(environ: Mapping[str, str]) -> str:
-    """In words, what PaddleCloud has to say beyond a job on one machine; nothing outside of it."""
-    if not _is_here(environ):
-        return ""
-    if role_of(environ):
-        return f"the role {role_of(environ)} for this node"
-    count = len(_pods(environ))
-    return f"{count} nodes" if count > 1 else ""
-
-
 def detect(environ: Mapping[str, str]) -> Hints | None:
-    """None outside PaddleCloud."""
-    if not _is_here(environ):
-        return None
-    if role_of(environ):
-        return Hints(role=role_of(environ))
-    pods = _pods(environ)
+    """The job's pods and this one's place among them, or its role."""
+    pods, role = _pods(environ), role_of(environ)
+    try:
+        return _role_hints(role) if role else _node_hints(environ, pods)
+    except BadPlatformValue as error:
+        return Hints(nodes=len(pods), role=role, problem=error)
+
+
+def _role_hints(role: str) -> Hints:
+    if role not in ROLES:
+        raise BadPlatformValue("PaddleCloud", "TRAINING_ROLE", role, f"one of {', '.join(ROLES)}")
+    return Hints("TRAINING_ROLE", role=role, own_role=ROLES[role], framework="paddle", not_settings=("POD_IP",))
+
+
+def _node_hints(environ: Mapping[str, str], pods: dict[str, list[str]]) -> Hints:
     if len(pods) <= 1:
         return Hints()
     hosts, source = list(pods), _source(environ)
@@ -44,12 +43,8 @@ def detect(environ: Mapping[str, str]) -> Hints | None:
     first = _ports(environ, source, pods[hosts[0]])
     # Beside the workers' ports: how many of them the first node uses, the others do not know.
     master = endpoint(hosts[0], str(min(first) - 1 if first else MASTER_PORT))
-    return Hints(source, len(hosts), rank, master, _consecutive(_ports(environ, source, pods[own])))
-
-
-def _is_here(environ: Mapping[str, str]) -> bool:
-    """Not inside a worker of flota's: what the platform says was said to its parent."""
-    return "FLOTA_GIVEN" not in environ and all(environ.get(name) for name in MARKS)
+    ports = _consecutive(_ports(environ, source, pods[own]))
+    return Hints(source, len(hosts), rank, "PADDLE_TRAINER_ID", master, ports)
 
 
 def role_of(environ: Mapping[str, str]) -> str:
@@ -94,3 +89,6 @@ def _number(name: str, word: str, least: int, most: int) -> int:
     if not word.isdecimal() or not least <= int(word) <= most:
         raise BadPlatformValue("PaddleCloud", name, word, f"a number from {least} to {most}")
     return int(word)
+
+
+PLATFORM = Platform("PaddleCloud", ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM"), detect)

@@ -10,13 +10,13 @@ from flota.logs.json_text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from flota.logs.nonblocking_writer import Outlet
+    from flota.logs.nonblocking_writer import NonblockingWriter
 
 
 class EventLog:
-    def __init__(self, path: str, job_id: str, node: str, outlet: Outlet | None) -> None:
+    def __init__(self, path: str, job_id: str, node: str, writer: NonblockingWriter | None) -> None:
         self._about = {"job_id": job_id, "node": node}
-        self._outlet = outlet
+        self._writer = writer
         self._file = open_append(path)
 
     def write(self, event: str, **facts: object) -> None:
@@ -27,5 +27,5 @@ class EventLog:
             os.write(self._file, f"{line}\n".encode())
         except OSError:
             pass  # a full disk must not end the job
-        if self._outlet:
-            self._outlet.write(f"{line}\n".encode())
+        if self._writer:
+            self._writer.write(f"{line}\n".encode())

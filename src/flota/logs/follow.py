@@ -7,7 +7,7 @@ import time
 
 from flota.logs.inotify import OVERFLOWED, Growth, keep_freed_memory
 from flota.logs.lines import matching, prefixed, split_at_last_line
-from flota.logs.nonblocking_writer import Outlet
+from flota.logs.nonblocking_writer import NonblockingWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class Stream:
 
 
 class Follower:
-    """Many streams, one outlet. Whole lines only when several are shown; a single stream passes as it comes."""
+    """Many streams, one writer. Whole lines only when several are shown; a single stream passes as it comes."""
 
-    def __init__(self, outlet: Outlet, *, timestamps: bool) -> None:
-        self.outlet = outlet
+    def __init__(self, writer: NonblockingWriter, *, timestamps: bool) -> None:
+        self.writer = writer
         self.timestamps = timestamps
         self.streams: list[Stream] = []
         self.growth = Growth()
@@ -109,18 +109,18 @@ class Follower:
             return  # the directory is gone: nothing more to show
         if len(stream.segments) > MOST_SEGMENTS:
             os.close(stream.segments.pop(0).fd)
-            self.outlet.write(b"... (flota: lines were rotated away before they could be shown)\n")
+            self.writer.write(b"... (flota: lines were rotated away before they could be shown)\n")
         stream.dirty = True
         self._watch(stream)
 
     @property
     def busy(self) -> bool:
         """Whether there is something to show and somebody who takes it."""
-        return not self.outlet.pending and any(stream.dirty and self._concerns(stream) for stream in self.streams)
+        return not self.writer.pending and any(stream.dirty and self._concerns(stream) for stream in self.streams)
 
     def _concerns(self, stream: Stream) -> bool:
         """Nobody looks at the console any more, but lines may still be collected."""
-        return not self.outlet.closed or bool(stream.words)
+        return not self.writer.closed or bool(stream.words)
 
     def on_grown(self) -> None:
         for number in self.growth.read():
@@ -136,9 +136,9 @@ class Follower:
             stream.dirty = True
 
     def pump(self) -> None:
-        """One chunk of each stream that has something, while the outlet takes it."""
+        """One chunk of each stream that has something, while the writer takes it."""
         for stream in self.streams:
-            if self.outlet.pending:
+            if self.writer.pending:
                 return
             if stream.dirty and self._concerns(stream):
                 data, round_ends = stream.read()
@@ -151,7 +151,7 @@ class Follower:
 
     def _show(self, stream: Stream, data: bytes, *, last: bool) -> None:
         if len(self.streams) == 1 and not self.timestamps and not stream.words:
-            self.outlet.write(data)
+            self.writer.write(data)
             return
         body, stream.partial = split_at_last_line(stream.partial + data if stream.partial else data)
         if last and stream.partial:
@@ -163,4 +163,4 @@ class Follower:
                 pass  # a full disk costs these lines, not the job
         stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
         if body:
-            self.outlet.write(*prefixed(body, stamp + stream.prefix))
+            self.writer.write(*prefixed(body, stamp + stream.prefix))

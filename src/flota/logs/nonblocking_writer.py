@@ -14,7 +14,7 @@ SURE = 4096  # a pipe that is ready takes this much without waiting
 MOST_PARTS = 1000  # what one call may be given
 
 
-class Outlet:
+class NonblockingWriter:
     """Whoever writes waits while `pending`: the console reads no more of the log files then, so nothing piles up."""
 
     def __init__(self, fd: int) -> None:

@@ -6,7 +6,7 @@ import os
 import time
 
 from flota.logs.directory import open_append
-from flota.logs.nonblocking_writer import Outlet
+from flota.logs.nonblocking_writer import NonblockingWriter
 
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 RED, YELLOW, PLAIN = "\033[31m", "\033[33m", "\033[0m"
@@ -16,8 +16,8 @@ COLOURS = {"WARNING": YELLOW, "ERROR": RED}
 class Journal:
     """Says what is at or above the level; the file gets the same, without colour."""
 
-    def __init__(self, path: str, outlet: Outlet, level: str, *, colour: bool) -> None:
-        self.outlet = outlet
+    def __init__(self, path: str, writer: NonblockingWriter, level: str, *, colour: bool) -> None:
+        self.writer = writer
         self._lowest = LEVELS[level]
         self._colour = colour
         self._file = open_append(path)
@@ -40,4 +40,4 @@ class Journal:
         if paint:
             first, newline, rest = text.partition("\n")
             text = f"{paint}{first}{PLAIN}{newline}{rest}"
-        self.outlet.write(f"{text}\n".encode(errors="surrogateescape"))
+        self.writer.write(f"{text}\n".encode(errors="surrogateescape"))

@@ -16,7 +16,7 @@ from flota.logs.directory import open_append, remove, write_whole
 from flota.logs.event_log import EventLog
 from flota.logs.follow import Follower, Stream
 from flota.logs.json_text import readable
-from flota.logs.nonblocking_writer import Outlet
+from flota.logs.nonblocking_writer import NonblockingWriter
 from flota.logs.own_log import Journal
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
@@ -42,8 +42,8 @@ class Console:
     def __init__(self, spec: JobSpec, environ: Mapping[str, str], loop: Loop) -> None:
         self.spec = spec
         self.loop = loop
-        self.out = Outlet(1)
-        self.err = Outlet(2)
+        self.out = NonblockingWriter(1)
+        self.err = NonblockingWriter(2)
         node = os.uname().nodename
         directory = spec.log.directory
         job = spec.job_id.replace("/", "_")
@@ -208,11 +208,11 @@ class Console:
     def pump(self) -> None:
         self.follower.pump()
         self._listen_while_it_matters()
-        for outlet in (self.out, self.err):
-            if outlet.pending and not self.loop.watches(outlet.fd):
-                self.loop.watch(outlet.fd, outlet.flush, WRITABLE)
-            elif not outlet.pending and self.loop.watches(outlet.fd):
-                self.loop.forget(outlet.fd)
+        for writer in (self.out, self.err):
+            if writer.pending and not self.loop.watches(writer.fd):
+                self.loop.watch(writer.fd, writer.flush, WRITABLE)
+            elif not writer.pending and self.loop.watches(writer.fd):
+                self.loop.forget(writer.fd)
 
     def _listen_while_it_matters(self) -> None:
         """While nothing can be shown, a busy worker's every write would wake the loop for nothing."""

@@ -115,10 +115,10 @@ def test_a_restart_waits_for_a_port_that_the_user_has_chosen(flota, stopped):
         wait_until(
             lambda: list(flota.directory.glob("log/default.*.log")), "flota's own log, which comes after the worker"
         )
-        (journal,) = flota.directory.glob("log/default.*.log")
-        wait_until(lambda: words in journal.read_text(), "a restart that waits")
+        (own_log,) = flota.directory.glob("log/default.*.log")
+        wait_until(lambda: words in own_log.read_text(), "a restart that waits")
         if stopped:
             running.process.terminate()
             assert running.wait() == 143
     assert running.wait() == (143 if stopped else 0)
-    assert journal.read_text().count("the restart waits for it") == 1
+    assert own_log.read_text().count("the restart waits for it") == 1

@@ -350,8 +350,8 @@ def test_a_lost_shepherd_of_parked_interpreters_costs_only_the_warmth(flota, her
     running = flota.start("--warm", "jax", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
     first = running.shepherd()
     wait_until(lambda: len(running.shepherds()) == 2, "a shepherd for the next round")
-    [journal] = (here / "log").glob("default.*.log")
-    wait_until(lambda: "2 of 2" in journal.read_text(), "interpreters")
+    [own_log] = (here / "log").glob("default.*.log")
+    wait_until(lambda: "2 of 2" in own_log.read_text(), "interpreters")
 
     (parked,) = set(running.shepherds()) - {first}
     os.kill(parked, signal.SIGKILL)

@@ -121,7 +121,7 @@ class ClusterMessages:
         what, *where = job_state.failures[0].said or ("no sign of life",)
         self.console.event("hang_found", suspects=[fault.rank for fault in job_state.failures if fault.rank >= 0])
         self.console.say("WARNING", f"the job hangs: {what}")
-        self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in where))
+        self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in where))
 
     def _tell_of_slow(self, job_state: JobState, before: JobState) -> None:
         slow = {(row.role, row.rank): row for row in job_state.slow}

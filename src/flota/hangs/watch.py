@@ -232,14 +232,14 @@ class HangWatch:
         words = (*self._words, *told, *(self._where() if not blind else ()))
         self.console.say("WARNING", f"the job hangs: {words[0]}")
         self.console.event("hang_found", suspects=[post.rank for post in suspects])
-        self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in words[1:]))
+        self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in words[1:]))
         self.blind = blind
         return HangFound(tuple(post.worker for post in suspects) if not blind else (), words, time.monotonic(), blind)
 
     def explain(self) -> HangExplained:
         positions = self.left_behind()
         words = in_words(positions)
-        self.console.journal.block("WARNING", "\n".join(f"  {line}" for line in words))
+        self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in words))
         suspects = tuple(post.worker for post in find_suspects(positions))
         return HangExplained(suspects, (*self._words, *words, *self._where()))
 

@@ -13,7 +13,7 @@ RED, YELLOW, PLAIN = "\033[31m", "\033[33m", "\033[0m"
 COLOURS = {"WARNING": YELLOW, "ERROR": RED}
 
 
-class Journal:
+class OwnLog:
     """Says what is at or above the level; the file gets the same, without colour."""
 
     def __init__(self, path: str, writer: NonblockingWriter, level: str, *, colour: bool) -> None:
@@ -22,13 +22,13 @@ class Journal:
         self._colour = colour
         self._file = open_append(path)
 
-    def line(self, level: str, text: str) -> None:
+    def write_line(self, level: str, text: str) -> None:
         """One sentence, with its level and time before it."""
         now = time.time()
         clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-        self.block(level, f"{level} {clock},{int(now * 1000) % 1000:03d} flota] {text}")
+        self.write_text(level, f"{level} {clock},{int(now * 1000) % 1000:03d} flota] {text}")
 
-    def block(self, level: str, text: str) -> None:
+    def write_text(self, level: str, text: str) -> None:
         """Text of its own shape."""
         if LEVELS[level] < self._lowest:
             return

@@ -17,7 +17,7 @@ from flota.logs.event_log import EventLog
 from flota.logs.follow import Follower, Stream
 from flota.logs.json_text import readable
 from flota.logs.nonblocking_writer import NonblockingWriter
-from flota.logs.own_log import Journal
+from flota.logs.own_log import OwnLog
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted
@@ -48,7 +48,7 @@ class Console:
         directory = spec.log.directory
         job = spec.job_id.replace("/", "_")
         colour = os.isatty(2) and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        self.journal = Journal(f"{directory}/{job}.{node}.log", self.err, spec.log.level, colour=colour)
+        self.own_log = OwnLog(f"{directory}/{job}.{node}.log", self.err, spec.log.level, colour=colour)
         self.events = EventLog(
             f"{directory}/events.{node}.jsonl", spec.job_id, node, self.err if spec.log.events_on_console else None
         )
@@ -60,7 +60,7 @@ class Console:
     # What flota says.
 
     def say(self, level: str, text: str) -> None:
-        self.journal.line(level, text)
+        self.own_log.write_line(level, text)
 
     def event(self, event: str, **facts: object) -> None:
         self.events.write(event, **facts)
@@ -70,14 +70,14 @@ class Console:
         for note in notes:
             self.say("INFO", note)
         if configuration:
-            self.journal.block("INFO", start_banner.configuration(configuration))
+            self.own_log.write_text("INFO", start_banner.configuration(configuration))
 
     def show_first_round(self, started: Started) -> None:
         self.event("job_started", world_size=started.roster.workers, pid=os.getpid())
         main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
         env = (main or started.plans)[0].env
         self.say("INFO", start_banner.start_line(len(started.plans)))
-        self.journal.block("INFO", start_banner.table((name, env[name]) for name in shown_variables(self.spec, env)))
+        self.own_log.write_text("INFO", start_banner.table((name, env[name]) for name in shown_variables(self.spec, env)))
         if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env and self.spec.mode == COLLECTIVE:
             self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
         for name in dict.fromkeys(role.name for role in self.spec.all_roles):
@@ -132,7 +132,7 @@ class Console:
         if report.failed:
             from flota.failures.report_text import failure_page
 
-            self.journal.block("ERROR", "\n".join(failure_page(report, verbose=self.spec.log.verbose)))
+            self.own_log.write_text("ERROR", "\n".join(failure_page(report, verbose=self.spec.log.verbose)))
         elif report.verdict.reason and report.verdict.kind != STOPPED:
             self.say("ERROR", report.verdict.reason)
         if report.verdict.kind == STOPPED:

@@ -13,8 +13,8 @@ import flota
 
 if os.environ["FLOTA_ATTEMPT"] == "0":
     flota.heartbeat(1)
-    [journal] = glob.glob(os.environ["FLOTA_LOG_DIR"] + "/default.*.log")
-    while f"flota] {sys.argv[1]}" not in open(journal).read():
+    [own_log] = glob.glob(os.environ["FLOTA_LOG_DIR"] + "/default.*.log")
+    while f"flota] {sys.argv[1]}" not in open(own_log).read():
         time.sleep(0.1)
     if os.environ["FLOTA_RANK"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)

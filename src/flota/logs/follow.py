@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from flota.logs.inotify import OVERFLOWED, Growth, keep_freed_memory
+from flota.logs.inotify import OVERFLOWED, Inotify, keep_freed_memory
 from flota.logs.lines import matching, prefixed, split_at_last_line
 from flota.logs.nonblocking_writer import NonblockingWriter
 
@@ -48,20 +48,20 @@ class Stream:
         self.partial = b""
         self.segments = [Segment(path)]
         self.begun = False
-        self.dirty = True
+        self.changed = True
 
     def skip(self, begin: int, end: int) -> None:
         """What stands there is not the worker's; before the first round that is the whole file up to `end`."""
         self.segments[-1].skipped.append((begin if self.begun else 0, end))
         self.begun = True
-        self.dirty = True
+        self.changed = True
 
     def read(self) -> tuple[bytes, bool]:
         data, round_ends = self.segments[0].read()
         if not data and len(self.segments) > 1:
             os.close(self.segments.pop(0).fd)
         elif not data:
-            self.dirty = False
+            self.changed = False
         return data, round_ends
 
 
@@ -72,8 +72,8 @@ class Follower:
         self.writer = writer
         self.timestamps = timestamps
         self.streams: list[Stream] = []
-        self.growth = Growth()
-        self.blind = self.growth.fd < 0  # nobody tells of growth: the files have to be looked at
+        self.inotify = Inotify()
+        self.needs_polling = self.inotify.fd < 0  # nobody tells of inotify: the files have to be looked at
         self._watched: dict[int, Stream] = {}
         keep_freed_memory()
 
@@ -88,12 +88,12 @@ class Follower:
             for segment in stream.segments:
                 os.close(segment.fd)
             for number in [number for number, watched in self._watched.items() if watched is stream]:
-                self.growth.forget(number)
+                self.inotify.forget(number)
                 del self._watched[number]
 
     def _watch(self, stream: Stream) -> None:
-        number = self.growth.watch(stream.path)
-        self.blind = self.blind or number < 0
+        number = self.inotify.watch(stream.path)
+        self.needs_polling = self.needs_polling or number < 0
         self._watched[number] = stream
 
     def rotated(self, path: str) -> None:
@@ -110,37 +110,37 @@ class Follower:
         if len(stream.segments) > MOST_SEGMENTS:
             os.close(stream.segments.pop(0).fd)
             self.writer.write(b"... (flota: lines were rotated away before they could be shown)\n")
-        stream.dirty = True
+        stream.changed = True
         self._watch(stream)
 
     @property
     def busy(self) -> bool:
         """Whether there is something to show and somebody who takes it."""
-        return not self.writer.pending and any(stream.dirty and self._concerns(stream) for stream in self.streams)
+        return not self.writer.pending and any(stream.changed and self._concerns(stream) for stream in self.streams)
 
     def _concerns(self, stream: Stream) -> bool:
         """Nobody looks at the console any more, but lines may still be collected."""
         return not self.writer.closed or bool(stream.words)
 
-    def on_grown(self) -> None:
-        for number in self.growth.read():
+    def on_changed(self) -> None:
+        for number in self.inotify.read():
             if number == OVERFLOWED:
-                self.look_at_all()
+                self.mark_all_changed()
             else:
                 stream = self._watched.get(number)
                 if stream:
-                    stream.dirty = True
+                    stream.changed = True
 
-    def look_at_all(self) -> None:
+    def mark_all_changed(self) -> None:
         for stream in self.streams:
-            stream.dirty = True
+            stream.changed = True
 
     def pump(self) -> None:
         """One chunk of each stream that has something, while the writer takes it."""
         for stream in self.streams:
             if self.writer.pending:
                 return
-            if stream.dirty and self._concerns(stream):
+            if stream.changed and self._concerns(stream):
                 data, round_ends = stream.read()
                 self._show(stream, data, last=round_ends)
 

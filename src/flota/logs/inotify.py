@@ -15,7 +15,7 @@ M_MMAP_THRESHOLD = -3
 KEEP_UP_TO = 64 << 20
 
 
-class Growth:
+class Inotify:
     """Readable (fileno) when a watched file has grown. `fd` is -1 where the system cannot tell."""
 
     def __init__(self) -> None:

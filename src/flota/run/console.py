@@ -35,7 +35,7 @@ LISTS = {
     HETER: "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
     COORDINATOR: "PADDLE_COORDINATOR_ENDPOINTS",
 }
-LOOK_AGAIN = 0.05  # seconds between looks at the files where the system does not tell of growth
+POLL_INTERVAL = 0.05  # seconds between looks at the files where the system does not report changes
 
 
 class Console:
@@ -54,8 +54,8 @@ class Console:
         )
         self.follower = Follower(self.out, timestamps=spec.log.timestamps)
         self._copies: dict[str, int] = {}
-        if self.follower.growth.fd >= 0:
-            loop.watch(self.follower.growth.fd, self.follower.on_grown)
+        if self.follower.inotify.fd >= 0:
+            loop.watch(self.follower.inotify.fd, self.follower.on_changed)
 
     # What flota says.
 
@@ -186,7 +186,7 @@ class Console:
         for log in started.rotating:
             while self.loop.watches(log.fd):
                 self._copy_to_log(log)
-        self.follower.look_at_all()
+        self.follower.mark_all_changed()
 
     def _copy_while_it_comes(self, log: RotatingLog) -> None:
         log.on_rotated = self.follower.rotated
@@ -200,9 +200,9 @@ class Console:
         """How long the loop may sleep, given how long the supervisor would let it."""
         if self.follower.busy:
             return 0
-        if self.follower.blind and self.follower.streams:
-            self.follower.look_at_all()
-            return min(LOOK_AGAIN, wait) if wait is not None else LOOK_AGAIN
+        if self.follower.needs_polling and self.follower.streams:
+            self.follower.mark_all_changed()
+            return min(POLL_INTERVAL, wait) if wait is not None else POLL_INTERVAL
         return wait
 
     def pump(self) -> None:
@@ -216,15 +216,15 @@ class Console:
 
     def _listen_while_it_matters(self) -> None:
         """While nothing can be shown, a busy worker's every write would wake the loop for nothing."""
-        growth = self.follower.growth.fd
-        if growth < 0:
+        inotify = self.follower.inotify.fd
+        if inotify < 0:
             return
-        listens, matters = self.loop.watches(growth), not (self.out.pending or self.out.closed) or bool(self._copies)
+        listens, matters = self.loop.watches(inotify), not (self.out.pending or self.out.closed) or bool(self._copies)
         if listens and not matters:
-            self.loop.forget(growth)
+            self.loop.forget(inotify)
         elif matters and not listens:
-            self.loop.watch(growth, self.follower.on_grown)
-            self.follower.look_at_all()
+            self.loop.watch(inotify, self.follower.on_changed)
+            self.follower.mark_all_changed()
 
     def has_more(self) -> bool:
         return self.follower.busy or self.out.pending or self.err.pending

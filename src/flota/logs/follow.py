@@ -18,7 +18,7 @@ MOST_SEGMENTS = 64  # rotated files that a slow console may be behind
 
 
 class Segment:
-    """One file of a stream: with rotation there are several, read one after the other."""
+    """One file of a log: with rotation there are several, read one after the other."""
 
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -37,7 +37,7 @@ class Segment:
         return data, bool(self.skipped) and self.position == self.skipped[0][0]
 
 
-class Stream:
+class FollowedLog:
     """One log on its way to the console."""
 
     def __init__(self, path: str, prefix: bytes, words: Sequence[bytes] = (), copy: int = -1) -> None:
@@ -65,102 +65,102 @@ class Stream:
         return data, round_ends
 
 
-class Follower:
-    """Many streams, one writer. Whole lines only when several are shown; a single stream passes as it comes."""
+class LogFollower:
+    """Many logs, one writer. Whole lines only when several are shown; a single log passes as it comes."""
 
     def __init__(self, writer: NonblockingWriter, *, timestamps: bool) -> None:
         self.writer = writer
         self.timestamps = timestamps
-        self.streams: list[Stream] = []
+        self.logs: list[FollowedLog] = []
         self.inotify = Inotify()
-        self.needs_polling = self.inotify.fd < 0  # nobody tells of inotify: the files have to be looked at
-        self._watched: dict[int, Stream] = {}
+        self.needs_polling = self.inotify.fd < 0  # without inotify, or without a free watch
+        self._watched: dict[int, FollowedLog] = {}
         keep_freed_memory()
 
-    def follow(self, stream: Stream) -> None:
-        self.streams.append(stream)
-        self._watch(stream)
+    def follow(self, log: FollowedLog) -> None:
+        self.logs.append(log)
+        self._watch(log)
 
     def keep_only(self, paths: Container[str]) -> None:
         """Let go of logs that are somebody else's now."""
-        for stream in [stream for stream in self.streams if stream.path not in paths]:
-            self.streams.remove(stream)
-            for segment in stream.segments:
+        for log in [log for log in self.logs if log.path not in paths]:
+            self.logs.remove(log)
+            for segment in log.segments:
                 os.close(segment.fd)
-            for number in [number for number, watched in self._watched.items() if watched is stream]:
+            for number in [number for number, watched in self._watched.items() if watched is log]:
                 self.inotify.forget(number)
                 del self._watched[number]
 
-    def _watch(self, stream: Stream) -> None:
-        number = self.inotify.watch(stream.path)
+    def _watch(self, log: FollowedLog) -> None:
+        number = self.inotify.watch(log.path)
         self.needs_polling = self.needs_polling or number < 0
-        self._watched[number] = stream
+        self._watched[number] = log
 
     def rotated(self, path: str) -> None:
         """The log goes on in a new file under the same name."""
-        for stream in self.streams:
-            if stream.path == path:
-                self._go_on_in_new_file(stream)
+        for log in self.logs:
+            if log.path == path:
+                self._go_on_in_new_file(log)
 
-    def _go_on_in_new_file(self, stream: Stream) -> None:
+    def _go_on_in_new_file(self, log: FollowedLog) -> None:
         try:
-            stream.segments.append(Segment(stream.path))
+            log.segments.append(Segment(log.path))
         except OSError:
             return  # the directory is gone: nothing more to show
-        if len(stream.segments) > MOST_SEGMENTS:
-            os.close(stream.segments.pop(0).fd)
+        if len(log.segments) > MOST_SEGMENTS:
+            os.close(log.segments.pop(0).fd)
             self.writer.write(b"... (flota: lines were rotated away before they could be shown)\n")
-        stream.changed = True
-        self._watch(stream)
+        log.changed = True
+        self._watch(log)
 
     @property
     def busy(self) -> bool:
         """Whether there is something to show and somebody who takes it."""
-        return not self.writer.pending and any(stream.changed and self._concerns(stream) for stream in self.streams)
+        return not self.writer.pending and any(log.changed and self._concerns(log) for log in self.logs)
 
-    def _concerns(self, stream: Stream) -> bool:
+    def _concerns(self, log: FollowedLog) -> bool:
         """Nobody looks at the console any more, but lines may still be collected."""
-        return not self.writer.closed or bool(stream.words)
+        return not self.writer.closed or bool(log.words)
 
     def on_changed(self) -> None:
         for number in self.inotify.read():
             if number == OVERFLOWED:
                 self.mark_all_changed()
             else:
-                stream = self._watched.get(number)
-                if stream:
-                    stream.changed = True
+                log = self._watched.get(number)
+                if log:
+                    log.changed = True
 
     def mark_all_changed(self) -> None:
-        for stream in self.streams:
-            stream.changed = True
+        for log in self.logs:
+            log.changed = True
 
     def pump(self) -> None:
-        """One chunk of each stream that has something, while the writer takes it."""
-        for stream in self.streams:
+        """One chunk of each log that has something, while the writer takes it."""
+        for log in self.logs:
             if self.writer.pending:
                 return
-            if stream.changed and self._concerns(stream):
-                data, round_ends = stream.read()
-                self._show(stream, data, last=round_ends)
+            if log.changed and self._concerns(log):
+                data, round_ends = log.read()
+                self._show(log, data, last=round_ends)
 
     def finish(self) -> None:
         """Let go of lines without an end: nobody will write the rest."""
-        for stream in self.streams:
-            self._show(stream, b"", last=True)
+        for log in self.logs:
+            self._show(log, b"", last=True)
 
-    def _show(self, stream: Stream, data: bytes, *, last: bool) -> None:
-        if len(self.streams) == 1 and not self.timestamps and not stream.words:
+    def _show(self, log: FollowedLog, data: bytes, *, last: bool) -> None:
+        if len(self.logs) == 1 and not self.timestamps and not log.words:
             self.writer.write(data)
             return
-        body, stream.partial = split_at_last_line(stream.partial + data if stream.partial else data)
-        if last and stream.partial:
-            body, stream.partial = body + stream.partial + b"\n", b""
-        if stream.words:
+        body, log.partial = split_at_last_line(log.partial + data if log.partial else data)
+        if last and log.partial:
+            body, log.partial = body + log.partial + b"\n", b""
+        if log.words:
             try:
-                os.write(stream.copy, b"".join(prefixed(matching(body, stream.words), stream.prefix)))
+                os.write(log.copy, b"".join(prefixed(matching(body, log.words), log.prefix)))
             except OSError:
                 pass  # a full disk costs these lines, not the job
         stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
         if body:
-            self.writer.write(*prefixed(body, stamp + stream.prefix))
+            self.writer.write(*prefixed(body, stamp + log.prefix))

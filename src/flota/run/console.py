@@ -14,7 +14,7 @@ from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs import start_banner
 from flota.logs.directory import open_append, remove, write_whole
 from flota.logs.event_log import EventLog
-from flota.logs.follow import Follower, Stream
+from flota.logs.follow import FollowedLog, LogFollower
 from flota.logs.json_text import readable
 from flota.logs.nonblocking_writer import NonblockingWriter
 from flota.logs.own_log import OwnLog
@@ -52,7 +52,7 @@ class Console:
         self.events = EventLog(
             f"{directory}/events.{node}.jsonl", spec.job_id, node, self.err if spec.log.events_on_console else None
         )
-        self.follower = Follower(self.out, timestamps=spec.log.timestamps)
+        self.follower = LogFollower(self.out, timestamps=spec.log.timestamps)
         self._copies: dict[str, int] = {}
         if self.follower.inotify.fd >= 0:
             loop.watch(self.follower.inotify.fd, self.follower.on_changed)
@@ -149,9 +149,9 @@ class Console:
         for log in started.rotating:
             self._copy_while_it_comes(log)
         self.follower.keep_only(started.marks)  # in another seat a node has other ranks, and their logs
-        if not self.follower.streams:
+        if not self.follower.logs:
             self._follow(started)
-        for stream in self.follower.streams:
+        for stream in self.follower.logs:
             stream.skip(*started.marks[stream.path])
 
     def _follow(self, started: Started) -> None:
@@ -172,7 +172,7 @@ class Console:
             name = f"{worker.rank}" if worker.name == TRAINER else label(worker.name, worker.rank)
             prefix = f"[{node}:{name}] ".encode() if several else b""
             try:
-                self.follower.follow(Stream(path, prefix, [os.fsencode(word) for word in words], copy))
+                self.follower.follow(FollowedLog(path, prefix, [os.fsencode(word) for word in words], copy))
             except OSError as error:
                 self.say("WARNING", f"cannot show {path}: {error.strerror}")
 
@@ -200,7 +200,7 @@ class Console:
         """How long the loop may sleep, given how long the supervisor would let it."""
         if self.follower.busy:
             return 0
-        if self.follower.needs_polling and self.follower.streams:
+        if self.follower.needs_polling and self.follower.logs:
             self.follower.mark_all_changed()
             return min(POLL_INTERVAL, wait) if wait is not None else POLL_INTERVAL
         return wait

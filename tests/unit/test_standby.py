@@ -10,7 +10,7 @@ import pytest
 
 from flota.host.channel import NAMES, Channel
 from flota.host.loop import Loop
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
 from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
 from flota.standby import imports
@@ -230,7 +230,10 @@ def test_names_of_modules_go_from_a_worker_to_the_node_until_there_is_no_room():
 def test_workers_and_their_streams_go_through_a_link():
     here, there = socket.socketpair()
     log, end = os.pipe()
-    spawns = [Spawn(("python", "\udcff"), {"A": "\udcff" * 70_000}, "out", end), Spawn(("python",), {}, end, None)]
+    spawns = [
+        ProcessSpec(("python", "\udcff"), {"A": "\udcff" * 70_000}, "out", end),
+        ProcessSpec(("python",), {}, end, None),
+    ]
     fds: list[int] = []
 
     send(here, {"spawns": pack(spawns, fds)}, fds)

@@ -6,12 +6,12 @@ import os
 
 from flota.host.kill_tree import kill, tree_below
 from flota.host.prctl import become_subreaper
-from flota.host.process_start import Spawn, execute
+from flota.host.process_start import ProcessSpec, execute
 
 
-def start(spawn: Spawn) -> int:
+def start(process: ProcessSpec) -> int:
     become_subreaper()  # the shepherds that it forks are to be the node's children
-    return execute(spawn, own_session=True)
+    return execute(process, own_session=True)
 
 
 def end(pid: int) -> None:

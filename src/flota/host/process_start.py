@@ -1,4 +1,4 @@
-"""One process to start: what it is, and how it comes to its streams."""
+"""One process to start: what to run, and how its standard streams are connected."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
-class Spawn(NamedTuple):
-    """One worker to start: what to run, and where its two streams go (None keeps the node's own).
+class ProcessSpec(NamedTuple):
+    """What to run, and where its stdout and stderr go: a file, a descriptor, or None to share the node's.
 
-    `keeps`: descriptors that it gets under their own numbers. `call`: what a fork of the shepherd does in the place of
-    `argv`; it ends with the code that this gives.
+    `inherited_fds`: descriptors that it gets under the same numbers. `call`: a function that a fork of the shepherd runs
+    instead of `argv`; the process exits with the code that it returns.
     """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     stdout: str | int | None
     stderr: str | int | None
-    keeps: tuple[int, ...] = ()
+    inherited_fds: tuple[int, ...] = ()
     call: Callable[[], int] | None = None
 
 
-def execute(spawn: Spawn, *, own_session: bool) -> int:
-    """Its pid; OSError when the program cannot be run."""
+def execute(process: ProcessSpec, *, own_session: bool) -> int:
+    """Start the program. Returns its pid; raises OSError when it cannot be run."""
     return os.posix_spawn(
-        spawn.argv[0],
-        spawn.argv,
-        spawn.env,
-        file_actions=_file_actions(spawn),
+        process.argv[0],
+        process.argv,
+        process.env,
+        file_actions=_file_actions(process),
         setsid=own_session,
         # Python ignores these two for itself; ignored signals would stay ignored in the worker.
         setsigdef=(SIGPIPE, SIGXFSZ),
@@ -43,34 +43,34 @@ def execute(spawn: Spawn, *, own_session: bool) -> int:
 
 
 def exit_code(status: int) -> int:
-    """As `os.waitstatus_to_exitcode` has it, which Python 3.8 has not."""
+    """`os.waitstatus_to_exitcode`, which Python 3.8 lacks."""
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def descriptors_of(spawn: Spawn) -> list[int]:
-    return [fd for fd in (spawn.stdout, spawn.stderr, *spawn.keeps) if isinstance(fd, int)]
+def descriptors_of(process: ProcessSpec) -> list[int]:
+    return [fd for fd in (process.stdout, process.stderr, *process.inherited_fds) if isinstance(fd, int)]
 
 
-def _file_actions(spawn: Spawn) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
+def _file_actions(process: ProcessSpec) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = []
-    if spawn.stdout is None or spawn.stderr is None:
+    if process.stdout is None or process.stderr is None:
         return actions
     actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
-    for fd, target in ((1, spawn.stdout), (2, spawn.stderr)):
-        if fd == 2 and target == spawn.stdout:
+    for fd, target in ((1, process.stdout), (2, process.stderr)):
+        if fd == 2 and target == process.stdout:
             actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
         elif isinstance(target, int):
             actions.append((os.POSIX_SPAWN_DUP2, target, fd))
         else:
             actions.append((os.POSIX_SPAWN_OPEN, fd, target, APPEND, 0o666))
-    # Onto itself: that the program behind exec keeps it.
-    actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in spawn.keeps]
+    # Duplicated onto itself, which clears close-on-exec.
+    actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in process.inherited_fds]
     return actions
 
 
-def redirect(spawn: Spawn) -> None:
-    """What `_file_actions` says, to this very process."""
-    for action, fd, *rest in _file_actions(spawn._replace(keeps=())):
+def redirect(process: ProcessSpec) -> None:
+    """Apply `_file_actions` to this process."""
+    for action, fd, *rest in _file_actions(process._replace(inherited_fds=())):
         source, target = fd, rest[0]
         if action == os.POSIX_SPAWN_OPEN:
             path, flags, mode = rest

@@ -8,7 +8,7 @@ import time
 from flota.errors import BUG
 from flota.host.kill_tree import end_tree, reap_strangers
 from flota.host.ports import release
-from flota.host.process_start import Spawn, exit_code
+from flota.host.process_start import ProcessSpec, exit_code
 from flota.host.shepherd import fork_shepherd
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ class Round:
 
     def __init__(
         self,
-        spawns: list[Spawn],
+        processes: list[ProcessSpec],
         held: list[socket],
         *,
         own_session: bool,
@@ -41,14 +41,14 @@ class Round:
         self._sweeping = False
         self.lost_shepherd = False
         self._began = time.monotonic()
-        self._workers = len(spawns)
+        self._workers = len(processes)
         self._stop_signal = 0  # of a round that was told to stop before it had begun
         self._start_cold: Callable[[], Shepherd] = lambda: fork_shepherd(
-            spawns, own_session=own_session, farewell=farewell
+            processes, own_session=own_session, farewell=farewell
         )
         # A shepherd that is not our fork cannot say farewell for us: one without workers does.
         self._witness = fork_shepherd([], own_session=True, farewell=farewell) if warm and farewell else None
-        self._when_started = when_started  # nobody needs any more what the spawns name
+        self._when_started = when_started  # nobody needs any more what the processes name
         self._shepherd, self._commands, self.fd = warm() if warm else self._start_cold()
         if self._shepherd:
             when_started()

@@ -20,7 +20,7 @@ from flota.errors import BUG
 from flota.host.kill_tree import end_tree
 from flota.host.open_files import restore_open_files
 from flota.host.prctl import become_subreaper, name_process
-from flota.host.process_start import Spawn, descriptors_of, execute, exit_code, redirect
+from flota.host.process_start import ProcessSpec, descriptors_of, execute, exit_code, redirect
 from flota.host.signals import forget_wakeup
 
 TYPE_CHECKING = False
@@ -32,7 +32,11 @@ CHILD_EXITED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 def fork_shepherd(
-    spawns: list[Spawn], *, own_session: bool, farewell: Callable[[], object] | None = None, beside: bool = False
+    processes: list[ProcessSpec],
+    *,
+    own_session: bool,
+    farewell: Callable[[], object] | None = None,
+    beside: bool = False,
 ) -> tuple[int, int, int]:
     """Start the shepherd and, through it, the workers: (its pid, command pipe, report pipe).
 
@@ -50,9 +54,9 @@ def fork_shepherd(
             os.close(command_end)
             os.close(report_end)
             if farewell or beside:
-                close_others({commands, reports, *(fd for spawn in spawns for fd in descriptors_of(spawn))})
+                close_others({commands, reports, *(fd for process in processes for fd in descriptors_of(process))})
             restore_open_files()
-            Shepherd(spawns, commands, reports, own_session=own_session, farewell=farewell).tend()
+            Shepherd(processes, commands, reports, own_session=own_session, farewell=farewell).tend()
             code = 0
         except BaseException:  # a bug of ours; the node hears of it through the code
             import traceback
@@ -75,7 +79,7 @@ class Shepherd:
 
     def __init__(
         self,
-        spawns: list[Spawn],
+        processes: list[ProcessSpec],
         commands: int,
         reports: int,
         *,
@@ -85,7 +89,7 @@ class Shepherd:
         self.commands = commands
         self.reports = reports
         self.own_session = own_session
-        self.spawns = spawns
+        self.processes = processes
         self.number_of: dict[int, int] = {}
         self.pid_of: dict[int, int] = {}
         self.told: set[int] = set()
@@ -95,9 +99,9 @@ class Shepherd:
         if self.own_session:
             os.setsid()
         become_subreaper()
-        for number, spawn in enumerate(self.spawns):
-            self._start(number, spawn)
-        for fd in {fd for spawn in self.spawns for fd in spawn.keeps}:
+        for number, process in enumerate(self.processes):
+            self._start(number, process)
+        for fd in {fd for process in self.processes for fd in process.inherited_fds}:
             os.close(fd)  # a copy of ours would hide the end of the one who has it
         wakeup = self._catch_signals()
         name_process("flota-shepherd")
@@ -122,9 +126,9 @@ class Shepherd:
                 for line in lines:
                     self._obey(line)
 
-    def _start(self, number: int, spawn: Spawn) -> None:
+    def _start(self, number: int, process: ProcessSpec) -> None:
         try:
-            pid = self._fork(spawn) if spawn.call else self.execute(spawn)
+            pid = self._fork(process) if process.call else self.execute(process)
         except (OSError, ValueError) as error:
             code = error.errno if isinstance(error, OSError) else EINVAL
             self._tell(f"failed {number} {code} {time.monotonic()}")
@@ -133,10 +137,10 @@ class Shepherd:
         self.pid_of[number] = pid
         self._tell(f"started {number} {pid} {time.monotonic()}")
 
-    def execute(self, spawn: Spawn) -> int:
-        return execute(spawn, own_session=self.own_session)
+    def execute(self, process: ProcessSpec) -> int:
+        return execute(process, own_session=self.own_session)
 
-    def _fork(self, spawn: Spawn) -> int:
+    def _fork(self, process: ProcessSpec) -> int:
         pid = os.fork()
         if pid:
             return pid
@@ -146,9 +150,9 @@ class Shepherd:
                 os.setsid()
             os.close(self.commands)
             os.close(self.reports)
-            redirect(spawn)
-            assert spawn.call
-            code = spawn.call()
+            redirect(process)
+            assert process.call
+            code = process.call()
         except BaseException:  # whatever is wrong, the shepherd's own code never runs here
             import traceback
 

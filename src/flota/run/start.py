@@ -12,7 +12,7 @@ from flota.frameworks import backups, equip
 from flota.frameworks.torch import error_file
 from flota.host.channel import Channel
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.host.signals import Signals
 from flota.job.plan import Worker, WorkerPlan, plan_workers
@@ -103,7 +103,7 @@ def start_round(
     return start_workers(spec, environ, roster, 0, held, first=round_number == 0, warm=warm)
 
 
-def spawns_to_come(spec: JobSpec, environ: Mapping[str, str]) -> list[Spawn]:
+def spawns_to_come(spec: JobSpec, environ: Mapping[str, str]) -> list[ProcessSpec]:
     """The workers of a round that is not agreed on yet, as far as imports can tell."""
     ports = Ports(("",) * spec.workers, *[""] * MASTERS)
     roster = one_node_roster(spec, ports, 0, 0)
@@ -220,10 +220,10 @@ def open_rotating_logs(spec: JobSpec, workers: tuple[Worker, ...]) -> tuple[Rota
     return tuple(RotatingLog(path, spec.log.max_size, spec.log.backups) for path in paths)
 
 
-def _spawn(spec: JobSpec, plan: WorkerPlan, environ: Mapping[str, str], pipes: dict[str, int]) -> Spawn:
+def _spawn(spec: JobSpec, plan: WorkerPlan, environ: Mapping[str, str], pipes: dict[str, int]) -> ProcessSpec:
     env = {name: value for name, value in environ.items() if name not in plan.dropped}
     env.update(plan.env)
     if spec.interactive:
-        return Spawn(plan.worker.argv, env, None, None)
+        return ProcessSpec(plan.worker.argv, env, None, None)
     stdout, stderr = plan.worker.stdout, plan.worker.stderr
-    return Spawn(plan.worker.argv, env, pipes.get(stdout, stdout), pipes.get(stderr, stderr))
+    return ProcessSpec(plan.worker.argv, env, pipes.get(stdout, stdout), pipes.get(stderr, stderr))

@@ -12,7 +12,7 @@ import sys
 
 from flota.errors import FlotaError
 from flota.errors.spawning import BadOption, NodeLost
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.job.report import Report
 from flota.spawning.notebook_output import choose_outputs
 from flota.spawning.pickled_call import file_with, interpreter_command
@@ -103,7 +103,7 @@ def start(job: JobSpec, environ: Mapping[str, str], work: bytes, result: int) ->
         raise
     body = f"from flota.spawning.launch import main; main({sent}, {result})"
     stdout, stderr = targets
-    node = Spawn(interpreter_command(body, bare=True), dict(environ), stdout, stderr, (sent, result))
+    node = ProcessSpec(interpreter_command(body, bare=True), dict(environ), stdout, stderr, (sent, result))
     inherited = (sent, result, *(target for target in targets if target > 2))
     link = SupervisorClient(1, [], [], forwarders, daemon=False)
     try:

@@ -10,7 +10,7 @@ from flota.errors import FlotaError
 from flota.errors.spawning import BadOption, MissingGuard
 from flota.frameworks import equip, shown_variables
 from flota.host.ports import release
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.job.plan import WorkerPlan, plan_workers
 from flota.logs import start_banner
 from flota.logs.directory import open_directory, open_logs
@@ -150,7 +150,7 @@ def prepare(wish: SpawnOptions, environ: Mapping[str, str]) -> tuple[list[socket
 
 def spawn_of(
     plan: WorkerPlan, environ: Mapping[str, str], targets: list[int], sent: int, result: int, fds: tuple[int, ...]
-) -> Spawn:
+) -> ProcessSpec:
     env = {name: value for name, value in environ.items() if name not in plan.dropped}
     env.update(plan.env)
     if targets:
@@ -158,10 +158,10 @@ def spawn_of(
     rank = plan.worker.rank
     body = f"from flota.spawning.worker_process import main; main({sent}, {result}, {rank})"
     stdout, stderr = targets or (plan.worker.stdout, plan.worker.stderr)
-    return Spawn(interpreter_command(body, bare=False), env, stdout, stderr, (sent, result, *fds))
+    return ProcessSpec(interpreter_command(body, bare=False), env, stdout, stderr, (sent, result, *fds))
 
 
-def common(spawns: list[Spawn]) -> dict[str, str]:
+def common(spawns: list[ProcessSpec]) -> dict[str, str]:
     """What all workers' environments agree on: for the interpreter whose forks they will be."""
     agreed = set(spawns[0].env.items()).intersection(*(one.env.items() for one in spawns))
     return dict(agreed)

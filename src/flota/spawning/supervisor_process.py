@@ -14,7 +14,7 @@ import time
 from flota.errors import BUG
 from flota.host.channel import Channel
 from flota.host.loop import Loop
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.host.signals import forget_wakeup
 from flota.job.report import Verdict
@@ -46,7 +46,7 @@ SIGKILL = 9
 class Orders(NamedTuple):
     """What a node is to do, and the descriptors through which it speaks with its program."""
 
-    spawns: tuple[Spawn, ...]
+    spawns: tuple[ProcessSpec, ...]
     grace: float
     timeout: float | None
     program: int = 0  # its pid
@@ -85,7 +85,7 @@ def import_script(orders: Orders) -> bool:
     return True
 
 
-def complete(orders: Orders, channel: Channel) -> list[Spawn]:
+def complete(orders: Orders, channel: Channel) -> list[ProcessSpec]:
     """What only this process can say: how workers find their pages, and what forks do."""
     spawns = [with_page(spawn, channel.name(rank)) for rank, spawn in enumerate(orders.spawns)]
     if orders.call is None and orders.template < 0:
@@ -96,7 +96,7 @@ def complete(orders: Orders, channel: Channel) -> list[Spawn]:
     ]
 
 
-def with_page(spawn: Spawn, page: str) -> Spawn:
+def with_page(spawn: ProcessSpec, page: str) -> ProcessSpec:
     """The node of a job, which flota.launch starts, is none of its workers."""
     if not page or "FLOTA_GIVEN" not in spawn.env:
         return spawn

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.host.process_start import Spawn, redirect
+from flota.host.process_start import ProcessSpec, redirect
 from flota.standby.import_recorder import record
 from flota.standby.import_traces import Traces
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LARGEST_SAYING = 1 << 20
 
 
-def become(spawn: Spawn, fds: Iterable[int], traces: Traces, *, forked: bool, records: bool) -> None:
+def become(spawn: ProcessSpec, fds: Iterable[int], traces: Traces, *, forked: bool, records: bool) -> None:
     """When this returns, Python goes on to the script. Whatever goes wrong here, the worker starts cold instead."""
     try:
         said = [(stream, os.pread(stream, LARGEST_SAYING, 0)) for stream in _streams()]
@@ -40,7 +40,7 @@ def become(spawn: Spawn, fds: Iterable[int], traces: Traces, *, forked: bool, re
         start_cold(spawn, f"flota: this worker starts cold: {type(error).__name__}: {error}\n")
 
 
-def start_cold(spawn: Spawn, why: str = "") -> None:
+def start_cold(spawn: ProcessSpec, why: str = "") -> None:
     redirect(spawn)
     os.write(2, why.encode())
     os.execve(spawn.argv[0], spawn.argv, spawn.env)

@@ -9,7 +9,7 @@ import os
 
 from flota.errors import BUG
 from flota.host.kill_tree import end_tree
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.host.shepherd import Shepherd
 
 TYPE_CHECKING = False
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class Hatched(BaseException):
     """In a worker that was just forked: leaves all that the shepherd was doing."""
 
-    def __init__(self, spawn: Spawn) -> None:
+    def __init__(self, spawn: ProcessSpec) -> None:
         super().__init__()
         self.spawn = spawn
 
 
 class Flock(Shepherd):
-    def execute(self, spawn: Spawn) -> int:
+    def execute(self, spawn: ProcessSpec) -> int:
         pid = os.fork()
         if pid:
             return pid
@@ -34,8 +34,8 @@ class Flock(Shepherd):
 
 
 def fork_flock(
-    spawns: list[Spawn], commands: int, reports: int, link: socket.socket, *, under_init: bool
-) -> Spawn | None:
+    spawns: list[ProcessSpec], commands: int, reports: int, link: socket.socket, *, under_init: bool
+) -> ProcessSpec | None:
     """Returns twice and more: None in the parked interpreter, and in each worker what it shall be.
 
     Only the parked interpreter keeps the `link`: its end is known by the link's.

@@ -7,7 +7,7 @@ import socket
 
 from flota.host.open_files import given_open_files
 from flota.host.parked_process import end, start
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.standby.parked_protocol import pack, receive, send
 from flota.standby.strategy import shared
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 SITE = os.path.join(os.path.dirname(__file__), "site")
 
 
-def parking(spawn: Spawn, link: int) -> Spawn:
+def parking(spawn: ProcessSpec, link: int) -> ProcessSpec:
     """The command of a worker, to be parked before it comes to its script; `link` is its end of the way to the node."""
     out, err = sayings(apart=spawn.stdout != spawn.stderr)
-    return _before_site(spawn._replace(stdout=out, stderr=err, keeps=(link,)), FLOTA_PARK=str(link))
+    return _before_site(spawn._replace(stdout=out, stderr=err, inherited_fds=(link,)), FLOTA_PARK=str(link))
 
 
-def recorded(spawns: list[Spawn]) -> list[Spawn]:
+def recorded(spawns: list[ProcessSpec]) -> list[ProcessSpec]:
     """The first of them writes down what it imports."""
     return [_before_site(spawns[0], FLOTA_RECORD="1"), *spawns[1:]]
 
 
-def _before_site(spawn: Spawn, **more: str) -> Spawn:
+def _before_site(spawn: ProcessSpec, **more: str) -> ProcessSpec:
     """With a module of ours that Python imports before it comes to the script."""
     env = {**spawn.env, **more}
     if "PYTHONPATH" in env:
@@ -44,7 +44,7 @@ def sayings(*, apart: bool) -> tuple[int, int]:
     return out, os.memfd_create("flota", os.MFD_CLOEXEC) if apart else out
 
 
-def close_sayings(spawn: Spawn) -> None:
+def close_sayings(spawn: ProcessSpec) -> None:
     for fd in {spawn.stdout, spawn.stderr}:
         assert isinstance(fd, int)
         os.close(fd)
@@ -59,7 +59,7 @@ class Origin:
         self._said = said  # what it prints to stderr
 
     @classmethod
-    def start(cls, spawns: list[Spawn], wish: dict[str, Any], *, patient: bool) -> Origin:
+    def start(cls, spawns: list[ProcessSpec], wish: dict[str, Any], *, patient: bool) -> Origin:
         """With the variables that are the same for all workers."""
         link, other = socket.socketpair()
         env = shared([spawn.env for spawn in spawns])
@@ -76,7 +76,7 @@ class Origin:
             pass  # it is gone, which the link says next
         return origin
 
-    def split(self, spawns: list[Spawn], wish: dict[str, Any]) -> Origin:
+    def split(self, spawns: list[ProcessSpec], wish: dict[str, Any]) -> Origin:
         """Another one, that has imported more; this one is as good as before."""
         link, other = socket.socketpair()
         order = import_order(spawns, wish, forks=True, patient=True)
@@ -93,7 +93,7 @@ class Origin:
                     os.close(out)
         return Origin(link, err)
 
-    def fork(self, spawns: list[Spawn], *, records: bool) -> tuple[int, int, int]:
+    def fork(self, spawns: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
         """As `fork_shepherd`, but that the pid comes later, through the report pipe."""
         commands, command_end = os.pipe()
         report_end, reports = os.pipe()
@@ -130,7 +130,7 @@ class Origin:
         return next((line for line in reversed(lines) if line), "")
 
 
-def import_order(spawns: list[Spawn], wish: dict[str, Any], *, forks: bool, patient: bool) -> dict[str, Any]:
+def import_order(spawns: list[ProcessSpec], wish: dict[str, Any], *, forks: bool, patient: bool) -> dict[str, Any]:
     """For an interpreter that one or more of these workers shall come of."""
     _, _, target, *rest = spawns[0].argv  # python -u train.py …, or python -u -m train …
     return {

@@ -11,7 +11,7 @@ import json
 import os
 import socket
 
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         return json.loads(file.read()), fds
 
 
-def pack(spawns: Sequence[Spawn], fds: list[int]) -> list[dict[str, Any]]:
+def pack(spawns: Sequence[ProcessSpec], fds: list[int]) -> list[dict[str, Any]]:
     """Workers to start, as a message; descriptors among their streams are put beside it."""
     return [
         {
@@ -63,9 +63,9 @@ def pack(spawns: Sequence[Spawn], fds: list[int]) -> list[dict[str, Any]]:
     ]
 
 
-def unpack(packed: Sequence[Mapping[str, Any]], fds: Sequence[int]) -> list[Spawn]:
+def unpack(packed: Sequence[Mapping[str, Any]], fds: Sequence[int]) -> list[ProcessSpec]:
     return [
-        Spawn(tuple(one["argv"]), one["env"], _stream(one["stdout"], fds), _stream(one["stderr"], fds))
+        ProcessSpec(tuple(one["argv"]), one["env"], _stream(one["stdout"], fds), _stream(one["stderr"], fds))
         for one in packed
     ]
 

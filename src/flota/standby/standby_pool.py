@@ -7,7 +7,7 @@ import select
 import socket
 from contextlib import ExitStack
 
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.host.shepherd import fork_shepherd
 from flota.standby.fork_template import close_sayings, import_order, parking
 from flota.standby.parked_protocol import pack, receive, send
@@ -21,7 +21,7 @@ class Spares:
     """They import one after the other, as long as their memory stays below the `limit`; those that have not imported
     anything are as good as a cold start."""
 
-    def __init__(self, spawns: list[Spawn], wish: dict[str, Any], limit: int, *, patient: bool) -> None:
+    def __init__(self, spawns: list[ProcessSpec], wish: dict[str, Any], limit: int, *, patient: bool) -> None:
         self.limit = limit
         self.ready = 0
         self.largest = 0  # bytes that one takes
@@ -35,8 +35,8 @@ class Spares:
         self._patient = patient
         self._tell_next()
 
-    def _start(self, spawns: list[Spawn]) -> tuple[int, int, int]:
-        parked: list[Spawn] = []
+    def _start(self, spawns: list[ProcessSpec]) -> tuple[int, int, int]:
+        parked: list[ProcessSpec] = []
         with ExitStack() as after, ExitStack() as if_it_fails:
             for spawn in spawns:
                 link, other = socket.socketpair()
@@ -81,7 +81,7 @@ class Spares:
         self._tell_next()
         return said
 
-    def hand_over(self, spawns: list[Spawn], *, records: bool) -> tuple[int, int, int]:
+    def hand_over(self, spawns: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
         """As `fork_shepherd`: from now on they are a round's workers."""
         for link, spawn in zip(self.links, spawns, strict=True):
             streams: list[int] = []

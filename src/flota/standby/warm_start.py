@@ -12,7 +12,7 @@ from functools import partial
 from flota.failures.oom import available
 from flota.host.channel import Channel
 from flota.host.loop import Loop
-from flota.host.process_start import Spawn
+from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.job.spec import JobSpec
 from flota.standby.fork_template import Origin, recorded
@@ -41,7 +41,7 @@ class WarmStart:
         self.leaving: Spares | None = None  # they are workers by now, unless they say why not
         self.deadline: float | None = None
         self.seen: list[str] = []  # what the first attempt has imported by itself
-        self._spawns: list[Spawn] = []
+        self._spawns: list[ProcessSpec] = []
         self._in_round: tuple[Round, Channel, list[int], float] | None = None
         self._loop: Loop | None = None
         self._say: Callable[[str, str], None] = lambda _level, _words: None
@@ -65,13 +65,13 @@ class WarmStart:
 
     # Starts.
 
-    def prepare(self, spawns: list[Spawn]) -> None:
+    def prepare(self, spawns: list[ProcessSpec]) -> None:
         """Before it is known with whom: the imports need not wait for that."""
         self._spawns = spawns
         if self.way == FORK:
             self._start_origin(patient=False)
 
-    def start(self, spawns: list[Spawn]) -> Callable[[], tuple[int, int, int]] | None:
+    def start(self, spawns: list[ProcessSpec]) -> Callable[[], tuple[int, int, int]] | None:
         """How a round's workers start; None: cold."""
         is_first, self._spawns = not self._spawns, spawns
         if is_first and self.way == FORK:
@@ -90,7 +90,7 @@ class WarmStart:
             return partial(self.leaving.hand_over, spawns, records=self._wants_names())
         return None
 
-    def cold(self, spawns: list[Spawn]) -> list[Spawn]:
+    def cold(self, spawns: list[ProcessSpec]) -> list[ProcessSpec]:
         """The same workers where they start cold. They, too, may tell what they import."""
         return recorded(spawns) if self.way != COLD and self._wants_names() else spawns
 

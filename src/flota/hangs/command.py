@@ -9,7 +9,7 @@ from flota.errors.stacks import NoRunningJob, NoSpy, NoSuchRank, StacksUnreadabl
 from flota.hangs.capture import StackTaker, Subject, Taken, page, positions_of
 from flota.hangs.pyspy import Spy, find_spy
 from flota.hangs.suspects import find_suspects, groups_in_words, suspicion
-from flota.host.kill_tree import status_of
+from flota.host.kill_tree import stat_fields
 from flota.host.loop import Loop
 from flota.job.roles import TRAINER
 from flota.values import NamedTuple
@@ -160,7 +160,7 @@ def _events(log_dir: str) -> list[dict[str, Any]]:
 def _node_above(pid: int, nodes: set[int]) -> int:
     """A number may be another process's by now: a worker descends from its node. 0: it does not."""
     for _ in range(MOST_FORKS):
-        status = status_of(pid)
+        status = stat_fields(pid)
         pid = int(status[1]) if len(status) > 1 else 0
         if not pid or pid in nodes:
             return pid

@@ -6,7 +6,7 @@ import os
 from math import inf
 
 from flota.hangs.stack import DISK, LOCK, PIPE, RUNNING, SLEEP, SOCKET, Sample, Task
-from flota.host.kill_tree import tree_below
+from flota.host.kill_tree import descendants_of
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MOST_CHILDREN = 64
@@ -44,7 +44,7 @@ def observe(pid: int) -> Sample | None:
     own = _observe_alone(pid)
     if own is None:
         return None
-    found = (_observe_alone(child) for child in tree_below(pid, MOST_CHILDREN)[:MOST_CHILDREN])
+    found = (_observe_alone(child) for child in descendants_of(pid, MOST_CHILDREN)[:MOST_CHILDREN])
     return own._replace(children=tuple(child for child in found if child))
 
 

@@ -10,15 +10,15 @@ SIGKILL = 9
 BLIND_LIMIT = 5.0  # seconds to wait for children that cannot be seen, where /proc is not ours
 
 
-def end_tree(*, under_init: bool = False) -> None:
+def kill_descendants(*, under_init: bool = False) -> None:
     """Kill every descendant of this process, which must be a subreaper, until none is left.
 
     `under_init`: the node is PID 1 of its namespace, so that everybody here is its.
     """
-    seeing = sees_own_processes()
+    seeing = has_own_proc()
     give_up = time.monotonic() + BLIND_LIMIT
     while True:
-        for pid in tree_below(os.getpid()) if seeing else ():
+        for pid in descendants_of(os.getpid()) if seeing else ():
             kill(pid)
         if not seeing and under_init:
             kill(-1)
@@ -32,7 +32,7 @@ def end_tree(*, under_init: bool = False) -> None:
         time.sleep(0.0005)
 
 
-def reap_strangers(shepherds: set[int]) -> None:
+def reap_orphans(shepherds: set[int]) -> None:
     """Reap what came to us as an orphan: a node that is PID 1, or whose shepherd died, is everybody's parent."""
     while True:
         try:
@@ -44,7 +44,7 @@ def reap_strangers(shepherds: set[int]) -> None:
         os.waitpid(exited.si_pid, 0)
 
 
-def sees_own_processes() -> bool:
+def has_own_proc() -> bool:
     """Whether /proc belongs to our pid namespace. If not, its numbers name strangers."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
@@ -52,7 +52,7 @@ def sees_own_processes() -> bool:
         return False
 
 
-def tree_below(pid: int, enough: int = sys.maxsize) -> list[int]:
+def descendants_of(pid: int, enough: int = sys.maxsize) -> list[int]:
     """All processes below one, found from parent to child; no more are looked for when there are `enough`."""
     found: list[int] = []
     queue = [pid]
@@ -78,7 +78,7 @@ def children_of(pid: int) -> list[int]:
     return children
 
 
-def status_of(pid: int) -> list[str]:
+def stat_fields(pid: int) -> list[str]:
     """What /proc says of a process behind its name: its state, its parent and more; empty when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.host.kill_tree import kill, tree_below
+from flota.host.kill_tree import descendants_of, kill
 from flota.host.prctl import become_subreaper
 from flota.host.process_start import ProcessSpec, execute
 
@@ -21,6 +21,6 @@ def end(pid: int) -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, OSError):
         return
-    for one in [*tree_below(pid), pid]:
+    for one in [*descendants_of(pid), pid]:
         kill(one)
     os.waitpid(pid, 0)

@@ -6,7 +6,7 @@ import os
 import time
 
 from flota.errors import BUG
-from flota.host.kill_tree import end_tree, reap_strangers
+from flota.host.kill_tree import kill_descendants, reap_orphans
 from flota.host.ports import release
 from flota.host.process_start import ProcessSpec, exit_code
 from flota.host.shepherd import fork_shepherd
@@ -67,13 +67,13 @@ class Round:
     def sweep(self) -> None:
         """End everything that is left of the round; it is done when `read` says so."""
         if self.lost_shepherd:
-            end_tree()  # the shepherd's death has made its descendants ours
+            kill_descendants()  # the shepherd's death has made its descendants ours
         else:
             self._sweeping = True
             _dismiss(self._commands)
 
-    def reap_strangers(self) -> None:
-        reap_strangers({self._shepherd, self._witness[0] if self._witness else 0})
+    def reap_orphans(self) -> None:
+        reap_orphans({self._shepherd, self._witness[0] if self._witness else 0})
 
     def read(self) -> list[Event]:
         """What has happened since the last call."""
@@ -120,7 +120,7 @@ class Round:
 
     def _close(self) -> None:
         if self._sweeping and self._shepherd and _wait(self._shepherd) != 0:
-            end_tree()  # killed in the middle of its last work, which is ours now
+            kill_descendants()  # killed in the middle of its last work, which is ours now
         self._end_witness()
         os.close(self.fd)
         release(self._held)

@@ -17,7 +17,7 @@ import time
 from _signal import SIGCHLD, SIGKILL, set_wakeup_fd, signal  # type: ignore[import-not-found]
 
 from flota.errors import BUG
-from flota.host.kill_tree import end_tree
+from flota.host.kill_tree import kill_descendants
 from flota.host.open_files import restore_open_files
 from flota.host.prctl import become_subreaper, name_process
 from flota.host.process_start import ProcessSpec, descriptors_of, execute, exit_code, redirect
@@ -66,7 +66,7 @@ def fork_shepherd(
         finally:
             # Whatever went wrong, no worker is left behind, and the node's own clean-up code never runs here.
             try:
-                end_tree(under_init=under_init)
+                kill_descendants(under_init=under_init)
             finally:
                 os._exit(code)
     os.close(commands)

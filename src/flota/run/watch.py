@@ -181,7 +181,7 @@ class NodeWatch(ABC):
             elif name == "SIGCONT":
                 self._to_all("suspend", _signal.SIGCONT)
             elif name == "SIGCHLD":
-                self.started.round.reap_strangers()
+                self.started.round.reap_orphans()
 
     def stop(self, number: int) -> None:
         """Somebody wants this node to end."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from flota.errors import BUG
-from flota.host.kill_tree import end_tree
+from flota.host.kill_tree import kill_descendants
 from flota.host.process_start import ProcessSpec
 from flota.host.shepherd import Shepherd
 
@@ -60,6 +60,6 @@ def fork_flock(
 
         traceback.print_exc()
     try:
-        end_tree(under_init=under_init)
+        kill_descendants(under_init=under_init)
     finally:
         os._exit(code)

@@ -13,7 +13,7 @@ import select
 import time
 from contextlib import contextmanager
 
-from flota.host.kill_tree import kill, status_of, tree_below
+from flota.host.kill_tree import descendants_of, kill, stat_fields
 from flota.host.prctl import become_subreaper, die_with_parent, name_process
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def _wait_for_end(link: socket.socket) -> None:
 
 def _end(parent: int) -> None:
     os.kill(parent, SIGSTOP)  # it starts nobody any more, and keeps whom it has until they are gone
-    while others := [pid for pid in tree_below(parent) if pid != os.getpid() and not _is_dead(pid)]:
+    while others := [pid for pid in descendants_of(parent) if pid != os.getpid() and not _is_dead(pid)]:
         for pid in others:
             kill(pid)
         time.sleep(0.0005)
@@ -66,4 +66,4 @@ def _end(parent: int) -> None:
 
 def _is_dead(pid: int) -> bool:
     """Nobody reaps it while its parent stands still."""
-    return status_of(pid)[:1] in ([], ["Z"], ["X"])
+    return stat_fields(pid)[:1] in ([], ["Z"], ["X"])

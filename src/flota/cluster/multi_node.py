@@ -195,7 +195,7 @@ class MultiNode(NodeWatch):
         try:
             first = job_state.round == 0
             started = start_workers(
-                self.spec, self.environ, roster, seat, held, first=first, farewell=farewell, warm=self.warm
+                self.spec, self.environ, roster, seat, held, first=first, on_node_death=farewell, warm=self.warm
             )
         except FlotaError as error:
             release(held)

@@ -17,8 +17,8 @@ APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 class ProcessSpec(NamedTuple):
     """What to run, and where its stdout and stderr go: a file, a descriptor, or None to share the node's.
 
-    `inherited_fds`: descriptors that it gets under the same numbers. `call`: a function that a fork of the shepherd runs
-    instead of `argv`; the process exits with the code that it returns.
+    `inherited_fds`: descriptors that it gets under the same numbers. `call`: a function that a fork of the shepherd
+    runs instead of `argv`; the process exits with the code that it returns.
     """
 
     argv: tuple[str, ...]

@@ -32,7 +32,7 @@ class Round:
         held: list[socket],
         *,
         own_session: bool,
-        farewell: Callable[[], object] | None = None,
+        on_node_death: Callable[[], object] | None = None,
         warm: Callable[[], Shepherd] | None = None,
         when_started: Callable[[], object] = tuple,
     ) -> None:
@@ -44,10 +44,11 @@ class Round:
         self._workers = len(processes)
         self._stop_signal = 0  # of a round that was told to stop before it had begun
         self._start_cold: Callable[[], Shepherd] = lambda: fork_shepherd(
-            processes, own_session=own_session, farewell=farewell
+            processes, own_session=own_session, on_node_death=on_node_death
         )
-        # A shepherd that is not our fork cannot say farewell for us: one without workers does.
-        self._witness = fork_shepherd([], own_session=True, farewell=farewell) if warm and farewell else None
+        # A shepherd that is not our fork cannot call `on_node_death`: one without workers does.
+        second = warm is not None and on_node_death is not None
+        self._second_shepherd = fork_shepherd([], own_session=True, on_node_death=on_node_death) if second else None
         self._when_started = when_started  # nobody needs any more what the processes name
         self._shepherd, self._commands, self.fd = warm() if warm else self._start_cold()
         if self._shepherd:
@@ -73,7 +74,7 @@ class Round:
             _dismiss(self._commands)
 
     def reap_orphans(self) -> None:
-        reap_orphans({self._shepherd, self._witness[0] if self._witness else 0})
+        reap_orphans({self._shepherd, self._second_shepherd[0] if self._second_shepherd else 0})
 
     def read(self) -> list[Event]:
         """What has happened since the last call."""
@@ -102,7 +103,7 @@ class Round:
             self.lost_shepherd = True
             now = time.monotonic()
             return [WorkerExited(worker, -self._stop_signal, True, now) for worker in range(self._workers)]  # noqa: FBT003
-        self._end_witness()
+        self._end_second_shepherd()
         before = self._commands, self.fd
         self._shepherd, self._commands, self.fd = self._start_cold()
         self._when_started()
@@ -110,18 +111,18 @@ class Round:
             os.close(fd)
         return []
 
-    def _end_witness(self) -> None:
-        if self._witness:
-            pid, commands, reports = self._witness
+    def _end_second_shepherd(self) -> None:
+        if self._second_shepherd:
+            pid, commands, reports = self._second_shepherd
             _dismiss(commands)
             _wait(pid)
             os.close(reports)
-            self._witness = None
+            self._second_shepherd = None
 
     def _close(self) -> None:
         if self._sweeping and self._shepherd and _wait(self._shepherd) != 0:
             kill_descendants()  # killed in the middle of its last work, which is ours now
-        self._end_witness()
+        self._end_second_shepherd()
         os.close(self.fd)
         release(self._held)
 

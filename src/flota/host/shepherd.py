@@ -35,12 +35,13 @@ def fork_shepherd(
     processes: list[ProcessSpec],
     *,
     own_session: bool,
-    farewell: Callable[[], object] | None = None,
-    beside: bool = False,
+    on_node_death: Callable[[], object] | None = None,
+    close_fds: bool = False,
 ) -> tuple[int, int, int]:
     """Start the shepherd and, through it, the workers: (its pid, command pipe, report pipe).
 
-    `farewell` is called in the shepherd if the node dies. `beside`: there is another one, whose pipes it must not hold.
+    `on_node_death` is called in the shepherd if the node dies. `close_fds`: close the node's other descriptors there;
+    a second shepherd must not hold the pipes of the first.
     """
     become_subreaper()
     commands, command_end = os.pipe()
@@ -53,10 +54,10 @@ def fork_shepherd(
             forget_wakeup()
             os.close(command_end)
             os.close(report_end)
-            if farewell or beside:
+            if on_node_death or close_fds:
                 close_others({commands, reports, *(fd for process in processes for fd in descriptors_of(process))})
             restore_open_files()
-            Shepherd(processes, commands, reports, own_session=own_session, farewell=farewell).tend()
+            Shepherd(processes, commands, reports, own_session=own_session, on_node_death=on_node_death).tend()
             code = 0
         except BaseException:  # a bug of ours; the node hears of it through the code
             import traceback
@@ -84,7 +85,7 @@ class Shepherd:
         reports: int,
         *,
         own_session: bool,
-        farewell: Callable[[], object] | None = None,
+        on_node_death: Callable[[], object] | None = None,
     ) -> None:
         self.commands = commands
         self.reports = reports
@@ -93,7 +94,7 @@ class Shepherd:
         self.number_of: dict[int, int] = {}
         self.pid_of: dict[int, int] = {}
         self.told: set[int] = set()
-        self.farewell = farewell
+        self.on_node_death = on_node_death
 
     def tend(self) -> None:
         if self.own_session:
@@ -118,8 +119,8 @@ class Shepherd:
                     continue
                 data = os.read(self.commands, 4096)
                 if not data:
-                    if self.farewell:
-                        self.farewell()
+                    if self.on_node_death:
+                        self.on_node_death()
                     return
                 self._reap()
                 *lines, rest = (rest + data).split(b"\n")
@@ -191,7 +192,7 @@ class Shepherd:
     def _obey(self, line: bytes) -> None:
         word, number, signal_number = line.decode().split()
         if word == "over":
-            self.farewell = None
+            self.on_node_death = None
             return
         pid = self.pid_of.get(int(number))
         if pid is None:

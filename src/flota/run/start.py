@@ -129,10 +129,10 @@ def start_workers(
     held: list[socket],
     *,
     first: bool,
-    farewell: Callable[[], object] | None = None,
+    on_node_death: Callable[[], object] | None = None,
     warm: WarmStart | None = None,
 ) -> Started:
-    """This node's workers of a round, the `first` or a later one; `farewell`: what its shepherd does if it dies."""
+    """Start this node's workers of a round, the `first` or a later one; see Round for `on_node_death`."""
     began = time.monotonic()
     workers = plan_workers(spec, roster, seat)
     channel = Channel(len(workers), names=warm is not None)
@@ -148,7 +148,7 @@ def start_workers(
         warm.cold(spawns) if warm else spawns,
         held,
         own_session=not spec.interactive,
-        farewell=farewell,
+        on_node_death=on_node_death,
         warm=start,
         when_started=lambda: close_writers(rotating),
     )

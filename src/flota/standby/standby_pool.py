@@ -45,7 +45,7 @@ class Spares:
                 self.links.append(link)
                 parked.append(parking(spawn, other.fileno()))
                 after.callback(close_sayings, parked[-1])
-            shepherd = fork_shepherd(parked, own_session=True, beside=True)
+            shepherd = fork_shepherd(parked, own_session=True, close_fds=True)
             if_it_fails.pop_all()
         return shepherd
 

@@ -38,7 +38,7 @@ class Round:
     ) -> None:
         self._held = held
         self._rest = b""
-        self._sweeping = False
+        self._ending = False
         self.lost_shepherd = False
         self._began = time.monotonic()
         self._workers = len(processes)
@@ -54,24 +54,24 @@ class Round:
         if self._shepherd:
             when_started()
 
-    def send(self, word: str, worker: int, signal: int) -> None:
+    def send(self, command: str, worker: int, signal: int) -> None:
         """stop: to end by itself; kill: with its group; pass: no reason to end; suspend: the whole group."""
-        if self.is_pending and word in ("stop", "kill"):
+        if self.is_pending and command in ("stop", "kill"):
             self._stop_signal = signal
-        _write(self._commands, f"{word} {worker} {signal}\n")  # a shepherd that is gone says so by its report pipe
+        _write(self._commands, f"{command} {worker} {signal}\n")  # a shepherd that is gone says so by its report pipe
 
     @property
     def is_pending(self) -> bool:
         """Whether a warm start is still to come."""
         return not self._shepherd and not self.lost_shepherd
 
-    def sweep(self) -> None:
+    def kill_remaining(self) -> None:
         """End everything that is left of the round; it is done when `read` says so."""
         if self.lost_shepherd:
             kill_descendants()  # the shepherd's death has made its descendants ours
         else:
-            self._sweeping = True
-            _dismiss(self._commands)
+            self._ending = True
+            _end_shepherd(self._commands)
 
     def reap_orphans(self) -> None:
         reap_orphans({self._shepherd, self._second_shepherd[0] if self._second_shepherd else 0})
@@ -84,9 +84,9 @@ class Round:
         if data:
             *lines, self._rest = (self._rest + data).split(b"\n")
             return [event for line in lines if (event := self._event(line))]
-        if self.is_pending and not self._sweeping:
+        if self.is_pending and not self._ending:
             return self._never_began()
-        if self.lost_shepherd or self._sweeping:
+        if self.lost_shepherd or self._ending:
             self._close()
             return [RoundSwept()]
         os.close(self._commands)
@@ -114,13 +114,13 @@ class Round:
     def _end_second_shepherd(self) -> None:
         if self._second_shepherd:
             pid, commands, reports = self._second_shepherd
-            _dismiss(commands)
+            _end_shepherd(commands)
             _wait(pid)
             os.close(reports)
             self._second_shepherd = None
 
     def _close(self) -> None:
-        if self._sweeping and self._shepherd and _wait(self._shepherd) != 0:
+        if self._ending and self._shepherd and _wait(self._shepherd) != 0:
             kill_descendants()  # killed in the middle of its last work, which is ours now
         self._end_second_shepherd()
         os.close(self.fd)
@@ -129,22 +129,22 @@ class Round:
     def _event(self, line: bytes) -> Event | None:
         from flota.supervise.events import StartFailed, WorkerExited, WorkerStarted
 
-        word, *numbers = line.decode().split()
-        if word == "shepherd":
+        report, *numbers = line.decode().split()
+        if report == "shepherd":
             self._shepherd = int(numbers[0])
             self._when_started()
             return None
         at = max(float(numbers[-1]), self._began)  # a spare was started long before
-        if word == "started":
+        if report == "started":
             return WorkerStarted(int(numbers[0]), int(numbers[1]), at)
-        if word == "failed":
+        if report == "failed":
             return StartFailed(int(numbers[0]), int(numbers[1]), at)
         return WorkerExited(int(numbers[0]), int(numbers[1]), numbers[2] == "1", at)
 
 
-def _dismiss(commands: int) -> None:
+def _end_shepherd(commands: int) -> None:
     """To end by itself: what follows is not to be taken for the node's death."""
-    _write(commands, "over 0 0\n")
+    _write(commands, "end 0 0\n")
     os.close(commands)
 
 

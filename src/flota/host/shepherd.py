@@ -55,9 +55,9 @@ def fork_shepherd(
             os.close(command_end)
             os.close(report_end)
             if on_node_death or close_fds:
-                close_others({commands, reports, *(fd for process in processes for fd in descriptors_of(process))})
+                close_other_fds({commands, reports, *(fd for process in processes for fd in descriptors_of(process))})
             restore_open_files()
-            Shepherd(processes, commands, reports, own_session=own_session, on_node_death=on_node_death).tend()
+            Shepherd(processes, commands, reports, own_session=own_session, on_node_death=on_node_death).run()
             code = 0
         except BaseException:  # a bug of ours; the node hears of it through the code
             import traceback
@@ -91,12 +91,12 @@ class Shepherd:
         self.reports = reports
         self.own_session = own_session
         self.processes = processes
-        self.number_of: dict[int, int] = {}
+        self.worker_of: dict[int, int] = {}
         self.pid_of: dict[int, int] = {}
-        self.told: set[int] = set()
+        self.asked: set[int] = set()
         self.on_node_death = on_node_death
 
-    def tend(self) -> None:
+    def run(self) -> None:
         if self.own_session:
             os.setsid()
         become_subreaper()
@@ -125,18 +125,18 @@ class Shepherd:
                 self._reap()
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._obey(line)
+                    self._perform(line)
 
     def _start(self, number: int, process: ProcessSpec) -> None:
         try:
             pid = self._fork(process) if process.call else self.execute(process)
         except (OSError, ValueError) as error:
             code = error.errno if isinstance(error, OSError) else EINVAL
-            self._tell(f"failed {number} {code} {time.monotonic()}")
+            self._report(f"failed {number} {code} {time.monotonic()}")
             return
-        self.number_of[pid] = number
+        self.worker_of[pid] = number
         self.pid_of[number] = pid
-        self._tell(f"started {number} {pid} {time.monotonic()}")
+        self._report(f"started {number} {pid} {time.monotonic()}")
 
     def execute(self, process: ProcessSpec) -> int:
         return execute(process, own_session=self.own_session)
@@ -179,7 +179,7 @@ class Shepherd:
             if exited is None:
                 return
             pid = exited.si_pid
-            number = self.number_of.pop(pid, None)
+            number = self.worker_of.pop(pid, None)
             if number is not None:
                 # Left unreaped until its group is killed: the zombie keeps the group's number from being reused.
                 _kill_group(pid, SIGKILL)
@@ -187,33 +187,33 @@ class Shepherd:
             if number is not None:
                 del self.pid_of[number]
                 code = exit_code(status)
-                self._tell(f"exited {number} {code} {int(number in self.told)} {time.monotonic()}")
+                self._report(f"exited {number} {code} {int(number in self.asked)} {time.monotonic()}")
 
-    def _obey(self, line: bytes) -> None:
-        word, number, signal_number = line.decode().split()
-        if word == "over":
+    def _perform(self, line: bytes) -> None:
+        command, number, signal_number = line.decode().split()
+        if command == "end":
             self.on_node_death = None
             return
         pid = self.pid_of.get(int(number))
         if pid is None:
             return
-        if word in ("stop", "kill"):
-            self.told.add(int(number))
+        if command in ("stop", "kill"):
+            self.asked.add(int(number))
         try:
             os.kill(pid, int(signal_number))
         except OSError:
             pass  # a worker that became somebody else
-        if word in ("kill", "suspend"):
+        if command in ("kill", "suspend"):
             _kill_group(pid, int(signal_number))
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         try:
             os.write(self.reports, f"{line}\n".encode())
         except OSError:
             pass  # the node is dead: the command pipe says so next
 
 
-def close_others(needed: set[int]) -> None:
+def close_other_fds(needed: set[int]) -> None:
     """A connection ends for the other side only when the last copy of it is closed: ours must not outlive the node.
 
     What is inheritable is not the node's: somebody means it for the workers.

@@ -173,7 +173,7 @@ class NodeWatch(ABC):
             elif not self.in_round:
                 continue
             elif name in PASSED_ON:
-                self._to_all("pass", number)
+                self._to_all("signal", number)
             elif name == "SIGTSTP":
                 # Workers lead sessions of their own, where the kernel ignores SIGTSTP: SIGSTOP does the same to them.
                 self._to_all("suspend", _signal.SIGSTOP)
@@ -280,7 +280,7 @@ class NodeWatch(ABC):
         elif isinstance(action, KillWorker):
             round_.send("kill", action.worker, _signal.SIGKILL)
         elif isinstance(action, SweepRound):
-            round_.sweep()
+            round_.kill_remaining()
         elif isinstance(action, StartRound):
             self.leave_round()
             self.start_again(action)

@@ -216,7 +216,7 @@ class SpawnSupervisor:
         elif isinstance(action, KillWorker):
             self.round.send("kill", action.worker, SIGKILL)
         elif isinstance(action, SweepRound):
-            self.round.sweep()
+            self.round.kill_remaining()
         elif isinstance(action, Finish):
             self._finish(action.verdict)
 

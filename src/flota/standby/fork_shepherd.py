@@ -50,7 +50,7 @@ def fork_flock(
     try:
         link.close()
         os.write(reports, f"shepherd {os.getpid()}\n".encode())
-        Flock(spawns, commands, reports, own_session=True).tend()
+        Flock(spawns, commands, reports, own_session=True).run()
         code = 0
     except Hatched as worker:
         os.setsid()

@@ -189,10 +189,10 @@ def test_what_runs_in_workers_is_written_for_python_3_8(path):
 )
 def test_workers_of_other_pythons_can_use_it(version):
     channel = Channel(1)
-    channel.tell_to_stop(0, 9)
+    channel.request_stop(0, 9)
 
-    ended = run(other_pythons()[version], TRY, FLOTA_CHANNEL=channel.name(0))
+    ended = run(other_pythons()[version], TRY, FLOTA_CHANNEL=channel.page_path(0))
 
     assert (ended.returncode, ended.stdout) == (0, "called\n"), ended.stderr
-    assert (channel.read(0).step, channel.read(0).listens) == (10, POLLS | WANTS_SIGNAL)
+    assert (channel.read(0).step, channel.read(0).flags) == (10, POLLS | WANTS_SIGNAL)
     channel.close()

@@ -74,7 +74,7 @@ def test_a_program_that_a_worker_starts_does_not_speak_for_it():
     inner = "import flota; flota.heartbeat(99)"
     script = f"import flota, subprocess, sys; flota.heartbeat(1); subprocess.run([sys.executable, '-c', {inner!r}])"
 
-    subprocess.run([sys.executable, "-c", script], env=environment({"FLOTA_CHANNEL": channel.name(0)}), check=True)
+    subprocess.run([sys.executable, "-c", script], env=environment({"FLOTA_CHANNEL": channel.page_path(0)}), check=True)
 
     assert channel.read(0).step == 1
     channel.close()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flota.host.channel import NAMES, Channel
+from flota.host.channel import MODULE_LIST_SIZE, Channel
 from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
@@ -211,18 +211,18 @@ def test_imports_that_can_wait_let_others_work(monkeypatch, busy, hurried, slept
 
 
 def test_names_of_modules_go_from_a_worker_to_the_node_until_there_is_no_room():
-    channel = Channel(3, names=True)
-    recorder = Recorder(channel.name(1).rpartition(":")[0], NAMES)
+    channel = Channel(3, module_list=True)
+    recorder = Recorder(channel.page_path(1).rpartition(":")[0], MODULE_LIST_SIZE)
     try:
         for name in ("one", "two.three"):
             recorder.find_spec(name, None)
 
-        assert channel.names() == ["one", "two.three"]
+        assert channel.imported_modules() == ["one", "two.three"]
         assert channel.read(2).step == -1
 
-        for number in range(NAMES // 8):
+        for number in range(MODULE_LIST_SIZE // 8):
             assert recorder.find_spec(f"m{number:07}") is None
-        assert len("\n".join(channel.names())) > NAMES - 20
+        assert len("\n".join(channel.imported_modules())) > MODULE_LIST_SIZE - 20
     finally:
         channel.close()
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 PAGE = 4096
-NAMES = 1 << 16  # behind the pages, where wanted: the modules that one worker has imported, each on a line
+MODULE_LIST_SIZE = 1 << 16  # behind the pages, where wanted: the modules that one worker has imported, each on a line
 # What a worker says, by turns at two places, so that one is whole while it writes: a checksum of all that follows; what
 # it listens to, the length of its numbers, when, the step, how many seconds its fastest recent step took; its numbers.
-PLACES, ROOM = (0, 2040), 2040
-CHECKSUM, BEAT = "=I", "=HHdqd"
-BEAT_AT, NUMBERS_AT = 4, 32
+SLOTS, SLOT_SIZE = (0, 2040), 2040
+CHECKSUM, FIELDS = "=I", "=HHdqd"
+FIELDS_AT, NUMBERS_AT = 4, 32
 NO_STEP = -1
 # It calls should_stop(); it has a callback for SIGTERM; its steps have begun anew.
-POLLS, WANTS_SIGNAL, BEHIND = 1, 2, 4
+POLLS, WANTS_SIGNAL, STEP_WENT_BACK = 1, 2, 4
 # What the node says, in one word that is seen whole or not at all: 0 for nothing, 1 to stop at once, STEP_0 at step 0.
 STOP_AT = 4080
 STOP = "q"
@@ -32,31 +32,31 @@ STEP_0 = 2
 TRIES = 100
 
 
-class Beat(NamedTuple):
+class Heartbeat(NamedTuple):
     """What a worker last said."""
 
     at: float  # on the clock that never jumps; 0.0: nothing yet
     step: int
-    listens: int
+    flags: int
     seconds: float  # a step; 0.0: not known yet
     numbers: dict[str, float]
 
 
-SILENCE = Beat(0.0, NO_STEP, 0, 0.0, {})
+NO_HEARTBEAT = Heartbeat(0.0, NO_STEP, 0, 0.0, {})
 
 
 class Channel:
     """Made by the node for one round. Without memfd (macOS) there is none, and workers' calls do nothing."""
 
-    def __init__(self, workers: int, *, names: bool = False) -> None:
+    def __init__(self, workers: int, *, module_list: bool = False) -> None:
         self.fd = -1
-        self._names_at = workers * PAGE
+        self._module_list_at = workers * PAGE
         self._memory: mmap | None = None
         if hasattr(os, "memfd_create"):
             self.fd = os.memfd_create("flota", os.MFD_CLOEXEC)
-            os.ftruncate(self.fd, workers * PAGE + (NAMES if names else 0))
+            os.ftruncate(self.fd, workers * PAGE + (MODULE_LIST_SIZE if module_list else 0))
 
-    def name(self, worker: int) -> str:
+    def page_path(self, worker: int) -> str:
         """How a worker finds its page; empty where there is none."""
         return f"/proc/{os.getpid()}/fd/{self.fd}:{worker}" if self.fd >= 0 else ""
 
@@ -69,25 +69,25 @@ class Channel:
             self._memory = mmap(self.fd, 0)
         return self._memory
 
-    def read(self, worker: int) -> Beat:
+    def read(self, worker: int) -> Heartbeat:
         memory = self.memory
         if memory is None:
-            return SILENCE
+            return NO_HEARTBEAT
         base = worker * PAGE
         for _ in range(TRIES):
-            beats = [_read_beat(memory[base + place : base + place + ROOM]) for place in PLACES]
+            beats = [_read_beat(memory[base + place : base + place + SLOT_SIZE]) for place in SLOTS]
             whole = [beat for beat in beats if beat is not None]
             if whole:
                 return max(whole, key=lambda beat: beat.at)
-        return SILENCE  # somebody else has written there
+        return NO_HEARTBEAT  # somebody else has written there
 
-    def names(self) -> list[str]:
+    def imported_modules(self) -> list[str]:
         """The modules that a worker has imported since its start."""
         if self.memory is None:
             return []
-        return self.memory[self._names_at :].partition(b"\0")[0].decode(errors="replace").splitlines()
+        return self.memory[self._module_list_at :].partition(b"\0")[0].decode(errors="replace").splitlines()
 
-    def tell_to_stop(self, worker: int, step: int = NO_STEP) -> None:
+    def request_stop(self, worker: int, step: int = NO_STEP) -> None:
         """At this step, or at once."""
         from struct import pack_into
 
@@ -103,18 +103,18 @@ class Channel:
             self.fd = -1
 
 
-def _read_beat(said: bytes) -> Beat | None:
+def _read_beat(said: bytes) -> Heartbeat | None:
     """None while it is being written, or where a worker died in the middle of that."""
     if not any(said[:NUMBERS_AT]):
-        return SILENCE  # as in most jobs, which are not kept waiting for what follows
+        return NO_HEARTBEAT  # as in most jobs, which are not kept waiting for what follows
     from binascii import crc32
     from struct import unpack_from
 
     (checksum,) = unpack_from(CHECKSUM, said)
-    listens, length, at, step, seconds = unpack_from(BEAT, said, BEAT_AT)
-    if crc32(said[BEAT_AT : NUMBERS_AT + length]) != checksum:
+    flags, length, at, step, seconds = unpack_from(FIELDS, said, FIELDS_AT)
+    if crc32(said[FIELDS_AT : NUMBERS_AT + length]) != checksum:
         return None
-    return Beat(at, step, listens, seconds, _read_numbers(said[NUMBERS_AT : NUMBERS_AT + length]))
+    return Heartbeat(at, step, flags, seconds, _read_numbers(said[NUMBERS_AT : NUMBERS_AT + length]))
 
 
 def _read_numbers(data: bytes) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 
-from flota.host.channel import BEHIND, POLLS, WANTS_SIGNAL, Channel
+from flota.host.channel import POLLS, STEP_WENT_BACK, WANTS_SIGNAL, Channel
 from flota.host.round import Round
 from flota.preemption.stop_step import NO_OPINION, NOW, agreed_step
 from flota.values import NamedTuple
@@ -31,9 +31,9 @@ def look_at(channel: Channel, workers: Collection[int]) -> Progress:
     beats = [channel.read(worker) for worker in workers]
     if not beats:
         return NOBODY
-    steps = [NOW if beat.listens & BEHIND else beat.step for beat in beats]
+    steps = [NOW if beat.flags & STEP_WENT_BACK else beat.step for beat in beats]
     pace = max((1 / beat.seconds for beat in beats if beat.seconds), default=0.0)
-    can_end = all(beat.listens & (POLLS | WANTS_SIGNAL) for beat in beats)
+    can_end = all(beat.flags & (POLLS | WANTS_SIGNAL) for beat in beats)
     return Progress(can_end, NOW if NOW in steps else max(steps), pace)
 
 
@@ -45,6 +45,6 @@ def step_ahead(standing: Progress) -> int:
 def ask(channel: Channel, round_: Round, workers: Collection[int], step: int) -> None:
     """All of them hear it from their pages; who waits for a step must not be interrupted before."""
     for worker in workers:
-        channel.tell_to_stop(worker, step)
-        if step == NOW and channel.read(worker).listens & WANTS_SIGNAL:
+        channel.request_stop(worker, step)
+        if step == NOW and channel.read(worker).flags & WANTS_SIGNAL:
             round_.send("stop", worker, _signal.SIGTERM)

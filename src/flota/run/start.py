@@ -135,8 +135,10 @@ def start_workers(
     """Start this node's workers of a round, the `first` or a later one; see Round for `on_node_death`."""
     began = time.monotonic()
     workers = plan_workers(spec, roster, seat)
-    channel = Channel(len(workers), names=warm is not None)
-    plans = tuple(equip(spec, roster, worker, environ, channel.name(number)) for number, worker in enumerate(workers))
+    channel = Channel(len(workers), module_list=warm is not None)
+    plans = tuple(
+        equip(spec, roster, worker, environ, channel.page_path(number)) for number, worker in enumerate(workers)
+    )
     marks = {} if spec.interactive else open_logs(spec, roster, workers, first=first)
     for worker in workers:
         remove(error_file(spec, worker))

@@ -87,7 +87,7 @@ def import_script(orders: Orders) -> bool:
 
 def complete(orders: Orders, channel: Channel) -> list[ProcessSpec]:
     """What only this process can say: how workers find their pages, and what forks do."""
-    spawns = [with_page(spawn, channel.name(rank)) for rank, spawn in enumerate(orders.spawns)]
+    spawns = [with_page(spawn, channel.page_path(rank)) for rank, spawn in enumerate(orders.spawns)]
     if orders.call is None and orders.template < 0:
         return spawns
     return [

@@ -183,7 +183,7 @@ def run_forked(call: Callable[[int], Any] | None, parcel: int, result: int, rank
     os.environ.update(env)
     heartbeat: Any = sys.modules.get("flota.worker.heartbeat")
     if heartbeat:
-        heartbeat.start_anew()  # the parent may be a worker, too
+        heartbeat.reset()  # the parent may be a worker, too
     # The parent's may be a notebook's; and what is left in their buffers is the parent's to write.
     sys.stdin = open(0, closefd=False)
     sys.stdout = open(1, "w", buffering=1, closefd=False)

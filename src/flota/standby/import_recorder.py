@@ -9,14 +9,14 @@ import os
 import sys
 import time
 
-from flota.host.channel import NAMES
+from flota.host.channel import MODULE_LIST_SIZE
 
 
 def record(channel: str) -> None:
     """From now on, into this channel, if its first place is this worker's: all import the same."""
     path, _, place = channel.rpartition(":")
     if path and place == "0":
-        sys.meta_path.insert(0, Recorder(path, NAMES))
+        sys.meta_path.insert(0, Recorder(path, MODULE_LIST_SIZE))
 
 
 class Recorder:

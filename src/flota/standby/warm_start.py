@@ -144,7 +144,7 @@ class WarmStart:
         return self.spec.restarts.enabled or self.spec.nodes is not None
 
     def _get_ready(self, channel: Channel) -> None:
-        more = channel.names() if self._wants_names() else []
+        more = channel.imported_modules() if self._wants_names() else []
         self.seen = self.seen or more
         if self.way == FORK and self.origin is None:
             self._start_origin(patient=True)

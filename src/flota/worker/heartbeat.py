@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 # As in host/channel.py, which has the layout's description.
-PAGE, PLACES, ROOM, NUMBERS_AT = 4096, (0, 2040), 2040, 32
-CHECKSUM, BEAT = "=I", "=HHdqd"
+PAGE, SLOTS, SLOT_SIZE, NUMBERS_AT = 4096, (0, 2040), 2040, 32
+CHECKSUM, FIELDS = "=I", "=HHdqd"
 STOP_AT, STOP, STEP_0 = 4080, "q", 2
 NO_STEP = -1
-POLLS, WANTS_SIGNAL, BEHIND = 1, 2, 4
+POLLS, WANTS_SIGNAL, STEP_WENT_BACK = 1, 2, 4
 LONGEST_NAME = 255
 RECENT = 10  # steps
 NEVER = float("inf")
@@ -34,7 +34,7 @@ class _Page:
         self.steps = 0
         self.fastest = self.fastest_before = NEVER  # seconds a step, in these RECENT steps and in those before
         self.seconds = 0.0  # the less of the two; 0.0: not known yet
-        self.listens = 0
+        self.flags = 0
         self.tried = False
 
     def is_open(self) -> bool:
@@ -78,9 +78,9 @@ class _Page:
         # Steps that have begun anew say nothing about where a worker is, until they come beyond where they have been.
         if step > self.highest:
             self.highest = step
-            self.listens &= ~BEHIND
+            self.flags &= ~STEP_WENT_BACK
         elif step < self.step:
-            self.listens |= BEHIND
+            self.flags |= STEP_WENT_BACK
         self.step, self.stepped_at = step, now
 
     def note_pace(self, seconds: float) -> None:
@@ -92,11 +92,11 @@ class _Page:
         self.seconds = min(self.fastest, self.fastest_before)
 
     def listen(self, how: int) -> None:
-        if not self.listens & how:
-            self.listens |= how
+        if not self.flags & how:
+            self.flags |= how
             self.write(b"")
 
-    def told_step(self) -> int | None:
+    def stop_step(self) -> int | None:
         """The step at which the node wants this worker to stop, NO_STEP for at once; None: it shall go on."""
         memory = self.memory
         if memory is None:
@@ -107,10 +107,10 @@ class _Page:
     def write(self, numbers: bytes) -> None:
         memory = self.memory
         assert memory is not None
-        said = pack(BEAT, self.listens, len(numbers), monotonic(), self.step, self.seconds) + numbers
+        said = pack(FIELDS, self.flags, len(numbers), monotonic(), self.step, self.seconds) + numbers
         whole = pack(CHECKSUM, crc32(said)) + said
         self.beats += 1
-        place = self.base + PLACES[self.beats % 2]
+        place = self.base + SLOTS[self.beats % 2]
         memory[place : place + len(whole)] = whole
 
 
@@ -130,7 +130,7 @@ def heartbeat(step: int | None = None, **numbers: float) -> None:
         _page.write(_packed(numbers) if numbers else b"")
     except Exception:  # noqa: S110  training must go on, whatever was passed
         pass
-    if _page.listens & WANTS_SIGNAL and _has_come_to_the_end():
+    if _page.flags & WANTS_SIGNAL and _has_come_to_the_end():
         from flota.worker.stop_callbacks import end
 
         end()
@@ -143,10 +143,10 @@ def should_stop() -> bool:
     if not _page.is_open():
         return False
     _page.listen(POLLS)
-    told = _page.told_step()
-    if told is None or (told != NO_STEP and _page.step < told and not _page.listens & BEHIND):
+    told = _page.stop_step()
+    if told is None or (told != NO_STEP and _page.step < told and not _page.flags & STEP_WENT_BACK):
         return False
-    if _page.listens & WANTS_SIGNAL:
+    if _page.flags & WANTS_SIGNAL:
         from flota.worker.stop_callbacks import call_back
 
         call_back()
@@ -155,15 +155,15 @@ def should_stop() -> bool:
 
 def _has_come_to_the_end() -> bool:
     """Who asks `should_stop`, too, hears it there, and here only if it has not asked in the agreed step."""
-    told = _page.told_step()
+    told = _page.stop_step()
     if told is None:
         return False
-    if _page.listens & POLLS:
+    if _page.flags & POLLS:
         return told != NO_STEP and _page.step > told
-    return _page.step >= told or bool(_page.listens & BEHIND)
+    return _page.step >= told or bool(_page.flags & STEP_WENT_BACK)
 
 
-def start_anew() -> None:
+def reset() -> None:
     """In a fork that is a worker of its own, with variables of its own."""
     global _page  # noqa: PLW0603
     _page = _Page()
@@ -178,7 +178,7 @@ def _packed(numbers: dict[str, float]) -> bytes:
         if isinstance(value, Real):
             key = name.encode()[:LONGEST_NAME]
             part = bytes((len(key),)) + key + pack("=d", value)
-            if len(parts) + len(part) > ROOM - NUMBERS_AT:
+            if len(parts) + len(part) > SLOT_SIZE - NUMBERS_AT:
                 break
             parts += part
     return bytes(parts)

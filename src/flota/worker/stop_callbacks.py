@@ -89,7 +89,7 @@ def _on_sigterm(number: int, _frame: object) -> None:
     """A preemption without steps, or an ordinary stop: then it is as if there were no callbacks."""
     if _state.ending:
         return  # it saves; if that takes too long, SIGKILL follows
-    if _state.asked or heartbeat._page.told_step() == NO_STEP:  # noqa: SLF001
+    if _state.asked or heartbeat._page.stop_step() == NO_STEP:  # noqa: SLF001
         end()
     _restore()
     os.kill(os.getpid(), number)

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from flota.host import channel as node
-from flota.host.channel import BEHIND, PAGE, POLLS, STOP_AT, Channel
+from flota.host.channel import PAGE, POLLS, STEP_WENT_BACK, STOP_AT, Channel
 from flota.preemption.stop_step import NO_OPINION, NOW, agreed_step
 from flota.preemption.workers import look_at
 from flota.worker import heartbeat as worker
@@ -22,7 +22,7 @@ from flota.worker.stop_callbacks import on_stop
 def channel(monkeypatch):
     """The worker is the second of two."""
     made = Channel(2)
-    monkeypatch.setenv("FLOTA_CHANNEL", made.name(1))
+    monkeypatch.setenv("FLOTA_CHANNEL", made.page_path(1))
     monkeypatch.setattr(worker, "_page", worker._Page())
     yield made
     made.close()
@@ -42,19 +42,19 @@ def test_a_beat_without_a_step_keeps_the_last_one(channel):
     assert channel.read(1).step == 3
 
 
-PLACED = ("PAGE", "PLACES", "ROOM", "CHECKSUM", "BEAT", "NUMBERS_AT", "STOP_AT", "STOP", "STEP_0")
+PLACED = ("PAGE", "SLOTS", "SLOT_SIZE", "CHECKSUM", "FIELDS", "NUMBERS_AT", "STOP_AT", "STOP", "STEP_0")
 
 
-@pytest.mark.parametrize("name", [*PLACED, "NO_STEP", "POLLS", "WANTS_SIGNAL", "BEHIND"])
+@pytest.mark.parametrize("name", [*PLACED, "NO_STEP", "POLLS", "WANTS_SIGNAL", "STEP_WENT_BACK"])
 def test_both_ends_have_the_same_layout(name):
     assert getattr(worker, name) == getattr(node, name)
 
 
 def test_what_a_worker_writes_fits_before_what_the_node_does():
-    assert struct.calcsize(node.CHECKSUM) == node.BEAT_AT
-    assert node.BEAT_AT + struct.calcsize(node.BEAT) == node.NUMBERS_AT < node.ROOM
-    first, second = node.PLACES
-    assert first + node.ROOM <= second <= node.STOP_AT - node.ROOM
+    assert struct.calcsize(node.CHECKSUM) == node.FIELDS_AT
+    assert node.FIELDS_AT + struct.calcsize(node.FIELDS) == node.NUMBERS_AT < node.SLOT_SIZE
+    first, second = node.SLOTS
+    assert first + node.SLOT_SIZE <= second <= node.STOP_AT - node.SLOT_SIZE
     assert node.STOP_AT + struct.calcsize(node.STOP) <= node.PAGE
 
 
@@ -121,7 +121,7 @@ def test_what_is_not_whole_is_not_taken_for_what_a_worker_said(channel, byte):
     before = bytes(channel.memory)
     worker.heartbeat(256, loss=2.0)
     changed = [at for at in range(len(before)) if before[at] != channel.memory[at]]
-    place = PAGE + max(place for place in node.PLACES if PAGE + place <= changed[0])
+    place = PAGE + max(place for place in node.SLOTS if PAGE + place <= changed[0])
 
     channel.memory[place + byte] ^= 0xFF
 
@@ -149,18 +149,18 @@ def test_threads_that_tell_steps_at_one_time_leave_something_whole(channel):
 
 def test_what_a_stranger_has_written_is_silence(channel):
     channel.memory[PAGE : 2 * PAGE] = b"\xff" * PAGE
-    assert channel.read(1) == node.SILENCE
+    assert channel.read(1) == node.NO_HEARTBEAT
 
 
 def test_who_asks_whether_to_stop_is_known_to_listen(channel):
-    assert channel.read(1).listens == 0
+    assert channel.read(1).flags == 0
     assert worker.should_stop() is False
-    assert channel.read(1).listens == POLLS
+    assert channel.read(1).flags == POLLS
 
 
 def test_all_stop_at_the_step_they_are_told(channel):
     worker.heartbeat(10)
-    channel.tell_to_stop(1, 12)
+    channel.request_stop(1, 12)
     assert not worker.should_stop()
     worker.heartbeat(12)
     assert worker.should_stop()
@@ -173,7 +173,7 @@ def test_steps_that_begin_anew_say_nothing_about_where_a_worker_is(channel):
     assert look_at(channel, [1])[:2] == (True, 2)
     worker.heartbeat(0)
     assert look_at(channel, [1]).step == NOW
-    assert channel.read(1).listens == POLLS | BEHIND
+    assert channel.read(1).flags == POLLS | STEP_WENT_BACK
     worker.heartbeat(2)
     assert look_at(channel, [1]).step == NOW, "that may be the last step of every epoch"
     worker.heartbeat(3)
@@ -182,7 +182,7 @@ def test_steps_that_begin_anew_say_nothing_about_where_a_worker_is(channel):
 
 def test_a_step_that_will_never_come_is_not_waited_for(channel):
     worker.heartbeat(2)
-    channel.tell_to_stop(1, 7)
+    channel.request_stop(1, 7)
     assert not worker.should_stop()
     worker.heartbeat(0)
     assert worker.should_stop()
@@ -191,14 +191,14 @@ def test_a_step_that_will_never_come_is_not_waited_for(channel):
 @pytest.mark.parametrize(("told", "heard"), [(NOW, NOW), (0, 0), (7, 7), (NO_OPINION, NOW)])
 def test_the_node_is_heard_whatever_the_step(channel, told, heard):
     worker.heartbeat(0)
-    assert worker._page.told_step() is None
-    channel.tell_to_stop(1, told)
-    assert worker._page.told_step() == heard
+    assert worker._page.stop_step() is None
+    channel.request_stop(1, told)
+    assert worker._page.stop_step() == heard
 
 
 def test_without_steps_at_once(channel):
     assert not worker.should_stop()
-    channel.tell_to_stop(1)
+    channel.request_stop(1)
     assert worker.should_stop()
 
 

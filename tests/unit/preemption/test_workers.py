@@ -32,7 +32,7 @@ class SlowConsole:
 @pytest.fixture
 def channel(monkeypatch):
     made = Channel(1)
-    monkeypatch.setenv("FLOTA_CHANNEL", made.name(0))
+    monkeypatch.setenv("FLOTA_CHANNEL", made.page_path(0))
     monkeypatch.setattr(worker, "_page", worker._Page())
     monkeypatch.setattr(worker, "monotonic", iter(range(1, 100)).__next__)
     worker.heartbeat(0)
@@ -59,6 +59,6 @@ def test_the_steps_are_read_when_nothing_is_left_to_do_but_tell(channel, supervi
 
     alone.stop(signal.SIGTERM)
 
-    told = worker._page.told_step()
+    told = worker._page.stop_step()
     assert told > 1000, "the worker was there when it was told"
     assert alone.console.said == [f"the workers are asked to save and end at step {told}, within 30 s"]

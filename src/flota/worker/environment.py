@@ -37,7 +37,7 @@ def env() -> Env:
 
 def read_env(environ: Mapping[str, str]) -> Env:
     if "FLOTA_RANK" in environ:
-        return _from_nearer_launcher(environ) or _from_flota(environ)
+        return _from_inner_launcher(environ) or _from_flota(environ)
     if "RANK" in environ and "WORLD_SIZE" in environ:
         return _from_torchrun(environ)
     if "PADDLE_TRAINER_ID" in environ:
@@ -45,7 +45,7 @@ def read_env(environ: Mapping[str, str]) -> Env:
     return Env(device=_device(environ, 0, 1))
 
 
-def _from_nearer_launcher(environ: Mapping[str, str]) -> Env | None:
+def _from_inner_launcher(environ: Mapping[str, str]) -> Env | None:
     """Of one that flota's worker has started: it has changed what flota gave. What flota did not give was there before.
 
     With parameter servers Paddle's variables count the trainers alone, and no launcher is started below.

@@ -74,7 +74,7 @@ class _Page:
     def advance(self, step: int) -> None:
         now = monotonic()
         if self.step >= 0 and step > self.step:
-            self.note_pace((now - self.stepped_at) / (step - self.step))
+            self.record_step_time((now - self.stepped_at) / (step - self.step))
         # Steps that have begun anew say nothing about where a worker is, until they come beyond where they have been.
         if step > self.highest:
             self.highest = step
@@ -83,7 +83,7 @@ class _Page:
             self.flags |= STEP_WENT_BACK
         self.step, self.stepped_at = step, now
 
-    def note_pace(self, seconds: float) -> None:
+    def record_step_time(self, seconds: float) -> None:
         """The fastest recent step counts: a mean would remember a pause, after which steps are as fast as ever."""
         if self.steps == RECENT:
             self.fastest_before, self.fastest, self.steps = self.fastest, NEVER, 0
@@ -91,9 +91,9 @@ class _Page:
         self.fastest = min(self.fastest, seconds)
         self.seconds = min(self.fastest, self.fastest_before)
 
-    def listen(self, how: int) -> None:
-        if not self.flags & how:
-            self.flags |= how
+    def set_flag(self, flag: int) -> None:
+        if not self.flags & flag:
+            self.flags |= flag
             self.write(b"")
 
     def stop_step(self) -> int | None:
@@ -130,37 +130,37 @@ def heartbeat(step: int | None = None, **numbers: float) -> None:
         _page.write(_packed(numbers) if numbers else b"")
     except Exception:  # noqa: S110  training must go on, whatever was passed
         pass
-    if _page.flags & WANTS_SIGNAL and _has_come_to_the_end():
-        from flota.worker.stop_callbacks import end
+    if _page.flags & WANTS_SIGNAL and _has_reached_stop_step():
+        from flota.worker.stop_callbacks import exit_worker
 
-        end()
+        exit_worker()
 
 
 def should_stop() -> bool:
-    """Whether this worker shall save what it has and end: all ranks hear it at the same step, if they tell their steps
-    by `heartbeat`.
+    """Whether this worker shall save what it has and exit: all ranks hear it at the same step, if they report their
+    steps by `heartbeat`.
     """
     if not _page.is_open():
         return False
-    _page.listen(POLLS)
-    told = _page.stop_step()
-    if told is None or (told != NO_STEP and _page.step < told and not _page.flags & STEP_WENT_BACK):
+    _page.set_flag(POLLS)
+    stop_step = _page.stop_step()
+    if stop_step is None or (stop_step != NO_STEP and _page.step < stop_step and not _page.flags & STEP_WENT_BACK):
         return False
     if _page.flags & WANTS_SIGNAL:
-        from flota.worker.stop_callbacks import call_back
+        from flota.worker.stop_callbacks import run_callbacks
 
-        call_back()
+        run_callbacks()
     return True
 
 
-def _has_come_to_the_end() -> bool:
+def _has_reached_stop_step() -> bool:
     """Who asks `should_stop`, too, hears it there, and here only if it has not asked in the agreed step."""
-    told = _page.stop_step()
-    if told is None:
+    stop_step = _page.stop_step()
+    if stop_step is None:
         return False
     if _page.flags & POLLS:
-        return told != NO_STEP and _page.step > told
-    return _page.step >= told or bool(_page.flags & STEP_WENT_BACK)
+        return stop_step != NO_STEP and _page.step > stop_step
+    return _page.step >= stop_step or bool(_page.flags & STEP_WENT_BACK)
 
 
 def reset() -> None:

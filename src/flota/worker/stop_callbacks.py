@@ -46,18 +46,18 @@ def on_stop(callback: Callable[[], object]) -> None:
         _state.handles = True
     if not _state.watches_forks:
         _state.watches_forks = True
-        os.register_at_fork(before=_hold_back, after_in_parent=_let_through, after_in_child=_forget)
+        os.register_at_fork(before=_block_sigterm, after_in_parent=_unblock_sigterm, after_in_child=_reset_in_child)
     _state.callbacks.append(callback)
-    page.listen(WANTS_SIGNAL)
+    page.set_flag(WANTS_SIGNAL)
 
 
-def end() -> None:
-    """Call the callbacks, and end this process; where this is another thread, the main one does, and this one ends."""
-    call_back()
+def exit_worker() -> None:
+    """Run the callbacks and exit; called in another thread, the main thread does so, and this thread ends."""
+    run_callbacks()
     raise SystemExit(0)
 
 
-def call_back() -> None:
+def run_callbacks() -> None:
     """Each callback once, in the main thread."""
     if not _is_main_thread():
         import signal
@@ -71,12 +71,12 @@ def call_back() -> None:
         import atexit
 
         _state.ending = True
-        atexit.register(_close_ears)
+        atexit.register(_ignore_sigterm)
     while _state.callbacks:
         _state.callbacks.pop(0)()
 
 
-def _close_ears() -> None:
+def _ignore_sigterm() -> None:
     """The signal may come when this worker has heard already, by its page, and ends: an interpreter that tidies up has
     no handlers any more, and would die of it."""
     import signal
@@ -90,7 +90,7 @@ def _on_sigterm(number: int, _frame: object) -> None:
     if _state.ending:
         return  # it saves; if that takes too long, SIGKILL follows
     if _state.asked or heartbeat._page.stop_step() == NO_STEP:  # noqa: SLF001
-        end()
+        exit_worker()
     _restore()
     os.kill(os.getpid(), number)
 
@@ -104,7 +104,7 @@ def _restore() -> None:
     _state.handles = False
 
 
-def _hold_back() -> None:
+def _block_sigterm() -> None:
     """SIGTERM to a child that has just been forked: a handler's pending signals are forgotten by the interpreter."""
     import signal
     from threading import get_ident
@@ -112,19 +112,19 @@ def _hold_back() -> None:
     _state.masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
-def _let_through() -> None:
+def _unblock_sigterm() -> None:
     import signal
     from threading import get_ident
 
     signal.pthread_sigmask(signal.SIG_SETMASK, _state.masks.pop(get_ident()))
 
 
-def _forget() -> None:
+def _reset_in_child() -> None:
     """A child that this worker forks is not this worker."""
     _restore()
     _state.callbacks.clear()
     _state.asked = _state.ending = False
-    _let_through()
+    _unblock_sigterm()
     _state.masks.clear()
 
 

@@ -6,7 +6,7 @@ import resource
 import subprocess
 import sys
 
-from flota.host.ports import hold_free, number, release
+from flota.host.ports import hold_free, port_of, release
 from tests.launching import worker_output
 
 CODE = """
@@ -35,7 +35,7 @@ def test_workers_of_a_serving_node_have_the_shells_limit(flota, tmp_path):
     script.write_text("import resource; print('limit', resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     held = hold_free(1, "127.0.0.1")
-    place = f"127.0.0.1:{number(held[0])}"
+    place = f"127.0.0.1:{port_of(held[0])}"
     release(held)
 
     nodes = [

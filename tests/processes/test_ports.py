@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from flota.errors import ForeignAddress, PortInUse, TooFewPorts
-from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
+from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, port_of, release
 from tests.launching import wait_until
 
 
@@ -34,20 +34,20 @@ def serve(host, port, *options, family=socket.AF_INET):
     "options", [(socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)]
 )
 def test_the_worker_can_serve_on_a_held_port(held, host, options):
-    assert serve(host, int(number(held[0])), *options)
+    assert serve(host, int(port_of(held[0])), *options)
 
 
 def test_also_on_all_ipv6_addresses(held):
-    assert serve("::", int(number(held[0])), socket.SO_REUSEADDR, family=socket.AF_INET6)
+    assert serve("::", int(port_of(held[0])), socket.SO_REUSEADDR, family=socket.AF_INET6)
 
 
 def test_a_stranger_without_options_is_refused(held):
     with pytest.raises(OSError, match="in use"):
-        serve("127.0.0.1", int(number(held[0])))
+        serve("127.0.0.1", int(port_of(held[0])))
 
 
 def test_two_jobs_never_hold_the_same_port_of_a_range(held):
-    port = int(number(held[0]))
+    port = int(port_of(held[0]))
 
     with pytest.raises(PortInUse):
         hold_exactly([port], "127.0.0.1")
@@ -56,19 +56,19 @@ def test_two_jobs_never_hold_the_same_port_of_a_range(held):
 
 
 def test_the_kernel_gives_a_held_port_to_nobody(held):
-    taken = {int(number(holder)) for holder in held}
+    taken = {int(port_of(holder)) for holder in held}
     others = hold_free(500, "127.0.0.1")
 
-    assert not taken & {int(number(holder)) for holder in others}
+    assert not taken & {int(port_of(holder)) for holder in others}
     release(others)
 
 
 def test_a_range_is_searched_for_free_ports(held):
-    low = int(number(held[0]))
+    low = int(port_of(held[0]))
 
     found = hold_from(low, min(low + 50, 65535), 3, "127.0.0.1")
 
-    assert all(low < int(number(holder)) for holder in found)
+    assert all(low < int(port_of(holder)) for holder in found)
     release(found)
 
 
@@ -101,7 +101,7 @@ def test_a_jobs_ports_are_held_for_as_long_as_it_runs(flota):
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_restart_waits_for_a_port_that_the_user_has_chosen(flota, stopped):
     (holder,) = hold_free(1, "127.0.0.1")
-    port = number(holder)
+    port = port_of(holder)
     release([holder])
     running = flota.start("--start_port", port, "--max_restart", 1, "--grace", 20, "fails_at_first.py")
     running.wait_for("here")

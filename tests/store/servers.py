@@ -11,7 +11,7 @@ import threading
 import time
 
 from flota.host.loop import Loop
-from flota.host.ports import hold_free, number, release
+from flota.host.ports import hold_free, port_of, release
 from flota.store.server import Master
 from tests.etcd import packaged_etcd
 
@@ -128,7 +128,7 @@ class Cluster:
 
 def free_ports(count: int) -> list[int]:
     held = hold_free(count, "127.0.0.1")
-    numbers = [int(number(holder)) for holder in held]
+    numbers = [int(port_of(holder)) for holder in held]
     release(held)
     return numbers
 

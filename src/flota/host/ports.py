@@ -37,12 +37,12 @@ def hold_free(count: int, address: str) -> list[socket]:
 def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
     """The first free ports of a range."""
     held: list[socket] = []
-    lingering = _lingering()
+    in_time_wait = _ports_in_time_wait()
     for port in range(low, high + 1):
         if len(held) == count:
             break
         try:
-            held.append(_bind(address, port, over_lingering=port in lingering))
+            held.append(_bind(address, port, reuse=port in in_time_wait))
         except OSError as error:
             if error.errno == EMFILE:
                 release(held)
@@ -57,10 +57,10 @@ def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
 def hold_exactly(ports: list[int], address: str) -> list[socket]:
     """These very ports, or none. A port on which only closed connections linger, as after a restart, is free."""
     held: list[socket] = []
-    lingering = _lingering() if ports else set()
+    in_time_wait = _ports_in_time_wait() if ports else set()
     for port in ports:
         try:
-            held.append(_bind(address, port, over_lingering=port in lingering))
+            held.append(_bind(address, port, reuse=port in in_time_wait))
         except OSError as error:
             release(held)
             if error.errno == EMFILE:
@@ -71,7 +71,7 @@ def hold_exactly(ports: list[int], address: str) -> list[socket]:
     return held
 
 
-def _lingering() -> set[int]:
+def _ports_in_time_wait() -> set[int]:
     """The ports of which the kernel knows nothing but connections in TIME_WAIT."""
     states: dict[int, set[str]] = {}
     for port, row in tcp_sockets():
@@ -91,7 +91,7 @@ def tcp_sockets() -> Iterator[tuple[int, list[str]]]:
             yield int(row[1].rpartition(":")[2], 16), row
 
 
-def number(holder: socket) -> str:
+def port_of(holder: socket) -> str:
     return str(holder.getsockname()[1])
 
 
@@ -114,10 +114,10 @@ def check_own_address(address: str) -> None:
         raise ForeignAddress(address) from None
 
 
-def _bind(address: str, port: int, *, over_lingering: bool = False) -> socket:
+def _bind(address: str, port: int, *, reuse: bool = False) -> socket:
     family = _family(address)
     holder = socket(family, SOCK_STREAM)
-    if over_lingering:
+    if reuse:
         holder.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:
         holder.bind(("::" if family == AF_INET6 else "0.0.0.0", port))  # noqa: S104  a reservation, never listening

@@ -11,7 +11,7 @@ from flota.errors import FlotaError
 from flota.frameworks import backups, equip
 from flota.frameworks.torch import error_file
 from flota.host.channel import Channel
-from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, number, release
+from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, port_of, release
 from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.host.signals import Signals
@@ -187,7 +187,7 @@ def hold_ports(spec: JobSpec) -> tuple[list[socket], Ports]:
     except FlotaError:
         release(held)
         raise
-    numbers = [number(holder) for holder in held]
+    numbers = [port_of(holder) for holder in held]
     return held, Ports(tuple(numbers[: spec.workers]), *numbers[spec.workers : spec.workers + MASTERS])
 
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from flota.logs.directory import open_append
-from flota.logs.json_text import one_line
+from flota.logs.json_text import to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class EventLog:
     def write(self, event: str, **facts: object) -> None:
         now = time.time()
         clock = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1e6) % 1_000_000:06d}Z"
-        line = one_line({"time": clock, "monotonic": time.monotonic(), "event": event, **self._about, **facts})
+        line = to_json({"time": clock, "monotonic": time.monotonic(), "event": event, **self._about, **facts})
         try:
             os.write(self._file, f"{line}\n".encode())
         except OSError:

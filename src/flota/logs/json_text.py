@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def one_line(value: object) -> str:
+def to_json(value: object) -> str:
     """Numbers, text, lists and mappings of them, as JSON."""
     if isinstance(value, str):
         return quoted(value)
@@ -18,12 +18,12 @@ def one_line(value: object) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{quoted(name)}: {one_line(part)}" for name, part in value.items()) + "}"
+        return "{" + ", ".join(f"{quoted(name)}: {to_json(part)}" for name, part in value.items()) + "}"
     assert isinstance(value, (list, tuple)), value
-    return "[" + ", ".join(one_line(part) for part in value) + "]"
+    return "[" + ", ".join(to_json(part) for part in value) + "]"
 
 
-def readable(value: Mapping[str, object]) -> str:
+def to_json_lines(value: Mapping[str, object]) -> str:
     """One key a line."""
-    lines = ",\n".join(f" {quoted(name)}: {one_line(part)}" for name, part in value.items())
+    lines = ",\n".join(f" {quoted(name)}: {to_json(part)}" for name, part in value.items())
     return "{\n" + lines + "\n}\n"

@@ -15,7 +15,7 @@ from flota.logs import start_banner
 from flota.logs.directory import open_append, remove, write_whole
 from flota.logs.event_log import EventLog
 from flota.logs.follow import FollowedLog, LogFollower
-from flota.logs.json_text import readable
+from flota.logs.json_text import to_json_lines
 from flota.logs.nonblocking_writer import NonblockingWriter
 from flota.logs.own_log import OwnLog
 from flota.run.start import Started
@@ -118,7 +118,7 @@ class Console:
         told = report_as_dict(report)
         self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code, report=told)
         if alone and not self.spec.interactive:
-            self._save("report.json", readable(told))
+            self._save("report.json", to_json_lines(told))
 
     def tell(self, report: Report) -> None:
         """The last screen: at most 25 lines, the culprit first."""

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flota.logs.json_text import one_line, readable
+from flota.logs.json_text import to_json, to_json_lines
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 values = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
@@ -15,7 +15,7 @@ values = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(st.
 
 @given(values)
 def test_one_line_reads_back(value):
-    line = one_line(value)
+    line = to_json(value)
 
     assert json.loads(line) == value
     assert "\n" not in line
@@ -23,4 +23,4 @@ def test_one_line_reads_back(value):
 
 @given(st.dictionaries(st.text(), values, min_size=1))
 def test_readable_reads_back(value):
-    assert json.loads(readable(value)) == value
+    assert json.loads(to_json_lines(value)) == value

@@ -10,7 +10,7 @@ from flota.failures.diagnosis import Evidence, diagnose, suffers
 from flota.failures.last_words import last_words, read_tail
 from flota.job.report import FAILED, FailedWorker, Report, Verdict, exit_code_of_all, report_from_dict, with_failures
 from flota.job.roles import TRAINER, log_stem
-from flota.logs.directory import MARK
+from flota.logs.directory import ROUND_HEADER
 from flota.values import NamedTuple
 from flota.wording import ending_in_words
 
@@ -217,7 +217,7 @@ def _logs(both: str) -> dict[str, list[str]]:
     found = {}
     for path in (f"{both}.err", both, f"{both}.out"):
         lines = read_tail(path, 0)
-        begins = [number for number, line in enumerate(lines) if line.startswith(MARK)]
+        begins = [number for number, line in enumerate(lines) if line.startswith(ROUND_HEADER)]
         if lines:
             found[path] = lines[begins[-1]] if begins else "", lines[begins[-1] + 1 if begins else 0 :]
     newest = max((_clock(mark) for mark, _ in found.values()), default="")

@@ -13,9 +13,9 @@ from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
 LOCK = ".flota.lock"
-MARK = "===== flota: "  # begins each round in a worker's log
-PATIENCE = 50  # tries of a hundredth of a second
-A_GLANCE = 3  # the same: somebody may only look whether the directory is taken
+ROUND_HEADER = "===== flota: "  # begins each round in a worker's log
+TRIES_SHARED = 50  # tries of a hundredth of a second
+TRIES_ALONE = 3  # the same: somebody may only look whether the directory is taken
 
 
 def open_directory(directory: str, job_id: str, *, shared: bool = False, option: str = "--log_dir") -> int:
@@ -30,7 +30,7 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False, option:
         raise UnwritableLogDir(directory, error.strerror or str(error), option) from None
     owner = f"job {job_id}, "
     try:
-        for _ in range(PATIENCE if shared else A_GLANCE):
+        for _ in range(TRIES_SHARED if shared else TRIES_ALONE):
             if _try_lock(lock, fcntl.LOCK_EX):
                 os.ftruncate(lock, 0)
                 os.pwrite(lock, os.fsencode(f"{owner}pid {os.getpid()}\n"), 0)
@@ -48,7 +48,7 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False, option:
     raise LogDirInUse(directory, f" ({_owner(lock)})" if _owner(lock) else "", option)
 
 
-def is_taken(directory: str) -> bool | None:
+def is_locked(directory: str) -> bool | None:
     """Whether a job that is under way has the directory; None where that cannot be known."""
     try:
         lock = os.open(f"{directory}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
@@ -76,7 +76,9 @@ def _owner(lock: int) -> str:
     return os.pread(lock, 200, 0).decode(errors="replace").strip()
 
 
-def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...], *, first: bool) -> dict[str, tuple[int, int]]:
+def write_round_headers(
+    spec: JobSpec, roster: Roster, workers: tuple[Worker, ...], *, first: bool
+) -> dict[str, tuple[int, int]]:
     """Mark a round in each worker's logs: for each path, where the mark begins and where the worker's output begins.
 
     `first`: of this node's rounds, so that --log_overwrite empties what an earlier job has left.
@@ -87,18 +89,18 @@ def open_logs(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...], *, fir
     marks: dict[str, tuple[int, int]] = {}
     for worker in workers:
         mark = os.fsencode(
-            f"{MARK}job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
+            f"{ROUND_HEADER}job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
             f"{label(worker.name, worker.rank)} of {worker.size}, {clock} =====\n"
         )
         for path in worker.logs:
             try:
-                marks[path] = _mark(path, flags, mark)
+                marks[path] = _append_header(path, flags, mark)
             except OSError as error:
                 raise UnwritableLogDir(spec.log.directory, error.strerror or str(error)) from None
     return marks
 
 
-def _mark(path: str, flags: int, mark: bytes) -> tuple[int, int]:
+def _append_header(path: str, flags: int, mark: bytes) -> tuple[int, int]:
     log = os.open(path, flags, 0o666)
     try:
         before = os.fstat(log).st_size

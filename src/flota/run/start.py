@@ -19,7 +19,7 @@ from flota.job.plan import Worker, WorkerPlan, plan_workers
 from flota.job.roles import SERVER
 from flota.job.roster import Ports, Roster, Seat, completed, split_endpoint
 from flota.job.spec import JobSpec
-from flota.logs.directory import open_directory, open_logs, remove
+from flota.logs.directory import open_directory, remove, write_round_headers
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -139,7 +139,7 @@ def start_workers(
     plans = tuple(
         equip(spec, roster, worker, environ, channel.page_path(number)) for number, worker in enumerate(workers)
     )
-    marks = {} if spec.interactive else open_logs(spec, roster, workers, first=first)
+    marks = {} if spec.interactive else write_round_headers(spec, roster, workers, first=first)
     for worker in workers:
         remove(error_file(spec, worker))
     back_up_long_values(spec, roster, workers)

@@ -13,7 +13,7 @@ from flota.host.ports import release
 from flota.host.process_start import ProcessSpec
 from flota.job.plan import WorkerPlan, plan_workers
 from flota.logs import start_banner
-from flota.logs.directory import open_directory, open_logs
+from flota.logs.directory import open_directory, write_round_headers
 from flota.run.start import hold_ports, one_node_roster
 from flota.spawning import worker_process
 from flota.spawning.notebook_output import choose_outputs
@@ -140,7 +140,7 @@ def prepare(wish: SpawnOptions, environ: Mapping[str, str]) -> tuple[list[socket
         roster = one_node_roster(spec, ports, 0, 0)
         workers = plan_workers(spec, roster, 0)
         if wish.logged:
-            open_logs(spec, roster, workers, first=True)
+            write_round_headers(spec, roster, workers, first=True)
         return held, tuple(equip(spec, roster, worker, environ) for worker in workers), locks
     except FlotaError:
         release(held)

@@ -12,7 +12,7 @@ import pytest
 from flota.cli.commands.why import is_under_way
 from flota.failures.report_from_logs import find_tellings
 from flota.job.report import Report, Verdict, report_as_dict
-from flota.logs.directory import LOCK, is_taken, open_directory
+from flota.logs.directory import LOCK, is_locked, open_directory
 
 HOUR = 3600.0
 NOW = 1_800_000_000.0  # seconds since 1970
@@ -122,4 +122,4 @@ def test_where_there_are_no_locks_the_process_must_be_here(tmp_path, monkeypatch
 
 
 def test_nobody_has_a_directory_without_a_lock(tmp_path):
-    assert is_taken(str(tmp_path)) is False
+    assert is_locked(str(tmp_path)) is False

@@ -9,7 +9,7 @@ from flota.errors.why import NoReport
 from flota.failures.report_from_logs import Telling, find_tellings, piece_together
 from flota.failures.report_text import failure_page
 from flota.job.report import STOPPED, SUCCEEDED, Report
-from flota.logs.directory import is_taken
+from flota.logs.directory import is_locked
 from flota.wording import duration_in_words, signal_name
 
 USAGE = """\
@@ -81,7 +81,7 @@ def unfinished(silent: list[Telling], *, verbose: bool) -> list[str]:
 
 def is_under_way(telling: Telling) -> bool:
     """A job holds its directory, also from within a container. Where there are no locks, its process must be here."""
-    taken = is_taken(telling.directory)
+    taken = is_locked(telling.directory)
     if taken is not None:
         return taken
     pids = [event["pid"] for event in telling.events if event["event"] == "job_started"]

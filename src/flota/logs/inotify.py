@@ -1,9 +1,8 @@
-"""Knows when files have grown: Linux's inotify. Where there is none, the caller has to look."""
+"""Linux's inotify: which files have changed. Where there is none, the caller has to poll."""
 
 from __future__ import annotations
 
 import os
-import sys
 
 from flota import libc
 
@@ -16,18 +15,17 @@ KEEP_UP_TO = 64 << 20
 
 
 class Inotify:
-    """Readable (fileno) when a watched file has grown. `fd` is -1 where the system cannot tell."""
+    """`fd` becomes readable when a watched file has changed; it is -1 where the system has no inotify."""
 
     def __init__(self) -> None:
-        self.fd = libc.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC) if sys.platform == "linux" else -1
+        self.fd = libc.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
 
     def watch(self, path: str) -> int:
-        """A number that `read` gives back when this file has grown; negative when the system has no watch left."""
-        return libc.call("inotify_add_watch", self.fd, os.fsencode(path), IN_MODIFY) if self.fd >= 0 else -1
+        """A number that `read` returns when this file has changed; negative when the system has no watch left."""
+        return libc.call("inotify_add_watch", self.fd, os.fsencode(path), IN_MODIFY)
 
     def forget(self, number: int) -> None:
-        if self.fd >= 0 and number >= 0:
-            libc.call("inotify_rm_watch", self.fd, number)
+        libc.call("inotify_rm_watch", self.fd, number)
 
     def read(self) -> list[int]:
         data = os.read(self.fd, 256 * EVENT_SIZE)
@@ -35,7 +33,6 @@ class Inotify:
 
 
 def keep_freed_memory() -> None:
-    """Large buffers come and go at console speed: without this every one of them is mapped and faulted in anew."""
-    if sys.platform == "linux":
-        libc.call("mallopt", M_MMAP_THRESHOLD, KEEP_UP_TO)
-        libc.call("mallopt", M_TRIM_THRESHOLD, KEEP_UP_TO)
+    """Large buffers come and go at console speed: without this each of them is mapped and faulted in again."""
+    libc.call("mallopt", M_MMAP_THRESHOLD, KEEP_UP_TO)
+    libc.call("mallopt", M_TRIM_THRESHOLD, KEEP_UP_TO)

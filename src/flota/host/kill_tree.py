@@ -1,4 +1,4 @@
-"""Ends a process tree for certain: only the kernel's word that there is no child left ends the loop."""
+"""Kills a process tree for certain: the loop ends only when the kernel reports that there is no child left."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ import sys
 import time
 
 SIGKILL = 9
-BLIND_LIMIT = 5.0  # seconds to wait for children that cannot be seen, where /proc is not ours
+UNSEEN_LIMIT = 5.0  # seconds to wait for children that cannot be listed, where /proc is not ours
 
 
 def kill_descendants(*, under_init: bool = False) -> None:
     """Kill every descendant of this process, which must be a subreaper, until none is left.
 
-    `under_init`: the node is PID 1 of its namespace, so that everybody here is its.
+    `under_init`: the node is PID 1 of its namespace, so every process here is one of its descendants.
     """
-    seeing = has_own_proc()
-    give_up = time.monotonic() + BLIND_LIMIT
+    can_list = has_own_proc()
+    give_up = time.monotonic() + UNSEEN_LIMIT
     while True:
-        for pid in descendants_of(os.getpid()) if seeing else ():
+        for pid in descendants_of(os.getpid()) if can_list else ():
             kill(pid)
-        if not seeing and under_init:
+        if not can_list and under_init:
             kill(-1)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
-        if not seeing and time.monotonic() > give_up:
+        if not can_list and time.monotonic() > give_up:
             return
         time.sleep(0.0005)
 
 
 def reap_orphans(shepherds: set[int]) -> None:
-    """Reap what came to us as an orphan: a node that is PID 1, or whose shepherd died, is everybody's parent."""
+    """Reap orphans: they become children of a node that is PID 1, or whose shepherd died."""
     while True:
         try:
             exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
         if exited is None or exited.si_pid in shepherds:
-            return  # the shepherd's own end is read from its report pipe
+            return  # the shepherd's own exit is read from its report pipe
         os.waitpid(exited.si_pid, 0)
 
 
 def has_own_proc() -> bool:
-    """Whether /proc belongs to our pid namespace. If not, its numbers name strangers."""
+    """Whether /proc shows our pid namespace. If not, its numbers are those of other processes."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -53,7 +53,7 @@ def has_own_proc() -> bool:
 
 
 def descendants_of(pid: int, enough: int = sys.maxsize) -> list[int]:
-    """All processes below one, found from parent to child; no more are looked for when there are `enough`."""
+    """All processes below one, found from parent to child; the search stops once there are `enough`."""
     found: list[int] = []
     queue = [pid]
     while queue and len(found) < enough:
@@ -79,7 +79,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """What /proc says of a process behind its name: its state, its parent and more; empty when it is gone."""
+    """The fields of /proc/PID/stat after the name: state, parent and more; empty when the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()

@@ -1,10 +1,10 @@
 """The shepherd: parent of a round's workers, child of the node. Both are subreapers, so whichever of the two dies, in
-any way, the other inherits the whole tree and ends it.
+any way, the other inherits the whole tree and kills it.
 
-It starts the workers, signals them when the node says so, and tells the node who exited. It decides nothing. It ends
-when the node closes the command pipe (or dies, which closes it too), and takes every descendant along.
+It starts the workers, signals them on the node's command, and reports exits to the node. It decides nothing. It exits
+when the node closes the command pipe (or dies, which closes it as well), and kills every descendant first.
 
-Runs in a fork without exec: it must close the node's pipe ends, or the end of one would never be seen by the other.
+Runs in a fork without exec: it must close the node's pipe ends, or neither would see the other's end of file.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ import os
 import select
 import time
 
-# The C core of `signal`: the module itself turns its constants into enums, while the workers need the CPU.
-from _signal import SIGCHLD, SIGKILL, set_wakeup_fd, signal  # type: ignore[import-not-found]
-
 from flota.errors import BUG
-from flota.host.kill_tree import kill_descendants
+from flota.host.kill_tree import SIGKILL, kill_descendants
 from flota.host.open_files import restore_open_files
 from flota.host.prctl import become_subreaper, name_process
 from flota.host.process_start import ProcessSpec, descriptors_of, execute, exit_code, redirect
-from flota.host.signals import forget_wakeup
+from flota.host.signals import Signals, forget_wakeup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,13 +56,13 @@ def fork_shepherd(
             restore_open_files()
             Shepherd(processes, commands, reports, own_session=own_session, on_node_death=on_node_death).run()
             code = 0
-        except BaseException:  # a bug of ours; the node hears of it through the code
+        except BaseException:  # a bug of ours; the exit code reports it to the node
             import traceback
 
             traceback.print_exc()
             code = BUG
         finally:
-            # Whatever went wrong, no worker is left behind, and the node's own clean-up code never runs here.
+            # Whatever went wrong, no worker is left behind, and the node's own exit handlers never run here.
             try:
                 kill_descendants(under_init=under_init)
             finally:
@@ -76,7 +73,7 @@ def fork_shepherd(
 
 
 class Shepherd:
-    """Lives in its own process; see the module's text."""
+    """Runs in a process of its own; see the module's docstring."""
 
     def __init__(
         self,
@@ -103,19 +100,19 @@ class Shepherd:
         for number, process in enumerate(self.processes):
             self._start(number, process)
         for fd in {fd for process in self.processes for fd in process.inherited_fds}:
-            os.close(fd)  # a copy of ours would hide the end of the one who has it
-        wakeup = self._catch_signals()
+            os.close(fd)  # with a copy open here, the other side would not see the worker close it
+        signals = Signals(("SIGCHLD",))
         name_process("flota-shepherd")
         poll = select.poll()
         poll.register(self.commands, select.POLLIN)
-        poll.register(wakeup, select.POLLIN)
+        poll.register(signals.fd, select.POLLIN)
         rest = b""
         while True:
-            # Reaped before commands are obeyed: who died before it was told to stop died by itself.
+            # Reaped before commands are performed: a worker that exited before it was asked to stop exited on its own.
             self._reap()
             for fd, _ in poll.poll():
-                if fd == wakeup:
-                    os.read(wakeup, 4096)
+                if fd == signals.fd:
+                    signals.read()
                     continue
                 data = os.read(self.commands, 4096)
                 if not data:
@@ -154,21 +151,12 @@ class Shepherd:
             redirect(process)
             assert process.call
             code = process.call()
-        except BaseException:  # whatever is wrong, the shepherd's own code never runs here
+        except BaseException:  # the shepherd's own code must never run here
             import traceback
 
             traceback.print_exc()
         finally:
             os._exit(code)
-
-    def _catch_signals(self) -> int:
-        """A descriptor that becomes readable when a child has exited. Other signals are the node's to act on."""
-        wakeup, wakeup_end = os.pipe()
-        os.set_blocking(wakeup, False)
-        os.set_blocking(wakeup_end, False)
-        set_wakeup_fd(wakeup_end, warn_on_full_buffer=False)
-        signal(SIGCHLD, _nothing)
-        return wakeup
 
     def _reap(self) -> None:
         while True:
@@ -202,7 +190,7 @@ class Shepherd:
         try:
             os.kill(pid, int(signal_number))
         except OSError:
-            pass  # a worker that became somebody else
+            pass  # a worker that changed its user
         if command in ("kill", "suspend"):
             _kill_group(pid, int(signal_number))
 
@@ -214,9 +202,9 @@ class Shepherd:
 
 
 def close_other_fds(needed: set[int]) -> None:
-    """A connection ends for the other side only when the last copy of it is closed: ours must not outlive the node.
+    """A connection ends for the other side only when its last copy is closed: ours must not outlive the node.
 
-    What is inheritable is not the node's: somebody means it for the workers.
+    Inheritable descriptors stay open: they are meant for the workers.
     """
     try:
         opened = [int(name) for name in os.listdir("/proc/self/fd")]
@@ -227,15 +215,11 @@ def close_other_fds(needed: set[int]) -> None:
             if fd > 2 and fd not in needed and not os.get_inheritable(fd):
                 os.close(fd)
         except OSError:
-            pass  # the listing's own
+            pass  # the descriptor of the listing itself
 
 
 def _kill_group(pid: int, signal_number: int) -> None:
     try:
         os.killpg(pid, signal_number)
     except OSError:
-        pass  # nobody left in it
-
-
-def _nothing(*_: object) -> None:
-    """The byte on the pipe is all that is wanted."""
+        pass  # the group is empty

@@ -1,4 +1,4 @@
-"""Signals as bytes on a pipe, caught before the first worker starts: from then on none is lost and none ends the node.
+"""Signals as bytes on a pipe, so that the loop handles them: none is lost and none kills the process.
 
 On the C core of `signal`: the module itself turns its constants into enums, which costs a start 6 ms.
 """
@@ -27,16 +27,16 @@ class Signals:
                 # A handler, not SIG_IGN: ignored signals would stay ignored in workers, handled ones do not.
                 _signal.signal(number, _nothing)
 
-        # A caller's blocked signals are inherited: blocked ones would never arrive, in workers neither.
+        # The caller's blocked signals are inherited: blocked ones would never arrive, nor would they in workers.
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {getattr(_signal, name) for name in names})
 
     def read(self) -> list[int]:
-        """The signals that arrived, each once a delivery."""
+        """The signals that arrived, once per delivery."""
         return list(os.read(self.fd, 4096))
 
 
 def forget_wakeup() -> None:
-    """In a fork: the wake-up pipe is the node's, and nobody else may write to it."""
+    """In a fork: only the node may write to its wake-up pipe."""
     _signal.set_wakeup_fd(-1)
 
 
@@ -45,4 +45,4 @@ def suspend_self() -> None:
 
 
 def _nothing(*_: object) -> None:
-    """The byte on the pipe is all that is wanted."""
+    """The byte on the wake-up pipe is enough."""

@@ -1,4 +1,4 @@
-"""The node's one loop: waits for descriptors and calls whoever wanted to know. Decides nothing."""
+"""The node's one event loop: waits for file descriptors and runs their callbacks. Decides nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LONGEST = 24 * 3600  # seconds: a wait that the kernel can take; whoever has a later deadline is asked again
+LONGEST = 24 * 3600  # seconds: a wait that the kernel accepts; after it, later deadlines are asked for again
 READABLE, WRITABLE = select.POLLIN, select.POLLOUT
 
 
@@ -28,7 +28,7 @@ class Loop:
         self._watched[fd] = callback, events
         try:
             self._poll.modify(fd, events)
-        except (FileNotFoundError, PermissionError):  # closed and opened anew: the number is another file's
+        except (FileNotFoundError, PermissionError):  # closed and reopened: the number belongs to another file
             self._start_over()
 
     def forget(self, fd: int) -> None:
@@ -46,7 +46,7 @@ class Loop:
         return fd in self._watched
 
     def turn(self, seconds: float | None) -> None:
-        """Wait so long at the most, for ever with None, and call back for all that is ready."""
+        """Wait at most so long, for ever with None, and run the callbacks of all descriptors that are ready."""
         if self._always_ready:
             seconds = 0
         # Both kinds round up to a millisecond: one early would mean another, useless, turn.
@@ -64,11 +64,11 @@ class Loop:
         try:
             self._poll.register(fd, events)
         except PermissionError:
-            self._always_ready.add(fd)  # a file or /dev/null: epoll refuses what never makes anybody wait
+            self._always_ready.add(fd)  # a file or /dev/null: epoll refuses what is always ready
 
     def _start_over(self) -> None:
         """After a descriptor was closed before it was forgotten: a forked process may keep that file open, and epoll
-        would tell of it for ever, under a number that is nobody's or another's."""
+        would report it for ever, under a number that is unused or belongs to another file."""
         if isinstance(self._poll, select.epoll):
             self._poll.close()
         self._poll, self._unit = _make_poll()
@@ -76,9 +76,9 @@ class Loop:
             try:
                 self._register(fd, events)
             except OSError:
-                pass  # closed as well; whoever did it will forget it
+                pass  # closed as well; its owner will forget it
 
 
 def _make_poll() -> tuple[select.epoll | select.poll, int]:
-    """What waits, and its units in a second: epoll costs the same for thousands of descriptors as for ten."""
+    """The poll object, and its time units per second; epoll costs the same for thousands of descriptors as for ten."""
     return (select.epoll(), 1) if hasattr(select, "epoll") else (select.poll(), 1000)

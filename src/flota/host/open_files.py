@@ -1,5 +1,5 @@
-"""How many files this process may have open. The master of thousands of nodes needs more than a shell gives; workers
-get what the shell gave, because some look at every number below the limit.
+"""The limit of open files. The master of thousands of nodes needs more than a shell gives; workers get the shell's
+limit back, because some programs walk through every number below it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ _given: list[tuple[int, int]] = []  # the limits before they were raised
 
 
 def raise_open_files(wanted: int) -> None:
-    """As far as the system lets us."""
+    """Raise the limit, as far as the system allows."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""Who has a port: for the one line that says that it is in use."""
+"""Which process has a port, for the error that says that it is in use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LISTENING = "0A"
 
 
 def owner_of_port(port: int) -> str:
-    """`pid 123, python` as far as it can be read; empty if not."""
+    """`pid 123, python`; empty if it cannot be read."""
     sockets = {f"socket:[{inode}]" for inode in _sockets(port)}
     for pid in filter(str.isdecimal, _listing("/proc")) if sockets else ():
         for fd in _listing(f"/proc/{pid}/fd"):
@@ -18,13 +18,13 @@ def owner_of_port(port: int) -> str:
                 if os.readlink(f"/proc/{pid}/fd/{fd}") in sockets:
                     return f"pid {pid}, {_name(pid)}"
             except OSError:
-                continue  # gone, or another user's
+                continue  # closed, or another user's
     return ""
 
 
 def _sockets(port: int) -> list[str]:
     """The sockets bound to a port; those that listen on it first."""
-    found = [(row[3] != LISTENING, row[9]) for of, row in tcp_sockets() if of == port]
+    found = [(row[3] != LISTENING, row[9]) for own, row in tcp_sockets() if own == port]
     return [inode for _, inode in sorted(found) if inode != "0"]
 
 

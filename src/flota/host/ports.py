@@ -1,8 +1,8 @@
-"""Ports for workers: held by the node until the round ends, so that nobody else is given them.
+"""Ports for workers: held by the node until the round ends, so that no other process is given them.
 
-A holder is bound without any option, which makes sure that nobody has the port, and only then allows sharing. So a
-worker that sets SO_REUSEADDR or SO_REUSEPORT, as every framework's server does, can bind and listen on it, while
-bind(0) and other jobs cannot be given it. It never listens itself.
+A holder is bound without any option, which proves that the port is free, and only then allows sharing. So a worker that
+sets SO_REUSEADDR or SO_REUSEPORT, as every framework's server does, can bind and listen on it, while bind(0) and other
+jobs are not given it. The holder itself never listens.
 """
 
 from __future__ import annotations
@@ -10,69 +10,61 @@ from __future__ import annotations
 # The C core of `socket`: the module itself turns its constants into enums, which costs a start 9 ms.
 from _socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, SOL_SOCKET, socket
 
-from flota.errors import ForeignAddress, PortInUse, TooFewPorts, TooManyOpenFiles
+from flota.errors import FlotaError, ForeignAddress, PortInUse, TooFewPorts, TooManyOpenFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 TIME_WAIT = "06"
 EMFILE = 24
 
 
 def hold_free(count: int, address: str) -> list[socket]:
-    """Any free ports, chosen by the kernel."""
-    held: list[socket] = []
-    try:
-        for _ in range(count):
-            held.append(_bind(address, 0))  # noqa: PERF401  those before a failing one must be known
-        return held
-    except OSError as error:
-        release(held)
-        if error.errno == EMFILE:
-            raise TooManyOpenFiles(count) from None
-        raise TooFewPorts(count, 0, 1, 65535) from None
+    """Hold any free ports, chosen by the kernel."""
+    return _hold([0] * count, count, address, limits=(1, 65535))
 
 
 def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
-    """The first free ports of a range."""
-    held: list[socket] = []
-    in_time_wait = _ports_in_time_wait()
-    for port in range(low, high + 1):
-        if len(held) == count:
-            break
-        try:
-            held.append(_bind(address, port, reuse=port in in_time_wait))
-        except OSError as error:
-            if error.errno == EMFILE:
-                release(held)
-                raise TooManyOpenFiles(count) from None
-    if len(held) < count:
-        free = len(held)
-        release(held)
-        raise TooFewPorts(count, free, low, high)
-    return held
+    """Hold the first free ports of a range."""
+    return _hold(range(low, high + 1), count, address, limits=(low, high))
 
 
 def hold_exactly(ports: list[int], address: str) -> list[socket]:
-    """These very ports, or none. A port on which only closed connections linger, as after a restart, is free."""
-    held: list[socket] = []
-    in_time_wait = _ports_in_time_wait() if ports else set()
-    for port in ports:
-        try:
-            held.append(_bind(address, port, reuse=port in in_time_wait))
-        except OSError as error:
-            release(held)
-            if error.errno == EMFILE:
-                raise TooManyOpenFiles(len(ports)) from None
-            from flota.host.port_owner import owner_of_port
+    """Hold these very ports, or none of them."""
+    return _hold(ports, len(ports), address)
 
-            raise PortInUse(port, owner_of_port(port)) from None
+
+def _hold(ports: Sequence[int], count: int, address: str, limits: tuple[int, int] | None = None) -> list[socket]:
+    """Hold `count` of these ports; without `limits`, the first one that is in use is an error.
+
+    A port with nothing but closed connections in TIME_WAIT, as after a restart, is free.
+    """
+    held: list[socket] = []
+    in_time_wait = _ports_in_time_wait() if any(ports) else set()
+    try:
+        for port in ports:
+            if len(held) == count:
+                break
+            try:
+                held.append(_bind(address, port, reuse=port in in_time_wait))
+            except OSError as error:
+                if error.errno == EMFILE:
+                    raise TooManyOpenFiles(count) from None
+                if limits is None:
+                    from flota.host.port_owner import owner_of_port
+
+                    raise PortInUse(port, owner_of_port(port)) from None
+        if limits and len(held) < count:
+            raise TooFewPorts(count, len(held), *limits)
+    except FlotaError:
+        release(held)
+        raise
     return held
 
 
 def _ports_in_time_wait() -> set[int]:
-    """The ports of which the kernel knows nothing but connections in TIME_WAIT."""
+    """The ports that have connections in TIME_WAIT and nothing else."""
     states: dict[int, set[str]] = {}
     for port, row in tcp_sockets():
         states.setdefault(port, set()).add(row[3])
@@ -80,7 +72,7 @@ def _ports_in_time_wait() -> set[int]:
 
 
 def tcp_sockets() -> Iterator[tuple[int, list[str]]]:
-    """Their own ports, and what else the kernel says of them: the fourth field is the state, the tenth the inode."""
+    """Each socket's own port and its row of /proc/net/tcp: the fourth field is the state, the tenth the inode."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table) as rows:
@@ -101,7 +93,7 @@ def release(held: list[socket]) -> None:
 
 
 def check_own_address(address: str) -> None:
-    """An address that cannot be bound here is not ours."""
+    """Raise ForeignAddress unless the address can be bound here."""
     try:
         probe = socket(_family(address), SOCK_STREAM)
         try:

@@ -1,7 +1,7 @@
 """The addresses of this machine: which it has, which of them others can reach, and which names lead to it.
 
-For jobs of many machines, after their start only. Whether an address is ours is asked of the interfaces, not of bind():
-where `ip_nonlocal_bind` is on, as on many Kubernetes nodes, bind() takes any address.
+Only for jobs of many machines. The interfaces say whether an address is ours, not bind(): where `ip_nonlocal_bind` is
+on, as on many Kubernetes nodes, bind() accepts any address.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOOPBACK = "127.0.0.1"
-# Kept for documents: nobody has them, so the route to them is the default route.
+# Reserved for documentation: no host has them, so the route to them is the default route.
 FAR_AWAY = {socket.AF_INET: "203.0.113.1", socket.AF_INET6: "2001:db8::1"}
 DISCARD = 9
 IFF_UP = 1
@@ -37,8 +37,8 @@ _Entry._fields_ = [
 def own_addresses() -> list[tuple[str, str]]:
     """Every interface that is up with each of its addresses, in the kernel's order.
 
-    From getifaddrs(): the ioctl knows one IPv4 address an interface and no IPv6, and /proc names no interface beside
-    an IPv4 address.
+    From getifaddrs(): the ioctl knows one IPv4 address per interface and no IPv6, and /proc does not list the
+    interfaces of IPv4 addresses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     first = ctypes.POINTER(_Entry)()
@@ -59,8 +59,8 @@ def _listed(entry: ctypes._Pointer[_Entry]) -> Iterator[tuple[str, str]]:
 
 
 def _read_address(pointer: int) -> str:
-    """A sockaddr in words, or nothing where it is neither IPv4 nor IPv6."""
-    # Elsewhere than on Linux the first byte is a length.
+    """A sockaddr's address as text; empty if it is neither IPv4 nor IPv6."""
+    # On other systems than Linux the first byte is a length.
     family = ctypes.c_uint16.from_address(pointer).value if sys.platform == "linux" else ctypes.string_at(pointer, 2)[1]
     if family == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, ctypes.string_at(pointer + 4, 4))
@@ -70,17 +70,17 @@ def _read_address(pointer: int) -> str:
 
 
 def reachable_address(toward: str = "") -> str:
-    """The address that others can reach this machine at; toward a host, the one that faces it.
+    """The address at which others can reach this machine; with `toward`, the one on the route to that host.
 
     The kernel chooses it when a UDP socket is connected, which sends nothing. Without a route the first global address
-    is taken, and 127.0.0.1 where there is none: never 127.0.1.1, to which a hostname may lead.
+    is taken, and 127.0.0.1 where there is none: never 127.0.1.1, to which a hostname may resolve.
     """
     for address in [*_resolve(toward), *FAR_AWAY.values()]:
         source = _source_toward(address)
         if source and not _is_local_only(source):
             return source
     reachable = [address for _, address in own_addresses() if not _is_local_only(address)]
-    return next((address for address in sorted(reachable, key=_is_version_6)), LOOPBACK)
+    return min(reachable, key=_is_version_6, default=LOOPBACK)
 
 
 def _source_toward(address: str) -> str:
@@ -94,7 +94,7 @@ def _source_toward(address: str) -> str:
 
 
 def is_own(address: str) -> bool:
-    """Whether this machine has the address; all of 127.0.0.0/8 is every machine's."""
+    """Whether this machine has the address; every machine has all of 127.0.0.0/8."""
     value = _parse(address)
     return value is not None and (value.is_loopback or value in [_parse(own) for _, own in own_addresses()])
 
@@ -117,15 +117,15 @@ def address_of(interface: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's inner address, by number or by the name that stands for it everywhere."""
+    """Whether a host is a loopback address, or `localhost`."""
     value = _parse(host)
     return value.is_loopback if value else host.lower() == "localhost"
 
 
 def hostname_misleads(address: str) -> bool:
-    """Whether a program that looks up this machine's hostname gets an address that other nodes cannot reach.
+    """Whether this machine's hostname resolves to an address that other nodes cannot reach.
 
-    Debian's installer writes `127.0.1.1 HOSTNAME`; gloo looks its hostname up and tells its peers what it finds.
+    Debian's installer writes `127.0.1.1 HOSTNAME`; gloo looks its hostname up and sends the result to its peers.
     """
     if is_loopback(address):
         return False
@@ -134,10 +134,10 @@ def hostname_misleads(address: str) -> bool:
 
 
 def resolve_own(host: str) -> str | None:
-    """The address to serve on, when a master's host is this machine; None when it is another.
+    """The address to serve on, if the master's host is this machine; None if it is another.
 
-    A hostname that leads to loopback is served where others can reach it. An explicit 127.0.0.1 stays: then all nodes
-    are here.
+    A hostname that resolves to loopback is served at an address that others can reach. An explicit 127.0.0.1 stays:
+    then all nodes are on this machine.
     """
     if _parse(host):
         return host if is_own(host) else None
@@ -153,13 +153,13 @@ def resolve_own(host: str) -> str | None:
 
 
 def _is_hostname(host: str, *, resolves: bool) -> bool:
-    """Whether it is this machine's name; the full name is looked up only for one that leads here: it takes time."""
+    """Whether it is this machine's name; the full name is looked up, which takes time, only if the host `resolves`."""
     name = socket.gethostname().lower()
     return host in (name, name.partition(".")[0]) or (resolves and host == socket.getfqdn(name).lower())
 
 
 def _resolve(host: str) -> list[str]:
-    """A host's addresses, IPv4 first; none where nobody knows it."""
+    """A host's addresses, IPv4 first; none if it cannot be resolved."""
     if not host:
         return []
     try:
@@ -183,6 +183,6 @@ def _is_version_6(address: str) -> bool:
 
 
 def _is_local_only(address: str) -> bool:
-    """Loopback, or good on one wire only."""
+    """Loopback, or valid on one link only."""
     value = _parse(address)
     return value is None or value.is_loopback or value.is_link_local or value.is_unspecified

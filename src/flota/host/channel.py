@@ -1,8 +1,8 @@
-"""The one channel between a node and its workers: shared memory, a page for each worker.
+"""The one channel between a node and its workers: shared memory, one page per worker.
 
-A worker writes its last step and numbers there (worker/heartbeat.py), the node when to stop. Nobody waits for anybody:
+A worker writes its last step and numbers there (worker/heartbeat.py), the node writes when to stop. Neither side waits:
 a write is a few stores, a read a few loads, and nothing depends on the order in which processors see each other's. The
-memory has no name in any directory, so nothing of it is left behind.
+memory has no name in any directory, so none of it is left behind.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 PAGE = 4096
-MODULE_LIST_SIZE = 1 << 16  # behind the pages, where wanted: the modules that one worker has imported, each on a line
-# What a worker says, by turns at two places, so that one is whole while it writes: a checksum of all that follows; what
-# it listens to, the length of its numbers, when, the step, how many seconds its fastest recent step took; its numbers.
+MODULE_LIST_SIZE = 1 << 16  # behind the pages, if asked for: the modules that one worker has imported, one per line
+# A worker writes to two slots in turn, so that one is whole while it writes the other: a checksum of all that follows;
+# flags, length of the numbers, time, step, seconds of its fastest recent step; the numbers.
 SLOTS, SLOT_SIZE = (0, 2040), 2040
 CHECKSUM, FIELDS = "=I", "=HHdqd"
 FIELDS_AT, NUMBERS_AT = 4, 32
 NO_STEP = -1
-# It calls should_stop(); it has a callback for SIGTERM; its steps have begun anew.
+# The flags: it calls should_stop(); it has a callback for SIGTERM; its step is lower than one it has reached before.
 POLLS, WANTS_SIGNAL, STEP_WENT_BACK = 1, 2, 4
-# What the node says, in one word that is seen whole or not at all: 0 for nothing, 1 to stop at once, STEP_0 at step 0.
+# The node writes one machine word, which is seen whole or not at all: 0 to go on, 1 to stop now, STEP_0 + N at step N.
 STOP_AT = 4080
 STOP = "q"
 STEP_0 = 2
@@ -33,12 +33,12 @@ TRIES = 100
 
 
 class Heartbeat(NamedTuple):
-    """What a worker last said."""
+    """What a worker wrote last."""
 
-    at: float  # on the clock that never jumps; 0.0: nothing yet
+    at: float  # monotonic time; 0.0: nothing yet
     step: int
     flags: int
-    seconds: float  # a step; 0.0: not known yet
+    seconds: float  # per step; 0.0: not known yet
     numbers: dict[str, float]
 
 
@@ -46,7 +46,7 @@ NO_HEARTBEAT = Heartbeat(0.0, NO_STEP, 0, 0.0, {})
 
 
 class Channel:
-    """Made by the node for one round. Without memfd (macOS) there is none, and workers' calls do nothing."""
+    """Made by the node for one round. Without memfd (macOS) there is none, and heartbeats do nothing."""
 
     def __init__(self, workers: int, *, module_list: bool = False) -> None:
         self.fd = -1
@@ -57,12 +57,12 @@ class Channel:
             os.ftruncate(self.fd, workers * PAGE + (MODULE_LIST_SIZE if module_list else 0))
 
     def page_path(self, worker: int) -> str:
-        """How a worker finds its page; empty where there is none."""
+        """The value of FLOTA_CHANNEL, by which a worker finds its page; empty where there is none."""
         return f"/proc/{os.getpid()}/fd/{self.fd}:{worker}" if self.fd >= 0 else ""
 
     @property
     def memory(self) -> mmap | None:
-        """Mapped at the first use: most jobs never look."""
+        """Mapped at the first use: most jobs never use it."""
         if self._memory is None and self.fd >= 0:
             from mmap import mmap
 
@@ -75,11 +75,11 @@ class Channel:
             return NO_HEARTBEAT
         base = worker * PAGE
         for _ in range(TRIES):
-            beats = [_read_beat(memory[base + place : base + place + SLOT_SIZE]) for place in SLOTS]
+            beats = [_read_slot(memory[base + slot : base + slot + SLOT_SIZE]) for slot in SLOTS]
             whole = [beat for beat in beats if beat is not None]
             if whole:
                 return max(whole, key=lambda beat: beat.at)
-        return NO_HEARTBEAT  # somebody else has written there
+        return NO_HEARTBEAT  # something else has been written there
 
     def imported_modules(self) -> list[str]:
         """The modules that a worker has imported since its start."""
@@ -88,7 +88,7 @@ class Channel:
         return self.memory[self._module_list_at :].partition(b"\0")[0].decode(errors="replace").splitlines()
 
     def request_stop(self, worker: int, step: int = NO_STEP) -> None:
-        """At this step, or at once."""
+        """Ask a worker to stop at this step, or now."""
         from struct import pack_into
 
         if self.memory is not None:
@@ -103,22 +103,22 @@ class Channel:
             self.fd = -1
 
 
-def _read_beat(said: bytes) -> Heartbeat | None:
-    """None while it is being written, or where a worker died in the middle of that."""
-    if not any(said[:NUMBERS_AT]):
-        return NO_HEARTBEAT  # as in most jobs, which are not kept waiting for what follows
+def _read_slot(slot: bytes) -> Heartbeat | None:
+    """None while it is being written, or if the worker died while it wrote."""
+    if not any(slot[:NUMBERS_AT]):
+        return NO_HEARTBEAT  # as in most jobs, which need not load the modules below
     from binascii import crc32
     from struct import unpack_from
 
-    (checksum,) = unpack_from(CHECKSUM, said)
-    flags, length, at, step, seconds = unpack_from(FIELDS, said, FIELDS_AT)
-    if crc32(said[FIELDS_AT : NUMBERS_AT + length]) != checksum:
+    (checksum,) = unpack_from(CHECKSUM, slot)
+    flags, length, at, step, seconds = unpack_from(FIELDS, slot, FIELDS_AT)
+    if crc32(slot[FIELDS_AT : NUMBERS_AT + length]) != checksum:
         return None
-    return Heartbeat(at, step, flags, seconds, _read_numbers(said[NUMBERS_AT : NUMBERS_AT + length]))
+    return Heartbeat(at, step, flags, seconds, _read_numbers(slot[NUMBERS_AT : NUMBERS_AT + length]))
 
 
 def _read_numbers(data: bytes) -> dict[str, float]:
-    """Pairs of a name, with its length before it, and a number."""
+    """Pairs of a name, after its length, and a number."""
     from struct import error, unpack_from
 
     numbers: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""One round's processes as the node sees them: started, told and heard through the shepherd."""
+"""One round's processes, from the node's side: commands go to the shepherd, its reports come back as events."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 
 class Round:
-    """`fd` becomes readable when something has happened to a worker. It is another one after `read` when a `warm` start
-    did not succeed: the round was then started cold.
+    """`fd` becomes readable when the shepherd has reported something. `read` changes it when a `warm` start fails: the
+    round is then started cold.
+
+    `on_node_death` is called in the shepherd if the node dies. `when_started`: once what `processes` names is not
+    needed any more.
     """
 
     def __init__(
@@ -42,23 +45,25 @@ class Round:
         self.lost_shepherd = False
         self._began = time.monotonic()
         self._workers = len(processes)
-        self._stop_signal = 0  # of a round that was told to stop before it had begun
+        self._stop_signal = 0  # for a round that was asked to stop before it had started
         self._start_cold: Callable[[], Shepherd] = lambda: fork_shepherd(
             processes, own_session=own_session, on_node_death=on_node_death
         )
         # A shepherd that is not our fork cannot call `on_node_death`: one without workers does.
         second = warm is not None and on_node_death is not None
         self._second_shepherd = fork_shepherd([], own_session=True, on_node_death=on_node_death) if second else None
-        self._when_started = when_started  # nobody needs any more what the processes name
+        self._when_started = when_started
         self._shepherd, self._commands, self.fd = warm() if warm else self._start_cold()
         if self._shepherd:
             when_started()
 
     def send(self, command: str, worker: int, signal: int) -> None:
-        """stop: to end by itself; kill: with its group; pass: no reason to end; suspend: the whole group."""
+        """Send a signal. stop: to the worker, which is asked to exit; kill: to its process group as well; signal: to the
+        worker, which is not asked to exit; suspend: to its process group.
+        """
         if self.is_pending and command in ("stop", "kill"):
             self._stop_signal = signal
-        _write(self._commands, f"{command} {worker} {signal}\n")  # a shepherd that is gone says so by its report pipe
+        _write(self._commands, f"{command} {worker} {signal}\n")  # a lost shepherd is noticed on its report pipe
 
     @property
     def is_pending(self) -> bool:
@@ -66,7 +71,7 @@ class Round:
         return not self._shepherd and not self.lost_shepherd
 
     def kill_remaining(self) -> None:
-        """End everything that is left of the round; it is done when `read` says so."""
+        """Kill everything that is left of the round; RoundSwept from `read` says that it is done."""
         if self.lost_shepherd:
             kill_descendants()  # the shepherd's death has made its descendants ours
         else:
@@ -77,7 +82,7 @@ class Round:
         reap_orphans({self._shepherd, self._second_shepherd[0] if self._second_shepherd else 0})
 
     def read(self) -> list[Event]:
-        """What has happened since the last call."""
+        """The events since the last call."""
         from flota.supervise.events import RoundSwept, ShepherdLost
 
         data = os.read(self.fd, 65536)
@@ -85,7 +90,7 @@ class Round:
             *lines, self._rest = (self._rest + data).split(b"\n")
             return [event for line in lines if (event := self._event(line))]
         if self.is_pending and not self._ending:
-            return self._never_began()
+            return self._start_cold_instead()
         if self.lost_shepherd or self._ending:
             self._close()
             return [RoundSwept()]
@@ -93,8 +98,8 @@ class Round:
         self.lost_shepherd = True
         return [ShepherdLost(_wait(self._shepherd), time.monotonic())]
 
-    def _never_began(self) -> list[Event]:
-        """There will be no warm start: a cold one takes its place, if a start is still wanted."""
+    def _start_cold_instead(self) -> list[Event]:
+        """The warm start has failed: start cold, unless the round was asked to stop."""
         from flota.supervise.events import WorkerExited
 
         if self._stop_signal:
@@ -121,7 +126,7 @@ class Round:
 
     def _close(self) -> None:
         if self._ending and self._shepherd and _wait(self._shepherd) != 0:
-            kill_descendants()  # killed in the middle of its last work, which is ours now
+            kill_descendants()  # it died before it had killed everything
         self._end_second_shepherd()
         os.close(self.fd)
         release(self._held)
@@ -134,7 +139,7 @@ class Round:
             self._shepherd = int(numbers[0])
             self._when_started()
             return None
-        at = max(float(numbers[-1]), self._began)  # a spare was started long before
+        at = max(float(numbers[-1]), self._began)  # a standby interpreter was started long before
         if report == "started":
             return WorkerStarted(int(numbers[0]), int(numbers[1]), at)
         if report == "failed":
@@ -143,7 +148,7 @@ class Round:
 
 
 def _end_shepherd(commands: int) -> None:
-    """To end by itself: what follows is not to be taken for the node's death."""
+    """Let it exit: the end of file that follows is not the node's death."""
     _write(commands, "end 0 0\n")
     os.close(commands)
 
@@ -159,4 +164,4 @@ def _wait(pid: int) -> int:
     try:
         return exit_code(os.waitpid(pid, 0)[1])
     except ChildProcessError:
-        return BUG  # it ended before it was known as the shepherd, and was taken for a stranger
+        return BUG  # it exited before it was known as the shepherd, and was reaped as an orphan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flota.logs.lines import prefixed, split_at_last_line
+from flota.logs.follow import prefixed, split_at_last_line
 
 chunks = st.lists(st.binary(max_size=40) | st.sampled_from([b"\n", b"a\n", b"\r", b"\n\n"]), max_size=20)
 

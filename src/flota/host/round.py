@@ -58,8 +58,8 @@ class Round:
             when_started()
 
     def send(self, command: str, worker: int, signal: int) -> None:
-        """Send a signal. stop: to the worker, which is asked to exit; kill: to its process group as well; signal: to the
-        worker, which is not asked to exit; suspend: to its process group.
+        """Send a signal. stop: to the worker, which is asked to exit; kill: to its process group as well; signal: to
+        the worker, which is not asked to exit; suspend: to its process group.
         """
         if self.is_pending and command in ("stop", "kill"):
             self._stop_signal = signal

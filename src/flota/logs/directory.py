@@ -1,4 +1,4 @@
-"""The log directory and the workers' log files: made, locked and marked before a round starts."""
+"""The log directory: made and locked for a job, with a header in each worker's log when a round starts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from flota.job.spec import JobSpec
 
 LOCK = ".flota.lock"
 ROUND_HEADER = "===== flota: "  # begins each round in a worker's log
-TRIES_SHARED = 50  # tries of a hundredth of a second
-TRIES_ALONE = 3  # the same: somebody may only look whether the directory is taken
+TRIES_SHARED = 50  # one per 10 ms
+TRIES_ALONE = 3  # `is_locked` of another process holds the lock for a moment
 
 
 def open_directory(directory: str, job_id: str, *, shared: bool = False, option: str = "--log_dir") -> int:
-    """Make the directory and take it for this job: a descriptor that holds it as long as it is open.
+    """Make the directory and lock it for this job. Returns a descriptor that holds the lock as long as it is open.
 
-    `shared`: with other nodes of the same job that run on this machine. `option`: what names another one.
+    `shared`: with other nodes of the same job on this machine. `option`: the flag that names another directory.
     """
     try:
         os.makedirs(directory, exist_ok=True)
@@ -49,7 +49,7 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False, option:
 
 
 def is_locked(directory: str) -> bool | None:
-    """Whether a job that is under way has the directory; None where that cannot be known."""
+    """Whether a running job has locked the directory; None where that cannot be known."""
     try:
         lock = os.open(f"{directory}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -79,41 +79,41 @@ def _owner(lock: int) -> str:
 def write_round_headers(
     spec: JobSpec, roster: Roster, workers: tuple[Worker, ...], *, first: bool
 ) -> dict[str, tuple[int, int]]:
-    """Mark a round in each worker's logs: for each path, where the mark begins and where the worker's output begins.
+    """Write a round's header to each worker's logs. Returns, for each path, where the header begins and where it ends.
 
-    `first`: of this node's rounds, so that --log_overwrite empties what an earlier job has left.
+    `first`: this node's first round, at which --log_overwrite truncates the logs of an earlier job.
     """
     fresh = spec.log.overwrite and first
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
     clock = time.strftime("%Y-%m-%d %H:%M:%S")
-    marks: dict[str, tuple[int, int]] = {}
+    offsets: dict[str, tuple[int, int]] = {}
     for worker in workers:
-        mark = os.fsencode(
+        header = os.fsencode(
             f"{ROUND_HEADER}job {spec.job_id}, round {roster.round}, attempt {roster.attempt}, "
             f"{label(worker.name, worker.rank)} of {worker.size}, {clock} =====\n"
         )
         for path in worker.logs:
             try:
-                marks[path] = _append_header(path, flags, mark)
+                offsets[path] = _append_header(path, flags, header)
             except OSError as error:
                 raise UnwritableLogDir(spec.log.directory, error.strerror or str(error)) from None
-    return marks
+    return offsets
 
 
-def _append_header(path: str, flags: int, mark: bytes) -> tuple[int, int]:
+def _append_header(path: str, flags: int, header: bytes) -> tuple[int, int]:
     log = os.open(path, flags, 0o666)
     try:
         before = os.fstat(log).st_size
         if before and os.pread(log, 1, before - 1) != b"\n":
-            mark = b"\n" + mark  # the last job's output had no end
-        os.write(log, mark)
+            header = b"\n" + header  # the last line of the earlier output is incomplete
+        os.write(log, header)
     finally:
         os.close(log)
-    return before, before + len(mark)
+    return before, before + len(header)
 
 
 def open_append(path: str) -> int:
-    """A descriptor to append to. What cannot be opened (a script removed the directory) costs its lines only."""
+    """A descriptor to append to. If the file cannot be opened (a script removed the directory), its lines are lost."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -129,7 +129,7 @@ def remove(path: str) -> None:
 
 
 def write_whole(path: str, text: str, mode: int = 0o644) -> None:
-    """Readers see the old content or the new, never a part."""
+    """Replace a file: readers see the old content or the new, never a part."""
     temporary = f"{path}.{os.getpid()}.tmp"
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:

@@ -1,4 +1,4 @@
-"""Shows log files on the console while they grow. The files are the queue: what cannot be shown yet stays in them."""
+"""Shows log files on the console while they grow. The files are the queue: what cannot be shown yet stays there."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import time
 
 from flota.logs.inotify import OVERFLOWED, Inotify, keep_freed_memory
-from flota.logs.lines import matching, prefixed, split_at_last_line
 from flota.logs.nonblocking_writer import NonblockingWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
 CHUNK = 256 << 10
-MOST_SEGMENTS = 64  # rotated files that a slow console may be behind
+LONGEST_LINE = 1 << 20
+MOST_SEGMENTS = 64  # rotated files by which a slow console may be behind
 
 
 class Segment:
@@ -23,16 +23,16 @@ class Segment:
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.position = 0
-        self.skipped: list[tuple[int, int]] = []  # flota's own lines, which are not shown
+        self.skipped: list[tuple[int, int]] = []  # the round headers, which are not shown
 
     def read(self) -> tuple[bytes, bool]:
-        """The next bytes of the worker's own output, and whether a line of flota's own follows them."""
+        """The next bytes of the worker's own output, and whether a round header follows them."""
         while self.skipped and self.position == self.skipped[0][0]:
             self.position = self.skipped.pop(0)[1]
         limit = min(CHUNK, self.skipped[0][0] - self.position) if self.skipped else CHUNK
         data = os.pread(self.fd, limit, self.position)
         if not data and os.fstat(self.fd).st_size < self.position:
-            self.position, self.skipped = 0, []  # somebody emptied the file: what follows is new
+            self.position, self.skipped = 0, []  # the file was truncated: what follows is new
         self.position += len(data)
         return data, bool(self.skipped) and self.position == self.skipped[0][0]
 
@@ -51,7 +51,7 @@ class FollowedLog:
         self.changed = True
 
     def skip(self, begin: int, end: int) -> None:
-        """What stands there is not the worker's; before the first round that is the whole file up to `end`."""
+        """Do not show a round header; before the first round, skip the whole file up to `end`."""
         self.segments[-1].skipped.append((begin if self.begun else 0, end))
         self.begun = True
         self.changed = True
@@ -66,7 +66,7 @@ class FollowedLog:
 
 
 class LogFollower:
-    """Many logs, one writer. Whole lines only when several are shown; a single log passes as it comes."""
+    """Many logs, one writer. Several logs are shown by whole lines, a single one byte by byte."""
 
     def __init__(self, writer: NonblockingWriter, *, timestamps: bool) -> None:
         self.writer = writer
@@ -82,7 +82,7 @@ class LogFollower:
         self._watch(log)
 
     def keep_only(self, paths: Container[str]) -> None:
-        """Let go of logs that are somebody else's now."""
+        """Stop following logs that do not belong to this node's workers any more."""
         for log in [log for log in self.logs if log.path not in paths]:
             self.logs.remove(log)
             for segment in log.segments:
@@ -97,12 +97,12 @@ class LogFollower:
         self._watched[number] = log
 
     def rotated(self, path: str) -> None:
-        """The log goes on in a new file under the same name."""
+        """The log continues in a new file of the same name."""
         for log in self.logs:
             if log.path == path:
-                self._go_on_in_new_file(log)
+                self._open_new_segment(log)
 
-    def _go_on_in_new_file(self, log: FollowedLog) -> None:
+    def _open_new_segment(self, log: FollowedLog) -> None:
         try:
             log.segments.append(Segment(log.path))
         except OSError:
@@ -115,11 +115,11 @@ class LogFollower:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to show and somebody who takes it."""
-        return not self.writer.pending and any(log.changed and self._concerns(log) for log in self.logs)
+        """Whether there is something to show and the writer takes it."""
+        return not self.writer.pending and any(log.changed and self._is_needed(log) for log in self.logs)
 
-    def _concerns(self, log: FollowedLog) -> bool:
-        """Nobody looks at the console any more, but lines may still be collected."""
+    def _is_needed(self, log: FollowedLog) -> bool:
+        """When the console is closed, lines may still have to be copied."""
         return not self.writer.closed or bool(log.words)
 
     def on_changed(self) -> None:
@@ -136,16 +136,16 @@ class LogFollower:
             log.changed = True
 
     def pump(self) -> None:
-        """One chunk of each log that has something, while the writer takes it."""
+        """Show one chunk of each log that has changed, while the writer takes it."""
         for log in self.logs:
             if self.writer.pending:
                 return
-            if log.changed and self._concerns(log):
+            if log.changed and self._is_needed(log):
                 data, round_ends = log.read()
                 self._show(log, data, last=round_ends)
 
     def finish(self) -> None:
-        """Let go of lines without an end: nobody will write the rest."""
+        """Show incomplete last lines: the rest will not be written."""
         for log in self.logs:
             self._show(log, b"", last=True)
 
@@ -164,3 +164,26 @@ class LogFollower:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
         if body:
             self.writer.write(*prefixed(body, stamp + log.prefix))
+
+
+def split_at_last_line(data: bytes) -> tuple[bytes, bytes]:
+    """Whole lines, and the beginning of the next one. A line of more than LONGEST_LINE is cut in pieces."""
+    cut = data.rfind(b"\n") + 1
+    if cut == 0 and len(data) > LONGEST_LINE:
+        cut = len(data)
+    return data[:cut], data[cut:]
+
+
+def prefixed(body: bytes, prefix: bytes) -> tuple[bytes | memoryview, ...]:
+    """Whole lines, each behind the prefix: one copy of the body, without a loop over its lines."""
+    if not prefix or not body:
+        return (body,)
+    marked = body.replace(b"\n", b"\n" + prefix)
+    if body.endswith(b"\n"):
+        return prefix, memoryview(marked)[: -len(prefix)]
+    return prefix, marked
+
+
+def matching(body: bytes, words: Iterable[bytes]) -> bytes:
+    """The lines that contain one of the words."""
+    return b"".join(line for line in body.splitlines(keepends=True) if any(word in line for word in words))

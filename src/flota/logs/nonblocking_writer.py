@@ -1,4 +1,4 @@
-"""A way out that never blocks: what the terminal, pipe or file behind it does not take now is kept for later."""
+"""Output that never blocks: what the terminal, pipe or file does not take now is kept for later."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import stat
 from _socket import MSG_DONTWAIT, socket
 
 F_SETPIPE_SZ = 1031
-ROOMY = 1 << 20
-SURE = 4096  # a pipe that is ready takes this much without waiting
-MOST_PARTS = 1000  # what one call may be given
+PIPE_SIZE = 1 << 20
+ATOMIC = 4096  # a pipe that is ready takes this much without blocking
+MOST_PARTS = 1000  # of one writev()
 
 
 class NonblockingWriter:
-    """Whoever writes waits while `pending`: the console reads no more of the log files then, so nothing piles up."""
+    """While output is `pending`, the console reads no more of the log files, so memory stays flat."""
 
     def __init__(self, fd: int) -> None:
         self.closed = False
@@ -39,10 +39,10 @@ class NonblockingWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over as much as is taken without waiting."""
+        """Write as much as is taken without waiting."""
         try:
             while self._rest:
-                self._forget(self._send())
+                self._drop(self._send())
         except BlockingIOError:
             pass
         except OSError:
@@ -56,10 +56,10 @@ class NonblockingWriter:
         if self._could_block:
             if not self._poll.poll(0):
                 raise BlockingIOError
-            return os.write(self.fd, self._rest[0][:SURE])
+            return os.write(self.fd, self._rest[0][:ATOMIC])
         return os.writev(self.fd, self._rest[:MOST_PARTS])
 
-    def _forget(self, sent: int) -> None:
+    def _drop(self, sent: int) -> None:
         while sent:
             first = self._rest[0]
             if sent < len(first):
@@ -69,7 +69,7 @@ class NonblockingWriter:
             del self._rest[0]
 
     def _open(self, fd: int) -> int:
-        """One of our own where writing could block: O_NONBLOCK on the given one would bind its other owners too."""
+        """Our own descriptor where writing could block: O_NONBLOCK on the given one would affect its other users."""
         try:
             mode = os.fstat(fd).st_mode
         except OSError:
@@ -83,12 +83,12 @@ class NonblockingWriter:
         try:
             own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
-            self._could_block = True  # another user's: all that is left is to ask before each small write
+            self._could_block = True  # another user's terminal: poll before each small write
             self._poll.register(fd, select.POLLOUT)
             return fd
         if stat.S_ISFIFO(mode):
             try:
-                fcntl.fcntl(own, F_SETPIPE_SZ, ROOMY)  # fewer, larger turns between us and the reader
+                fcntl.fcntl(own, F_SETPIPE_SZ, PIPE_SIZE)  # fewer switches between us and the reader
             except OSError:
                 pass
         return own

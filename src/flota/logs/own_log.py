@@ -1,4 +1,4 @@
-"""flota's own words: to stderr, and to <job_id>.<node>.log."""
+"""flota's own messages: to stderr, and to <job_id>.<node>.log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = {"WARNING": YELLOW, "ERROR": RED}
 
 
 class OwnLog:
-    """Says what is at or above the level; the file gets the same, without colour."""
+    """Writes messages at or above the level; the file gets the same, without colour."""
 
     def __init__(self, path: str, writer: NonblockingWriter, level: str, *, colour: bool) -> None:
         self.writer = writer
@@ -23,13 +23,13 @@ class OwnLog:
         self._file = open_append(path)
 
     def write_line(self, level: str, text: str) -> None:
-        """One sentence, with its level and time before it."""
+        """One sentence, after its level and the time."""
         now = time.time()
         clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
         self.write_text(level, f"{level} {clock},{int(now * 1000) % 1000:03d} flota] {text}")
 
     def write_text(self, level: str, text: str) -> None:
-        """Text of its own shape."""
+        """Text as it is."""
         if LEVELS[level] < self._lowest:
             return
         try:

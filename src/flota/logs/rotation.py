@@ -1,4 +1,4 @@
-"""Logs with a limit. A worker's descriptor cannot be moved to a new file, so its output comes through a pipe here."""
+"""Log rotation by size. A worker's descriptor cannot be moved to a new file, so its output goes through a pipe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK = 64 << 10
 
 
 class RotatingLog:
-    """Copies one pipe to a file, and begins a new file at a line's end when the file is full."""
+    """Copies one pipe to a file, and starts a new file at the end of a line when the file has reached `max_size`."""
 
     def __init__(self, path: str, max_size: int, backups: int) -> None:
         self.path = path
@@ -26,7 +26,7 @@ class RotatingLog:
         self._file = self._open()
 
     def on_ready(self) -> bool:
-        """Copy what is there; False when every writer is gone."""
+        """Copy what has been written; False when all writers have closed the pipe."""
         data = os.read(self.fd, CHUNK)
         if not data:
             os.close(self._file)
@@ -40,7 +40,7 @@ class RotatingLog:
         return True
 
     def _fitting(self, data: bytes) -> tuple[bytes, bytes]:
-        """What goes into this file, and what into the next. Lines stay whole, also one longer than the limit."""
+        """What goes into this file, and what into the next. Lines stay whole, even one longer than the limit."""
         room = self.max_size - self._size
         if len(data) <= room:
             return data, b""
@@ -51,7 +51,7 @@ class RotatingLog:
         return data[:cut], data[cut:]
 
     def close_writer(self) -> None:
-        """The workers have the pipe's end now; ours would keep it open for ever."""
+        """The workers have the pipe now; our copy would keep it open for ever."""
         os.close(self.writer)
 
     def _rename(self) -> None:
@@ -82,7 +82,7 @@ class RotatingLog:
         try:
             self._rename()
         except OSError:
-            self._size = 0  # the directory is gone or full: go on in the file that is open
+            self._size = 0  # the directory is gone or full: stay in the open file
             return
         os.close(self._file)
         self._file = self._open()

@@ -1,4 +1,4 @@
-"""The blocks that flota prints at a start, as Paddle's documentation of fleetrun shows them. Text only."""
+"""The banners that flota prints at the start, as Paddle's launcher does: its configuration and a worker's variables."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def table(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _end_of(value: str) -> str:
-    """A long value's end is what differs between workers."""
+    """The end of a long value is what differs between workers."""
     return value if len(value) <= VALUE_WIDTH else f"... {value[4 - VALUE_WIDTH :]}"

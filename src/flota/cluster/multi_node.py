@@ -174,7 +174,7 @@ class MultiNode(NodeWatch):
         elif isinstance(order, node_actions.Testify):
             testify(self.member.node, self.evidence, failed=self.told_failure)
         elif isinstance(order, node_actions.LookAtWorkers):
-            standing = self.standing()
+            standing = self.progress()
             self.member.node.stands(yields=standing.yields, step=standing.step, pace=standing.pace)
         elif isinstance(order, node_actions.Yield):
             self._yield(order.step)
@@ -219,7 +219,7 @@ class MultiNode(NodeWatch):
         standing = None
         if not over:
             asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
-            standing = self.standing() if asks else Progress(yields=False, step=NOW)
+            standing = self.progress() if asks else Progress(yields=False, step=NOW)
             self.member.node.stop(
                 number, time.monotonic(), yields=standing.yields, step=standing.step, pace=standing.pace
             )
@@ -235,7 +235,7 @@ class MultiNode(NodeWatch):
         else:
             self.step(StopRequested(SIGTERM, gently=True))
 
-    def step_to_yield_at(self) -> int:
+    def stop_step(self) -> int:
         return self.agreed_step
 
     def step(self, event: Event) -> None:

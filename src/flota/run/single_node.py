@@ -12,8 +12,6 @@ from flota.host.signals import Signals
 from flota.job.plan import roles_of
 from flota.job.report import Report, Verdict
 from flota.job.spec import JobSpec
-from flota.preemption.stop_step import NO_OPINION
-from flota.preemption.workers import step_ahead
 from flota.run.port_wait import PortWait
 from flota.run.start import Started, start_round
 from flota.run.watch import NodeWatch
@@ -101,14 +99,10 @@ class SingleNode(NodeWatch):
             self._again = None
             self.step(RoundNotStarted(number))
             return
-        standing = self.standing() if number == SIGTERM and self.supervisor.phase == Phase.RUNNING else None
-        if standing and standing.yields and standing.step != NO_OPINION:
+        if number == SIGTERM and self.can_stop_gracefully():
             self.step(StopRequested(number, gently=True))
         else:
             super().stop(number)
-
-    def step_to_yield_at(self) -> int:
-        return step_ahead(self.standing())
 
     def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
         if stands and self.hang_watch:

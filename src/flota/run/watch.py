@@ -1,25 +1,23 @@
-"""Rounds under way on this node: what the loop hears becomes events, what the supervisor wants is carried out."""
+"""What a node of the command adds to a round under way: signals, console, evidence, hangs, stragglers, warm starts."""
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
-from flota.host.loop import Loop
 from flota.host.signals import Signals, suspend_self
-from flota.job.report import Report, Verdict
+from flota.job.report import Report
 from flota.job.roles import label
 from flota.job.spec import JobSpec
 from flota.preemption.stop_step import NOW
-from flota.preemption.workers import NOBODY, Progress, ask, look_at
 from flota.run.console import Console
 from flota.run.evidence import FailureEvidence
+from flota.run.round_watch import RoundWatch
 from flota.run.start import PASSED_ON, Started
 from flota.stragglers.report import Pacing
-from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.actions import Action, KillWorker, StartRound, StopWorker
 from flota.supervise.events import (
-    DeadlinePassed,
     Event,
     HangFound,
     RoundRecalled,
@@ -42,19 +40,19 @@ if TYPE_CHECKING:
     from flota.stragglers.detector import Who
 
 
-class NodeWatch(ABC):
-    """What a job on one machine and one on many have in common: one round at a time, and one loop."""
+class NodeWatch(RoundWatch):
+    """What a job on one machine and one on many have in common."""
 
-    supervisor: Supervisor
+
     started: Started
 
     def __init__(
         self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, warm: WarmStart | None = None
     ) -> None:
+        super().__init__()
         self.spec = spec
         self.warm = warm
         self.environ = environ
-        self.loop = Loop()
         # An interactive worker shares the terminal: Ctrl-C reaches it directly, and it decides what that means.
         stops = [name for name in spec.stop_signals if not (spec.interactive and name == "SIGINT")]
         self.stop_signals = {int(getattr(_signal, name)) for name in stops}
@@ -63,7 +61,6 @@ class NodeWatch(ABC):
         self.console = Console(spec, environ, self.loop)
         self.evidence = FailureEvidence(spec, time.monotonic(), time.time() - time.monotonic())
         self.hurried = False
-        self.in_round = False
         if warm:
             warm.attach(self.loop, self.console.say)
         self.hang_watch: HangWatch | None = None
@@ -75,10 +72,8 @@ class NodeWatch(ABC):
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         self.started = started
-        self.supervisor = supervisor
-        self.in_round = True
         self.evidence.begin_round(started)
-        self.loop.watch(started.round.fd, self._on_round)
+        self.watch_round(started.round, started.channel, supervisor)
         self.console.begin_round(started)
         if self.warm:
             roles = [self.spec.all_roles[plan.worker.role] for plan in started.plans]
@@ -90,30 +85,23 @@ class NodeWatch(ABC):
 
     def leave_round(self) -> None:
         if self.in_round:
-            self.in_round = False
             if self.warm:
                 self.warm.end_round()
             if self.hang_watch:
                 self.hang_watch.end_round()
-            self.loop.forget(self.started.round.fd)
+            super().leave_round()
             self.console.end_round(self.started)
-            self.started.channel.close()
 
-    def turn(self, until: float | None) -> None:
-        """One turn of the loop, until somebody's deadline at the latest."""
-        deadline = self.supervisor.deadline if self.in_round else None
-        others = (self.warm.deadline if self.warm else None, *self._looks())
-        times = [time for time in (deadline, until, *others) if time is not None]
-        wait = max(0.0, min(times) - time.monotonic()) if times else None
-        self.loop.turn(self.console.patience(wait))
+    def turn(self, *deadlines: float | None) -> None:
+        super().turn(*deadlines, self.warm.deadline if self.warm else None, *self._looks())
+        if self.in_round:
+            self._look_at_workers(time.monotonic())
+
+    def wait(self, seconds: float | None) -> None:
+        self.loop.turn(self.console.patience(seconds))
         self.console.pump()
         if self.warm:
             self.warm.on_time(time.monotonic())
-        due = self.in_round and deadline is not None and deadline == self.supervisor.deadline
-        if due and deadline is not None and time.monotonic() >= deadline:
-            self.step(DeadlinePassed())
-        if self.in_round:
-            self._look_at_workers(time.monotonic())
 
     def _looks(self) -> tuple[float | None, ...]:
         if not self.in_round or self.supervisor.phase != Phase.RUNNING:
@@ -125,7 +113,7 @@ class NodeWatch(ABC):
             self.hang_watch.on_time(now)
         if self.pacing and now >= self.pacing.deadline:
             self.evidence.on_time(now)
-            self.on_steps(self.pacing.look(self._working(), now))
+            self.on_steps(self.pacing.look(self.working(), now))
 
     @abstractmethod
     def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called back
@@ -151,16 +139,6 @@ class NodeWatch(ABC):
             self.console.pump()
         self.console.finish()
 
-    def _on_round(self) -> None:
-        round_ = self.started.round
-        fd = round_.fd
-        events = round_.read()
-        if round_.fd != fd:  # warm workers did not come, and cold ones are started
-            self.loop.forget(fd)
-            self.loop.watch(round_.fd, self._on_round)
-        for event in events:
-            self.step(event)
-
     def on_signals(self) -> None:
         for number in self.signals.read():
             name = signal_name(number)
@@ -181,7 +159,7 @@ class NodeWatch(ABC):
             elif name == "SIGCONT":
                 self._to_all("suspend", _signal.SIGCONT)
             elif name == "SIGCHLD":
-                self.started.round.reap_orphans()
+                self.round.reap_orphans()
 
     def stop(self, number: int) -> None:
         """Somebody wants this node to end."""
@@ -190,29 +168,17 @@ class NodeWatch(ABC):
         else:
             self.hurried = True
 
-    # Workers that can end by themselves.
-
-    def standing(self) -> Progress:
-        return look_at(self.started.channel, self._working()) if self.in_round else NOBODY
-
-    @abstractmethod
-    def step_to_yield_at(self) -> int:
-        """One that no worker can have passed before all have heard of it."""
-
-    def _ask_to_yield(self) -> None:
-        """First asked, then said: a disk may keep us waiting, and workers do not wait."""
-        step = self.step_to_yield_at()
-        ask(self.started.channel, self.started.round, self._working(), step)
+    def ask_to_stop_gracefully(self) -> int:
+        """First ask, then print: a slow disk may block the node, and workers do not wait for it."""
+        step = super().ask_to_stop_gracefully()
         wait = self.spec.grace if self.spec.preempt_timeout is None else self.spec.preempt_timeout
         when = f"at step {step}" if step != NOW else "now"
         self.console.say("INFO", f"the workers are asked to save and end {when}, within {wait:g} s")
-
-    def _working(self) -> set[int]:
-        return self.supervisor.alive - self.supervisor.serving
+        return step
 
     def _to_all(self, word: str, number: int) -> None:
         for worker in self.supervisor.alive:
-            self.started.round.send(word, worker, number)
+            self.round.send(word, worker, number)
 
     def step(self, event: Event) -> None:
         if isinstance(event, RoundSwept) and self.supervisor.failures:
@@ -263,33 +229,16 @@ class NodeWatch(ABC):
         alive = set(self.supervisor.alive)
         self.step(event)
         for worker in alive:
-            self.started.round.send("suspend", worker, _signal.SIGCONT)
+            self.round.send("suspend", worker, _signal.SIGCONT)
 
-    def act_on(self, event: Event) -> None:
-        for action in self.supervisor.step(event, time.monotonic()):
-            self._perform(action)
-
-    def _perform(self, action: Action) -> None:
-        round_ = self.started.round
-        if isinstance(action, StopWorker | KillWorker) and self.warm and round_.is_pending:
+    def perform(self, action: Action) -> None:
+        if isinstance(action, StopWorker | KillWorker) and self.warm and self.round.is_pending:
             self.warm.call_off()
-        if isinstance(action, StopWorker):
-            round_.send("stop", action.worker, action.signal)
-        elif isinstance(action, AskToStopGracefully):
-            self._ask_to_yield()
-        elif isinstance(action, KillWorker):
-            round_.send("kill", action.worker, _signal.SIGKILL)
-        elif isinstance(action, SweepRound):
-            round_.kill_remaining()
-        elif isinstance(action, StartRound):
+        if isinstance(action, StartRound):
             self.leave_round()
             self.start_again(action)
-        elif isinstance(action, Finish):
-            self.leave_round()
-            self.finish(action.verdict)
+        else:
+            super().perform(action)
 
     @abstractmethod
     def start_again(self, action: StartRound) -> None: ...
-
-    @abstractmethod
-    def finish(self, verdict: Verdict) -> None: ...

@@ -13,34 +13,20 @@ import time
 
 from flota.errors import BUG
 from flota.host.channel import Channel
-from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.host.signals import forget_wakeup
 from flota.job.report import Verdict
 from flota.job.spec import RestartPolicy
-from flota.preemption.stop_step import NO_OPINION
-from flota.preemption.workers import ask, look_at, step_ahead
+from flota.run.round_watch import RoundWatch
 from flota.spawning import worker_process
-from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StopWorker, SweepRound
-from flota.supervise.events import (
-    DeadlinePassed,
-    Event,
-    ShepherdLost,
-    StartFailed,
-    StopRequested,
-    WorkerExited,
-    WorkerStarted,
-)
-from flota.supervise.phases import Phase
+from flota.supervise.events import Event, StartFailed, StopRequested, WorkerExited, WorkerStarted
 from flota.supervise.supervisor import SIGINT, SIGTERM, Supervisor
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-SIGKILL = 9
 
 
 class Orders(NamedTuple):
@@ -132,28 +118,23 @@ def tend_fork(orders: Orders, foreign: list[int]) -> None:
         os._exit(code)
 
 
-class SpawnSupervisor:
+class SpawnSupervisor(RoundWatch):
     def __init__(self, orders: Orders) -> None:
+        super().__init__()
         self.orders = orders
         self.deadline = time.monotonic() + orders.timeout if orders.timeout is not None else None
-        self.channel = Channel(len(orders.spawns))
-        self.round = Round(complete(orders, self.channel), [], own_session=True)
-        self.supervisor = Supervisor(len(orders.spawns), RestartPolicy(), orders.grace, time.monotonic())
-        self.loop = Loop()
+        workers = len(orders.spawns)
+        channel = Channel(workers)
+        round_ = Round(complete(orders, channel), [], own_session=True)
+        self.watch_round(round_, channel, Supervisor(workers, RestartPolicy(), orders.grace, time.monotonic()))
         self.rest = b""
-        self.over = False
 
     def run(self) -> None:
-        self.loop.watch(self.round.fd, self._on_round)
         self.loop.watch(self.orders.commands, self._on_command)
         self._watch_program()
-        while not self.over:
-            times = [at for at in (self.supervisor.deadline, self.deadline) if at is not None]
-            self.loop.turn(max(0.0, min(times) - time.monotonic()) if times else None)
-            now = time.monotonic()
-            if self.supervisor.deadline is not None and now >= self.supervisor.deadline:
-                self.step(DeadlinePassed())
-            if self.deadline is not None and now >= self.deadline:
+        while self.in_round:
+            self.turn(self.deadline)
+            if self.deadline is not None and time.monotonic() >= self.deadline:
                 self.deadline = None
                 self.say("timeout")
                 self.step(StopRequested(SIGTERM))
@@ -179,21 +160,11 @@ class SpawnSupervisor:
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
             if line == b"yield":
-                self._stop_gently()
+                self.step(StopRequested(SIGTERM, gently=self.can_stop_gracefully()))
                 continue
             self.step(StopRequested(SIGINT))
             if line == b"kill":
                 self.step(StopRequested(SIGINT))  # as a second Ctrl-C
-
-    def _stop_gently(self) -> None:
-        """As SIGTERM to the node of a job: workers that can save and end by themselves are asked to."""
-        standing = look_at(self.channel, self.supervisor.alive)
-        running = self.supervisor.phase == Phase.RUNNING and standing.step != NO_OPINION
-        self.step(StopRequested(SIGTERM, gently=running and standing.yields))
-
-    def _on_round(self) -> None:
-        for event in self.round.read():
-            self.step(event)
 
     def step(self, event: Event) -> None:
         if isinstance(event, WorkerStarted):
@@ -202,29 +173,12 @@ class SpawnSupervisor:
             self.say(f"exited {event.worker} {event.code}")
         elif isinstance(event, StartFailed):
             self.say(f"unstarted {event.worker} {event.errno}")
-        elif isinstance(event, ShepherdLost):
-            self.say(f"lost {event.code}")
-        for action in self.supervisor.step(event, time.monotonic()):
-            self._perform(action)
+        self.act_on(event)
 
-    def _perform(self, action: Action) -> None:
-        if isinstance(action, StopWorker):
-            self.round.send("stop", action.worker, action.signal)
-        elif isinstance(action, AskToStopGracefully):
-            alive = self.supervisor.alive
-            ask(self.channel, self.round, alive, step_ahead(look_at(self.channel, alive)))
-        elif isinstance(action, KillWorker):
-            self.round.send("kill", action.worker, SIGKILL)
-        elif isinstance(action, SweepRound):
-            self.round.kill_remaining()
-        elif isinstance(action, Finish):
-            self._finish(action.verdict)
-
-    def _finish(self, verdict: Verdict) -> None:
+    def finish(self, verdict: Verdict) -> None:
         for failure in verdict.failures:
             self.say(f"failure {failure.worker} {failure.code} {failure.cause} {failure.ran}")
         self.say(f"ended {verdict.kind} {verdict.exit_code}")
-        self.over = True
 
     def say(self, line: str) -> None:
         _say(self.orders.reports, line)

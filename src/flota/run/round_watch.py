@@ -1,0 +1,113 @@
+"""One round of workers under way: what the loop reports becomes events, what the supervisor decides is performed.
+
+The command (run/watch.py) and the process behind flota.spawn (spawning/supervisor_process.py) both build on it. The
+latter may be a fork of the user's program: nothing is imported here that only the command needs.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import time
+from abc import ABC, abstractmethod
+
+from flota.host.channel import Channel
+from flota.host.loop import Loop
+from flota.host.round import Round
+from flota.job.report import Verdict
+from flota.preemption.stop_step import NO_OPINION
+from flota.preemption.workers import NOBODY, Progress, ask, look_at, step_ahead
+from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StopWorker, SweepRound
+from flota.supervise.events import DeadlinePassed, Event
+from flota.supervise.phases import Phase
+from flota.supervise.supervisor import Supervisor
+
+
+class RoundWatch(ABC):
+    """A loop, and at most one round at a time. `round`, `channel` and `supervisor` exist from the first round on."""
+
+    supervisor: Supervisor
+    round: Round
+    channel: Channel
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.in_round = False
+
+    def watch_round(self, round_: Round, channel: Channel, supervisor: Supervisor) -> None:
+        self.round, self.channel, self.supervisor = round_, channel, supervisor
+        self.in_round = True
+        self.loop.watch(round_.fd, self._on_round)
+
+    def leave_round(self) -> None:
+        if self.in_round:
+            self.in_round = False
+            self.loop.forget(self.round.fd)
+            self.channel.close()
+
+    def turn(self, *deadlines: float | None) -> None:
+        """One turn of the loop, until the supervisor's deadline or the first of `deadlines` at the latest."""
+        deadline = self.supervisor.deadline if self.in_round else None
+        times = [time for time in (deadline, *deadlines) if time is not None]
+        self.wait(max(0.0, min(times) - time.monotonic()) if times else None)
+        if deadline is None or not self.in_round or deadline != self.supervisor.deadline:
+            return
+        if time.monotonic() >= deadline:
+            self.step(DeadlinePassed())
+
+    def wait(self, seconds: float | None) -> None:
+        self.loop.turn(seconds)
+
+    def _on_round(self) -> None:
+        fd = self.round.fd
+        events = self.round.read()
+        if self.round.fd != fd:  # a warm start did not succeed, and the round was started cold
+            self.loop.forget(fd)
+            self.loop.watch(self.round.fd, self._on_round)
+        for event in events:
+            self.step(event)
+
+    @abstractmethod
+    def step(self, event: Event) -> None:
+        """Record the event, then `act_on` it."""
+
+    def act_on(self, event: Event) -> None:
+        for action in self.supervisor.step(event, time.monotonic()):
+            self.perform(action)
+
+    def perform(self, action: Action) -> None:
+        if isinstance(action, StopWorker):
+            self.round.send("stop", action.worker, action.signal)
+        elif isinstance(action, AskToStopGracefully):
+            self.ask_to_stop_gracefully()
+        elif isinstance(action, KillWorker):
+            self.round.send("kill", action.worker, _signal.SIGKILL)
+        elif isinstance(action, SweepRound):
+            self.round.kill_remaining()
+        elif isinstance(action, Finish):
+            self.leave_round()
+            self.finish(action.verdict)
+
+    @abstractmethod
+    def finish(self, verdict: Verdict) -> None: ...
+
+    # Workers that can save and exit on their own.
+
+    def working(self) -> set[int]:
+        return self.supervisor.alive - self.supervisor.serving
+
+    def progress(self) -> Progress:
+        return look_at(self.channel, self.working()) if self.in_round else NOBODY
+
+    def can_stop_gracefully(self) -> bool:
+        progress = self.progress()
+        return self.supervisor.phase == Phase.RUNNING and progress.yields and progress.step != NO_OPINION
+
+    def stop_step(self) -> int:
+        """One that no worker can have passed before all of them have been asked."""
+        return step_ahead(self.progress())
+
+    def ask_to_stop_gracefully(self) -> int:
+        """Returns the step at which all workers are to stop."""
+        step = self.stop_step()
+        ask(self.channel, self.round, self.working(), step)
+        return step

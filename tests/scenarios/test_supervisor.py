@@ -1,4 +1,4 @@
-"""Replays the stories in *.txt against the supervisor. A story is a line of words, a line of dashes, and what follows.
+"""Replays the stories in supervisor/*.txt. A story is a line of words, a line of dashes, and what follows.
 
 pytest tests/scenarios --rewrite    records what the supervisor does now; review it in the diff
 """
@@ -6,7 +6,6 @@ pytest tests/scenarios --rewrite    records what the supervisor does now; review
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -27,6 +26,7 @@ from flota.supervise.events import (
     WorkIsDone,
 )
 from flota.supervise.supervisor import Supervisor
+from tests.scenarios.stories import check, stories_about
 
 ROLES = {
     "t": Role("trainer", 1),
@@ -34,10 +34,10 @@ ROLES = {
     "i": Role("evaluator", 1, on_failure=IGNORE),
     "e": Role("data", 1, on_failure=END),
 }
-STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+STORIES = stories_about("supervisor")
 
 
-class Stage:
+class SupervisorStage:
     """A supervisor, and a clock that the story moves."""
 
     def __init__(self) -> None:
@@ -124,24 +124,9 @@ def describe(action) -> str:
             return f"finish {verdict.kind} exit={verdict.exit_code} failed={[failure.worker for failure in verdict.failures]}"
 
 
-def replay(text: str) -> str:
-    """The story with what the supervisor does now in place of what it did when the story was recorded."""
-    stage = Stage()
-    told: list[str] = []
-    for paragraph in text.strip().split("\n\n"):
-        words = paragraph.split("\n----\n")[0]
-        comments = [line for line in words.split("\n") if line.startswith("#")]
-        (verb,) = [line for line in words.split("\n") if not line.startswith("#")]
-        told.append("\n".join([*comments, verb, "----", stage.play(verb)]))
-    return "\n\n".join(told) + "\n"
-
-
 @pytest.mark.parametrize("story", STORIES, ids=[story.stem for story in STORIES])
 def test_story(story, request):
-    if request.config.getoption("--rewrite"):
-        story.write_text(replay(story.read_text()))
-
-    assert replay(story.read_text()) == story.read_text()
+    check(story, SupervisorStage, rewrite=request.config.getoption("--rewrite"))
 
 
 def test_there_are_stories():

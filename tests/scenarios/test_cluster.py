@@ -1,0 +1,586 @@
+"""Replays the stories in cluster/*.txt: a coordinator and the nodes of a job. A story is a line of words, a line of
+dashes, and what follows.
+
+pytest tests/scenarios --rewrite    records what they do now; review it in the diff
+
+Job states and node records arrive at once, and what each node does without deciding anything is done by the stage and
+not shown: it takes ports, answers a roll call, tells how far its workers are. Everything up to `Node` knows how the
+coordinator and the nodes are written today. The stories do not, so they can judge another way of writing them.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import get_args
+
+import pytest
+from msgspec.structs import replace
+
+from flota.cluster import node_actions
+from flota.cluster.coordinator import Coordinator
+from flota.cluster.follower import Follower
+from flota.cluster.job_state import ENDED, GATHERING, ORDER, STACKS, JobState, decode_state, encode_state
+from flota.cluster.node_record import (
+    DEAD,
+    MASTERS,
+    Fault,
+    NodeRecord,
+    PositionRow,
+    Present,
+    decode_record,
+    encode_record,
+)
+from flota.cluster.terms import Terms
+from flota.job.causes import EXITED, SIGNALLED, is_hang
+from flota.job.nodes import ETCD_LEASE, LEASE
+from flota.job.report import NO_STEP
+from flota.job.roles import label
+from flota.job.spec import RestartPolicy
+from flota.preemption.stop_step import NO_OPINION, NOW
+from tests.scenarios.stories import check, replay, stories_about
+
+STORIES = stories_about("cluster")
+BLANK = JobState(GATHERING)  # before anything has been decided: nobody is told
+EPOCH = 1_000_000.0  # makes a time of day of the story's time
+PLACES = {
+    "collective": "in all_reduce at train.py:88",
+    "waits": "waiting at a socket in recv at train.py:90",
+    "elsewhere": "in next(loader) at data.py:41",
+    "halted": "stopped by a signal",
+    "ended": "ended with 0",
+}
+
+
+# How job states and actions are called in the stories.
+
+
+def describe_state(state: JobState, before: JobState) -> list[str]:
+    """What is new in a job state: a line a fact."""
+    lines = [f"{one.host} refused: {one.why}" for node, one in state.refused.items() if node not in before.refused]
+    if (state.phase, state.round, state.stop_at, state.aborts) != (
+        before.phase, before.round, before.stop_at, before.aborts,
+    ):  # fmt: skip
+        lines.append(describe_phase(state, before))
+    if state.missing and state.missing != before.missing:
+        lines.append(f"waiting: {state.missing}")
+    if state.slow != before.slow:
+        slow = [f"{label(row.role, row.rank)} on {row.host} ({row.factor:g} times)" for row in state.slow]
+        lines.append(f"slow ranks: {', '.join(slow) or 'none'}")
+    if state.look > before.look:
+        lines.append("asks nodes where their ranks are, for flota stack")
+    if state.looked > before.looked:
+        lines.append(f"tells where ranks are: {'; '.join(state.places)}")
+    return [f"job: {line}" for line in lines]
+
+
+def describe_phase(state: JobState, before: JobState) -> str:
+    match state.phase:
+        case "gathering":
+            words = describe_gathering(state)
+        case "running" if before.phase == STACKS:
+            words = "running again, as a node makes progress"
+        case "running":
+            words = f"running round {state.round} attempt {state.attempt}: {' '.join(row.host for row in state.seats)}"
+        case "yield" if state.stop_at is None:
+            words = f"asks all nodes how far they are ({state.why})"
+        case "yield":
+            words = "stop now" if state.stop_at == NOW else f"stop at step {state.stop_at}"
+        case "stacks" if state.aborts:
+            words = "lets nodes abort their workers for stacks"
+        case "stacks":
+            words = "asks all nodes for stacks"
+        case "roll call":
+            words = f"calls the roll after {describe_faults(state.faults)} {what_befell(state.faults)}"
+        case _:
+            ending = state.ending
+            why = "; ".join(filter(None, (describe_faults(ending.faults), ending.reason)))
+            words = f"ended {ending.kind} {ending.code}" + (f" ({why})" if why else "")
+    return words
+
+
+def describe_gathering(state: JobState) -> str:
+    why = state.why or (f"{describe_faults(state.faults)} {what_befell(state.faults)}" if state.faults else "")
+    return "".join(
+        [
+            f"gathering round {state.round} attempt {state.attempt}",
+            f" ({why})" if why else "",
+            f", not before {state.delay:g} s have passed" if state.delay else "",
+            f", without {' '.join(state.left)}" if state.left else "",
+        ]
+    )
+
+
+def what_befell(faults: tuple[Fault, ...]) -> str:
+    return "hung" if any(is_hang(fault.code, fault.cause) for fault in faults) else "failed"
+
+
+def describe_faults(faults: tuple[Fault, ...]) -> str:
+    return ", ".join(
+        f"{label(fault.role, fault.rank)} on {fault.host}" if fault.rank >= 0 else "no rank in particular"
+        for fault in faults
+    )
+
+
+SHOWN = {
+    node_actions.Recall: "stop workers",
+    node_actions.Release: "let servers end",
+    node_actions.TakeStacks: "take stacks",
+    node_actions.Abort: "abort workers for stacks",
+    node_actions.GoOn: "go on",
+    node_actions.Look: "look where ranks are",
+}
+
+
+def describe_action(action: node_actions.Order) -> str:
+    """Empty: what the stage does by itself."""
+    match action:
+        case node_actions.Begin(job_state, seat):
+            return f"begin round {job_state.round} as node {seat}"
+        case node_actions.Yield(step):
+            return "save and stop now" if step == NOW else f"save and stop at step {step}"
+        case node_actions.Leave(ending):
+            return f"leave with {ending.code}" + (f" ({ending.reason})" if ending.reason else "")
+    return SHOWN.get(type(action), "")
+
+
+class Node:
+    """One node: its part in the job, its record as the store has it, and workers that the story speaks for."""
+
+    def __init__(self, name: str, terms: Terms, blank: NodeRecord, workers: int, lifeline: float, clock: float) -> None:
+        self.name, self.host = name, blank.host
+        self.workers = workers
+        self.epoch = EPOCH + clock
+        self.part = Follower(name, blank, patience=terms.join_timeout, lifeline=lifeline, epoch=self.epoch)
+        self.hears = self.is_there = True
+        self.silent_since: float | None = None
+        self.only_servers = bool(blank.roles) and not any(
+            count for number, count in enumerate(blank.counts) if number not in terms.serving
+        )
+        self.has_servers = any(blank.counts[number] for number in terms.serving) if blank.roles else False
+        self.progress = {"yields": False, "step": NOW, "pace": 0.0}
+        self.testimony: tuple[Fault, ...] = ()
+        self.first_rank = 0
+        self.actions: set[type] = set()
+        self.is_asked_to_look = self.is_asked_to_stop = self.is_released = False
+
+    def hear(self, state: JobState) -> None:
+        self.part.hear(state)
+
+    def advance(self, now: float) -> list[str]:
+        """What it does now, until nothing follows from anything any more."""
+        lines: list[str] = []
+        while actions := self.part.advance(now, self.silent_since, "the store"):
+            for action in actions:
+                self.actions.add(type(action))
+                lines += [f"{self.host}: {words}"] if (words := describe_action(action)) else []
+                self._perform(action, now)
+        return lines
+
+    def _perform(self, action: node_actions.Order, now: float) -> None:
+        match action:
+            case node_actions.Offer(round_number):
+                ports = tuple(range(1000 + round_number, 1000 + round_number + self.workers + MASTERS))
+                self.part.offered(ports, round_number)
+            case node_actions.Begin(job_state, seat):
+                self.first_rank = sum(row.workers for row in job_state.seats[:seat])
+                self.is_asked_to_stop = False
+                self.testimony = ()
+                if self.only_servers:
+                    self.part.only_serves()
+            case node_actions.Recall() | node_actions.Abort():
+                self.is_asked_to_stop = True
+            case node_actions.Release():
+                self.is_asked_to_stop = self.is_released = True
+            case node_actions.Answer():
+                self.part.answers(now, NO_STEP)
+            case node_actions.Testify():
+                self.part.testified(self.testimony, ())
+            case node_actions.LookAtWorkers() if self.only_servers:
+                self.part.stands(yields=True, step=NO_OPINION, pace=0.0)
+            case node_actions.LookAtWorkers():
+                self.part.stands(**self.progress)
+            case node_actions.Yield() if self.only_servers:
+                self.part.has_nothing_to_yield()
+            case node_actions.Look():
+                self.is_asked_to_look = True
+
+    @property
+    def record(self) -> NodeRecord | None:
+        """What it has to say; None when it has nothing to say, or goes."""
+        return self.part.record if not self.part.ending else None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.part.ending is not None
+
+    @property
+    def deadline(self) -> float | None:
+        return self.part.deadline
+
+    def fail(self, now: float, rank: int, code: int, **facts) -> None:
+        self.part.failed((self._fault(now, rank, code, **facts),), facts.get("step", NO_STEP))
+
+    def knows(self, now: float, rank: int, code: int) -> None:
+        """Found when its workers are gone: one of those that were stopped had failed before."""
+        self.testimony = (self._fault(now, rank, code, told=True),)
+
+    def _fault(self, now: float, rank: int, code: int, cause: str = "", ran: float = 1.0, **facts) -> Fault:
+        cause = cause or (EXITED if code >= 0 else SIGNALLED)
+        local = max(0, rank - self.first_rank)
+        at = now + self.epoch
+        attempt = self.part.job_state.attempt
+        return Fault(rank, local, self.host, 1, code, cause, "it ended", ran, "log", at=at, attempt=attempt, **facts)
+
+    def done(self) -> None:
+        if self.has_servers:
+            self.part.only_serves()
+        else:
+            self.part.swept(well=True)
+
+    def swept(self, *, gracefully: bool = False) -> None:
+        self.is_asked_to_stop = False
+        self.part.swept(well=self.is_released, yielded=gracefully)
+
+    def cannot_start(self, reason: str) -> None:
+        self.part.swept(well=False)
+        self.part.cannot_go_on(f"{self.host}: {reason}")
+
+    def stop(self, number: int, now: float) -> None:
+        asks = number == signal.SIGTERM and self.part.working
+        self.part.stop(number, now, **(self.progress if asks else {}))
+
+    def idle(self, seconds: float, timeout: float) -> None:
+        self.part.stands_still(seconds, timeout)
+
+    def steps_take(self, seconds: dict[int, float]) -> None:
+        self.part.steps_take({("trainer", rank): took for rank, took in seconds.items()})
+
+    def ask(self) -> int:
+        return self.part.ask_for_look()
+
+    def blind(self) -> None:
+        self.part.cannot_see()
+
+    def seen(self, kind: str, rank: int | None) -> None:
+        """Where its ranks are: all in this way, or one, and the others in a collective."""
+        kinds = {own: kind if rank in (None, own) else "collective" for own in self.ranks}
+        rows = tuple(
+            PositionRow(own, how, PLACES[how], "trainer", own - self.first_rank, 1, "log", 1.0)
+            for own, how in kinds.items()
+        )
+        if self.is_asked_to_look:
+            self.is_asked_to_look = False
+            self.part.looked(rows)
+        else:
+            self.part.stacked(rows)
+
+    @property
+    def ranks(self) -> range:
+        return range(self.first_rank, self.first_rank + self.workers)
+
+
+def make_terms(nodes, restarts, level, elastic, etcd, roles, **seconds) -> Terms:
+    least, most = (int(number) for number in (elastic or f"{nodes}:{nodes}").split(":"))
+    limits = {name: int(seconds.pop(name)) for name in ("crash_loop",) if name in seconds}
+    policy = RestartPolicy(
+        int(restarts or 3), enabled=restarts is not None or int(level) >= 0, elastic_level=int(level), **limits
+    )
+    names = tuple(roles.split(",")) if roles else ()
+    return Terms(
+        "job",
+        least,
+        most,
+        ("torch",),
+        policy,
+        lease=ETCD_LEASE if etcd else LEASE,
+        absence=ETCD_LEASE / 2 if etcd else 0.0,
+        roles=names,
+        serving=tuple(number for number, name in enumerate(names) if name == "server"),
+        **{name: float(value) for name, value in seconds.items()},
+    )
+
+
+def make_record(terms: Terms, host: str, rank: int, counts: tuple[int, ...], *, serves: bool, **other) -> NodeRecord:
+    """What a node says of itself; `other`: where its command line is another than the job's."""
+    record = NodeRecord(
+        terms.job, host, "10.0.0.1", (), terms.least, terms.most, terms.frameworks, rank, serves,
+        roles=terms.roles, counts=counts if terms.roles else (),
+    )  # fmt: skip
+    return replace(record, **other)
+
+
+def make_coordinator(terms: Terms, node: Node, now: float) -> Coordinator:
+    """As this node starts it, from the last job state that it has heard."""
+    return Coordinator(terms, node.part.job_state, now, node.name, node.epoch)
+
+
+def as_dead(record: NodeRecord) -> NodeRecord:
+    """As a shepherd writes it."""
+    return replace(record, state=DEAD)
+
+
+def is_worth_publishing(state: JobState, published: JobState) -> bool:
+    return state not in (published, BLANK)
+
+
+def has_ended(state: JobState) -> bool:
+    return state.phase == ENDED
+
+
+# From here on nothing is known of how they are written.
+
+
+class ClusterStage:
+    """The nodes of a job, its coordinator, the store between them, and a clock that the story moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.nodes: dict[str, Node] = {}
+        self.coordinator: Coordinator | None = None
+        self.own = ""  # the coordinator's node
+        self.state = BLANK
+        self.phases = {BLANK.phase}
+        self.records: dict[str, Present] = {}
+        self.revision = 0
+        self.news = False
+        self.steady_from: float | None = None  # after a gap in the store's answers
+
+    def play(self, line: str) -> str:
+        verb, *words = line.split()
+        facts = dict(word.split("=") for word in words)
+        hosts = facts.pop("host", "").split(",")
+        if hosts == ["all"]:
+            hosts = [host for host, node in self.nodes.items() if node.is_asked_to_stop]
+        assert hosts, "no node was asked to stop its workers"
+        lines: list[str] = []
+        for host in hosts:
+            lines += getattr(self, f"do_{verb}")(*([host] if host else []), **facts) or self._settle()
+        return "\n".join([*lines, *self._deadlines()]) or "nothing happens"
+
+    # The job, and time.
+
+    @property
+    def actions(self) -> set[type]:
+        return {action for node in self.nodes.values() for action in node.actions}
+
+    def do_job(self, nodes="2", restarts=None, level="-1", elastic="", etcd="no", roles="", **seconds):
+        self.etcd = etcd == "yes"
+        self.terms = make_terms(nodes, restarts, level, elastic, self.etcd, roles, **seconds)
+
+    def do_pass(self, seconds):
+        """Time passes, from one deadline to the next."""
+        end = self.now + float(seconds)
+        lines: list[str] = []
+        while (wake := min((time for time in self._times() if time <= end), default=end)) < end:
+            assert wake > self.now, "a deadline that has passed is named again"
+            self.now = wake
+            happened = self._settle()
+            lines += [f"at {self.now:g}s", *happened] if happened else []
+        self.now = end
+        happened = self._settle()
+        return [*lines, f"at {self.now:g}s", *happened] if lines and happened else lines + happened
+
+    def do_takeover(self, host):
+        """This node becomes the coordinator, and knows the last job state that it has heard."""
+        node = self.nodes[host]
+        self.own = node.name
+        self.coordinator = make_coordinator(self.terms, node, self.now)
+        self.news = True
+
+    def do_gap(self, seconds):
+        """The store has not answered for a while: a record that is not there means nothing for some seconds."""
+        self.steady_from = self.now + float(seconds)
+
+    # Coming and going.
+
+    def do_join(self, host, rank="-1", workers="1", servers="0", clock="0", again="no", **other):
+        """`again`: as a new process, while the store still has the record of the one before."""
+        if again == "yes":
+            self.nodes[f"{host}.old"] = self.nodes.pop(host)
+            self.nodes[f"{host}.old"].is_there = False
+        serves = not self.etcd and not self.nodes
+        blank = make_record(self.terms, host, int(rank), (int(servers), int(workers)), serves=serves, **other)
+        lifeline = 60.0 if self.etcd else 0.6 * LEASE
+        name = f"{host}.new" if again == "yes" else host
+        self.nodes[host] = node = Node(name, self.terms, blank, int(workers) + int(servers), lifeline, float(clock))
+        lines = node.advance(self.now)
+        if len(self.nodes) == 1:
+            self.do_takeover(host)
+        return lines + self._settle()
+
+    def do_vanish(self, host):
+        """Its lease has ended, and with it its record. It hears nothing either; the coordinator of its own is gone."""
+        self.nodes[host].is_there = False
+        self._remove(self.nodes[host])
+
+    def do_back(self, host):
+        """It puts its record back."""
+        self.nodes[host].is_there = True
+
+    def do_dead(self, host):
+        """Its shepherd has said so, and the record says it from now on."""
+        node = self.nodes[host]
+        node.is_there = False
+        self._write(node, as_dead(node.record))
+        self._loses_coordinator(node)
+
+    def do_miss(self, host):
+        self.nodes[host].hears = False
+
+    def do_hear(self, host):
+        self.nodes[host].hears = True
+
+    def do_cut(self, host):
+        """It knows that the store does not answer it any more."""
+        self.nodes[host].hears = False
+        self.nodes[host].silent_since = self.now
+        self._loses_coordinator(self.nodes[host])
+
+    # What happens to workers.
+
+    def do_fail(self, host, rank, code, secondary="no", step=None, ago="0", **facts):
+        number = int(code) if code.lstrip("-").isdecimal() else -signal.Signals[code]
+        facts |= {"suffered": secondary == "yes"} | ({"step": int(step)} if step else {})
+        if "ran" in facts:
+            facts["ran"] = float(facts["ran"])
+        self.nodes[host].fail(self.now - float(ago), int(rank), number, **facts)
+
+    def do_knows(self, host, rank, code):
+        self.nodes[host].knows(self.now, int(rank), -signal.Signals[code] if code.startswith("SIG") else int(code))
+
+    def do_done(self, host):
+        self.nodes[host].done()
+
+    def do_swept(self, host):
+        """Its workers are gone."""
+        self.nodes[host].swept()
+
+    def do_stopped(self, host, gracefully):
+        """Its workers were asked to save and stop, and are gone."""
+        self.nodes[host].swept(gracefully=gracefully == "yes")
+
+    def do_cannot_start(self, host, reason):
+        self.nodes[host].cannot_start(reason.replace("_", " "))
+
+    def do_progress(self, host, can_stop="yes", step="-1", pace="0"):
+        """What its workers will tell when they are asked how far they are."""
+        self.nodes[host].progress = {"yields": can_stop == "yes", "step": int(step), "pace": float(pace)}
+
+    def do_signal(self, host, name):
+        self.nodes[host].stop(signal.Signals[name], self.now)
+
+    def do_idle(self, host, seconds, timeout="30"):
+        self.nodes[host].idle(float(seconds), float(timeout))
+
+    def do_moves(self, host):
+        self.nodes[host].idle(0.0, 30.0)
+
+    def do_steps(self, host, seconds):
+        """How long a step takes its ranks."""
+        node = self.nodes[host]
+        node.steps_take(dict.fromkeys(node.ranks, float(seconds)))
+
+    def do_ask(self, host):
+        """Somebody runs flota stack there."""
+        return [] if self.nodes[host].ask() else [f"{host}: no stacks can be taken"]
+
+    def do_blind(self, host):
+        """It cannot read the stacks of its workers unless it aborts them."""
+        self.nodes[host].blind()
+
+    def do_seen(self, host, kind, rank=None):
+        self.nodes[host].seen(kind, int(rank) if rank else None)
+
+    # Between them.
+
+    def _settle(self) -> list[str]:
+        """Until nothing follows from anything any more."""
+        lines: list[str] = []
+        changed = True
+        while changed:
+            changed = False
+            for node in self.nodes.values():
+                if node.is_there:
+                    lines += self._turn(node)
+            state = self._decide()
+            if state:
+                lines += describe_state(state, self.state)
+                self.phases.add(state.phase)
+                self.state, changed = state, True
+        return lines
+
+    def _turn(self, node: Node) -> list[str]:
+        if node.hears and self.state != BLANK:
+            node.hear(self.state)
+        lines = node.advance(self.now)
+        if node.has_ended:
+            self._remove(node)
+        elif node.record and node.silent_since is None:
+            self._write(node, node.record)
+        return lines
+
+    def _decide(self) -> JobState | None:
+        """The next job state, if there is one."""
+        is_due = any(time <= self.now for time in self._coordinator_times())
+        if not self.coordinator or not (self.news or is_due):
+            return None
+        self.news = False
+        if self.steady_from is not None and self.now >= self.steady_from:
+            self.steady_from = None
+        present = sorted(self.records.values(), key=lambda one: one.came)
+        state = self.coordinator.decide(present, self.now, trusting=self.steady_from is None)
+        return decode_state(encode_state(state)) if is_worth_publishing(state, self.state) else None
+
+    def _write(self, node: Node, record: NodeRecord) -> None:
+        sent = decode_record(encode_record(record))
+        assert sent is not None, "no sound record"
+        before = self.records.get(node.name)
+        if before is None or before.record != sent:
+            self.revision += 1
+            self.records[node.name] = Present(node.name, before.came if before else self.revision, sent, self.revision)
+            self.news = True
+
+    def _remove(self, node: Node) -> None:
+        self.news = self.records.pop(node.name, None) is not None or self.news
+        self._loses_coordinator(node)
+
+    def _loses_coordinator(self, node: Node) -> None:
+        """The coordinator stays until all have heard how the job ended."""
+        if self.own == node.name and not has_ended(self.state):
+            self.coordinator = None
+
+    def _times(self) -> list[float]:
+        own = [node.deadline for node in self.nodes.values() if node.is_there]
+        return [*self._coordinator_times(), *(time for time in own if time is not None)]
+
+    def _coordinator_times(self) -> list[float]:
+        if not self.coordinator:
+            return []
+        return [time for time in (self.coordinator.deadline, self.steady_from) if time is not None]
+
+    def _deadlines(self) -> list[str]:
+        lines = [
+            f"{node.host} until {node.deadline:g}s" for node in self.nodes.values() if node.is_there and node.deadline
+        ]
+        if self.coordinator is None:
+            return [*lines, "no coordinator"] if self.nodes else lines
+        times = self._coordinator_times()
+        return [*lines, f"until {min(times):g}s"] if times else lines
+
+
+@pytest.mark.parametrize("story", STORIES, ids=[story.stem for story in STORIES])
+def test_story(story, request):
+    check(story, ClusterStage, rewrite=request.config.getoption("--rewrite"))
+
+
+def test_every_phase_of_a_job_and_every_action_of_a_node_has_a_story():
+    phases: set[str] = set()
+    actions: set[type] = set()
+    for story in STORIES:
+        stage = ClusterStage()
+        replay(stage, story.read_text())
+        phases |= stage.phases
+        actions |= stage.actions
+
+    assert phases == set(ORDER)
+    assert actions == set(get_args(node_actions.Order))

@@ -22,21 +22,21 @@ from flota.cluster.follower import Follower
 from flota.cluster.job_state import ENDED, GATHERING, ORDER, STACKS, JobState, decode_state, encode_state
 from flota.cluster.node_record import (
     DEAD,
-    MASTERS,
-    Fault,
     NodeRecord,
-    PositionRow,
     Present,
     decode_record,
     encode_record,
 )
 from flota.cluster.terms import Terms
+from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import EXITED, SIGNALLED, is_hang
 from flota.job.nodes import ETCD_LEASE, LEASE
-from flota.job.report import NO_STEP
+from flota.job.report import NO_STEP, FailedWorker
 from flota.job.roles import label
+from flota.job.roster import NO_PORTS
 from flota.job.spec import RestartPolicy
 from flota.preemption.stop_step import NO_OPINION, NOW
+from tests.rosters import ports_of
 from tests.scenarios.stories import check, replay, stories_about
 
 STORIES = stories_about("cluster")
@@ -90,16 +90,16 @@ def describe_phase(state: JobState, before: JobState) -> str:
         case "stacks":
             words = "asks all nodes for stacks"
         case "roll call":
-            words = f"calls the roll after {describe_faults(state.faults)} {what_befell(state.faults)}"
+            words = f"calls the roll after {describe_faults(state.failures)} {what_befell(state.failures)}"
         case _:
             ending = state.ending
-            why = "; ".join(filter(None, (describe_faults(ending.faults), ending.reason)))
+            why = "; ".join(filter(None, (describe_faults(ending.failures), ending.reason)))
             words = f"ended {ending.kind} {ending.code}" + (f" ({why})" if why else "")
     return words
 
 
 def describe_gathering(state: JobState) -> str:
-    why = state.why or (f"{describe_faults(state.faults)} {what_befell(state.faults)}" if state.faults else "")
+    why = state.why or (f"{describe_faults(state.failures)} {what_befell(state.failures)}" if state.failures else "")
     return "".join(
         [
             f"gathering round {state.round} attempt {state.attempt}",
@@ -110,13 +110,13 @@ def describe_gathering(state: JobState) -> str:
     )
 
 
-def what_befell(faults: tuple[Fault, ...]) -> str:
+def what_befell(faults: tuple[FailedWorker, ...]) -> str:
     return "hung" if any(is_hang(fault.code, fault.cause) for fault in faults) else "failed"
 
 
-def describe_faults(faults: tuple[Fault, ...]) -> str:
+def describe_faults(faults: tuple[FailedWorker, ...]) -> str:
     return ", ".join(
-        f"{label(fault.role, fault.rank)} on {fault.host}" if fault.rank >= 0 else "no rank in particular"
+        f"{label(fault.role, fault.rank)} on {fault.node}" if fault.rank >= 0 else "no rank in particular"
         for fault in faults
     )
 
@@ -154,11 +154,11 @@ class Node:
         self.hears = self.is_there = True
         self.silent_since: float | None = None
         self.only_servers = bool(blank.roles) and not any(
-            count for number, count in enumerate(blank.counts) if number not in terms.serving
+            count for number, count in enumerate(blank.workers_by_role) if number not in terms.serving
         )
-        self.has_servers = any(blank.counts[number] for number in terms.serving) if blank.roles else False
+        self.has_servers = any(blank.workers_by_role[number] for number in terms.serving) if blank.roles else False
         self.progress = {"yields": False, "step": NOW, "pace": 0.0}
-        self.testimony: tuple[Fault, ...] = ()
+        self.testimony: tuple[FailedWorker, ...] = ()
         self.first_rank = 0
         self.actions: set[type] = set()
         self.is_asked_to_look = self.is_asked_to_stop = self.is_released = False
@@ -179,7 +179,7 @@ class Node:
     def _perform(self, action: node_actions.Order, now: float) -> None:
         match action:
             case node_actions.Offer(round_number):
-                ports = tuple(range(1000 + round_number, 1000 + round_number + self.workers + MASTERS))
+                ports = ports_of(*range(1000 + round_number, 1000 + round_number + self.workers + 3))
                 self.part.offered(ports, round_number)
             case node_actions.Begin(job_state, seat):
                 self.first_rank = sum(row.workers for row in job_state.seats[:seat])
@@ -224,12 +224,14 @@ class Node:
         """Found when its workers are gone: one of those that were stopped had failed before."""
         self.testimony = (self._fault(now, rank, code, told=True),)
 
-    def _fault(self, now: float, rank: int, code: int, cause: str = "", ran: float = 1.0, **facts) -> Fault:
+    def _fault(self, now: float, rank: int, code: int, cause: str = "", ran: float = 1.0, **facts) -> FailedWorker:
         cause = cause or (EXITED if code >= 0 else SIGNALLED)
         local = max(0, rank - self.first_rank)
         at = now + self.epoch
         attempt = self.part.job_state.attempt
-        return Fault(rank, local, self.host, 1, code, cause, "it ended", ran, "log", at=at, attempt=attempt, **facts)
+        return FailedWorker(
+            rank, local, self.host, 1, code, cause, "it ended", ran, "log", at=at, attempt=attempt, **facts
+        )
 
     def done(self) -> None:
         if self.has_servers:
@@ -265,7 +267,7 @@ class Node:
         """Where its ranks are: all in this way, or one, and the others in a collective."""
         kinds = {own: kind if rank in (None, own) else "collective" for own in self.ranks}
         rows = tuple(
-            PositionRow(own, how, PLACES[how], "trainer", own - self.first_rank, 1, "log", 1.0)
+            RankPosition(own, how, PLACES[how], "trainer", self.host, 0, own - self.first_rank, 1, "log", 1.0)
             for own, how in kinds.items()
         )
         if self.is_asked_to_look:
@@ -303,8 +305,8 @@ def make_terms(nodes, restarts, level, elastic, etcd, roles, **seconds) -> Terms
 def make_record(terms: Terms, host: str, rank: int, counts: tuple[int, ...], *, serves: bool, **other) -> NodeRecord:
     """What a node says of itself; `other`: where its command line is another than the job's."""
     record = NodeRecord(
-        terms.job, host, "10.0.0.1", (), terms.least, terms.most, terms.frameworks, rank, serves,
-        roles=terms.roles, counts=counts if terms.roles else (),
+        terms.job, host, "10.0.0.1", NO_PORTS, terms.least, terms.most, terms.frameworks, rank, serves,
+        roles=terms.roles, workers_by_role=counts if terms.roles else (),
     )  # fmt: skip
     return replace(record, **other)
 

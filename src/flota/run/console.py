@@ -76,7 +76,9 @@ class Console:
         main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
         env = (main or started.plans)[0].env
         self.say("INFO", start_banner.start_line(len(started.plans)))
-        self.own_log.write_text("INFO", start_banner.table((name, env[name]) for name in shown_variables(self.spec, env)))
+        self.own_log.write_text(
+            "INFO", start_banner.table((name, env[name]) for name in shown_variables(self.spec, env))
+        )
         if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env and self.spec.mode == COLLECTIVE:
             self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
         for name in dict.fromkeys(role.name for role in self.spec.all_roles):

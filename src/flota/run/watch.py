@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 class NodeWatch(RoundWatch):
     """What a job on one machine and one on many have in common."""
 
-
     started: Started
 
     def __init__(

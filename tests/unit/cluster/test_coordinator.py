@@ -775,7 +775,12 @@ def test_records_and_job_states_survive_the_wire_and_nothing_else_does():
     record = table.records["host1"].record
     assert decode_record(encode_record(record)) == record
     assert decode_state(encode_state(table.decide())) == table.coordinator.job_state
-    for odd in ({"ports": ports_of(1, 2, 3, 70000)}, {"job": "a\x1b[2J"}, {"address": "10.0.0.1,evil"}, {"host": "h" * 9999}):
+    for odd in (
+        {"ports": ports_of(1, 2, 3, 70000)},
+        {"job": "a\x1b[2J"},
+        {"address": "10.0.0.1,evil"},
+        {"host": "h" * 9999},
+    ):
         assert decode_record(encode_record(replace(record, **odd))) is None
     hang = (record.failures[0]._replace(code=124, cause="hung"),)
     for odd in ({"round": 1 << 63}, {"asks": 1 << 63}, {"failures": hang}, {"steps": (StepRow(0, 1e300),)}):

@@ -19,23 +19,28 @@ from msgspec.structs import replace
 from flota.cluster import node_actions
 from flota.cluster.coordinator import Coordinator
 from flota.cluster.follower import Follower
-from flota.cluster.job_state import ENDED, GATHERING, ORDER, STACKS, JobState, decode_state, encode_state
+from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, JobState, decode_state, encode_state
 from flota.cluster.node_record import (
     DEAD,
     NodeRecord,
     Present,
-    decode_record,
     encode_record,
 )
+from flota.cluster.questions import STACKS, read_record
 from flota.cluster.terms import Terms
+from flota.failures import roll_call
+from flota.hangs.question import POSITIONS, PositionsAnswer
 from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import EXITED, SIGNALLED, is_hang
 from flota.job.nodes import ETCD_LEASE, LEASE
-from flota.job.report import NO_STEP, FailedWorker
+from flota.job.report import FailedWorker
 from flota.job.roles import label
 from flota.job.roster import NO_PORTS
 from flota.job.spec import RestartPolicy
-from flota.preemption.stop_step import NO_OPINION, NOW
+from flota.job.survey import Question
+from flota.preemption.question import StopAnswer
+from flota.preemption.stop_step import NOW
+from flota.stragglers.question import StepsAnswer
 from tests.rosters import ports_of
 from tests.scenarios.stories import check, replay, stories_about
 
@@ -57,39 +62,43 @@ PLACES = {
 def describe_state(state: JobState, before: JobState) -> list[str]:
     """What is new in a job state: a line a fact."""
     lines = [f"{one.host} refused: {one.why}" for node, one in state.refused.items() if node not in before.refused]
-    if (state.phase, state.round, state.stop_at, state.aborts) != (
-        before.phase, before.round, before.stop_at, before.aborts,
-    ):  # fmt: skip
+    if (state.phase, state.round, decisive(state)) != (before.phase, before.round, decisive(before)):
         lines.append(describe_phase(state, before))
     if state.missing and state.missing != before.missing:
         lines.append(f"waiting: {state.missing}")
     if state.slow != before.slow:
         slow = [f"{label(row.role, row.rank)} on {row.host} ({row.factor:g} times)" for row in state.slow]
         lines.append(f"slow ranks: {', '.join(slow) or 'none'}")
-    if state.look > before.look:
+    if state.question != before.question and state.asks(POSITIONS):
         lines.append("asks nodes where their ranks are, for flota stack")
-    if state.looked > before.looked:
-        lines.append(f"tells where ranks are: {'; '.join(state.places)}")
+    if state.results != before.results:
+        lines.append(f"tells where ranks are: {'; '.join(state.results[POSITIONS].lines)}")
     return [f"job: {line}" for line in lines]
 
 
+def decisive(state: JobState) -> Question | None:
+    return state.question if state.phase == DECIDING else None
+
+
 def describe_phase(state: JobState, before: JobState) -> str:
-    match state.phase:
-        case "gathering":
+    question = state.question.kind if state.phase == DECIDING else ""
+    argument = state.question.argument if question else ""
+    match state.phase, question:
+        case "gathering", _:
             words = describe_gathering(state)
-        case "running" if before.phase == STACKS:
+        case "running", _ if before.asks(STACKS):
             words = "running again, as a node makes progress"
-        case "running":
+        case "running", _:
             words = f"running round {state.round} attempt {state.attempt}: {' '.join(row.host for row in state.seats)}"
-        case "yield" if state.stop_at is None:
+        case _, "preemption" if not argument:
             words = f"asks all nodes how far they are ({state.why})"
-        case "yield":
-            words = "stop now" if state.stop_at == NOW else f"stop at step {state.stop_at}"
-        case "stacks" if state.aborts:
+        case _, "preemption":
+            words = "stop now" if int(argument) == NOW else f"stop at step {argument}"
+        case _, "stacks" if argument:
             words = "lets nodes abort their workers for stacks"
-        case "stacks":
+        case _, "stacks":
             words = "asks all nodes for stacks"
-        case "roll call":
+        case _, "roll call":
             words = f"calls the roll after {describe_faults(state.failures)} {what_befell(state.failures)}"
         case _:
             ending = state.ending
@@ -124,20 +133,23 @@ def describe_faults(faults: tuple[FailedWorker, ...]) -> str:
 SHOWN = {
     node_actions.Recall: "stop workers",
     node_actions.Release: "let servers end",
-    node_actions.TakeStacks: "take stacks",
-    node_actions.Abort: "abort workers for stacks",
-    node_actions.GoOn: "go on",
-    node_actions.Look: "look where ranks are",
+    node_actions.ResumeRound: "go on",
 }
 
 
-def describe_action(action: node_actions.Order) -> str:
+def describe_action(action: node_actions.NodeAction, node: Node) -> str:
     """Empty: what the stage does by itself."""
     match action:
         case node_actions.Begin(job_state, seat):
             return f"begin round {job_state.round} as node {seat}"
-        case node_actions.Yield(step):
-            return "save and stop now" if step == NOW else f"save and stop at step {step}"
+        case node_actions.AnswerQuestion(Question(_, "preemption", step), gone) if step and not gone:
+            return "save and stop now" if int(step) == NOW else f"save and stop at step {step}"
+        case node_actions.AnswerQuestion(Question(_, "stacks", argument), gone) if argument:
+            return "abort workers for stacks" if node.is_blind and not gone else ""
+        case node_actions.AnswerQuestion(Question(_, "stacks", _)):
+            return "take stacks" if node.stuck is None else ""
+        case node_actions.AnswerQuestion(Question(_, "positions", _), False):
+            return "look where ranks are"
         case node_actions.Leave(ending):
             return f"leave with {ending.code}" + (f" ({ending.reason})" if ending.reason else "")
     return SHOWN.get(type(action), "")
@@ -150,18 +162,23 @@ class Node:
         self.name, self.host = name, blank.host
         self.workers = workers
         self.epoch = EPOCH + clock
-        self.part = Follower(name, blank, patience=terms.join_timeout, lifeline=lifeline, epoch=self.epoch)
+        self.part = Follower(name, blank, patience=terms.join_timeout, lifeline=lifeline)
         self.hears = self.is_there = True
         self.silent_since: float | None = None
         self.only_servers = bool(blank.roles) and not any(
             count for number, count in enumerate(blank.workers_by_role) if number not in terms.serving
         )
         self.has_servers = any(blank.workers_by_role[number] for number in terms.serving) if blank.roles else False
-        self.progress = {"yields": False, "step": NOW, "pace": 0.0}
-        self.testimony: tuple[FailedWorker, ...] = ()
+        self.progress = StopAnswer(can_stop=False, step=NOW)
+        self.knowledge: tuple[FailedWorker, ...] = ()
+        self.testimony = roll_call.Testimony(0.0)
+        self.roll_call_id = 0  # the question that it answers
         self.first_rank = 0
         self.actions: set[type] = set()
-        self.is_asked_to_look = self.is_asked_to_stop = self.is_released = False
+        self.asked: Question | None = None  # where its ranks are
+        self.stuck: PositionsAnswer | None = None  # what it has said of a hang
+        self.is_blind = self.gracefully = False
+        self.is_asked_to_stop = self.is_released = False
 
     def hear(self, state: JobState) -> None:
         self.part.hear(state)
@@ -172,37 +189,57 @@ class Node:
         while actions := self.part.advance(now, self.silent_since, "the store"):
             for action in actions:
                 self.actions.add(type(action))
-                lines += [f"{self.host}: {words}"] if (words := describe_action(action)) else []
+                lines += [f"{self.host}: {words}"] if (words := describe_action(action, self)) else []
                 self._perform(action, now)
         return lines
 
-    def _perform(self, action: node_actions.Order, now: float) -> None:
+    def _perform(self, action: node_actions.NodeAction, now: float) -> None:
         match action:
             case node_actions.Offer(round_number):
                 ports = ports_of(*range(1000 + round_number, 1000 + round_number + self.workers + 3))
                 self.part.offered(ports, round_number)
             case node_actions.Begin(job_state, seat):
                 self.first_rank = sum(row.workers for row in job_state.seats[:seat])
-                self.is_asked_to_stop = False
-                self.testimony = ()
+                self.is_asked_to_stop = self.is_blind = False
+                self.knowledge, self.stuck, self.gracefully = (), None, False
                 if self.only_servers:
                     self.part.only_serves()
-            case node_actions.Recall() | node_actions.Abort():
+            case node_actions.Recall():
                 self.is_asked_to_stop = True
             case node_actions.Release():
                 self.is_asked_to_stop = self.is_released = True
-            case node_actions.Answer():
-                self.part.answers(now, NO_STEP)
-            case node_actions.Testify():
-                self.part.testified(self.testimony, ())
-            case node_actions.LookAtWorkers() if self.only_servers:
-                self.part.stands(yields=True, step=NO_OPINION, pace=0.0)
-            case node_actions.LookAtWorkers():
-                self.part.stands(**self.progress)
-            case node_actions.Yield() if self.only_servers:
-                self.part.has_nothing_to_yield()
-            case node_actions.Look():
-                self.is_asked_to_look = True
+            case node_actions.ResumeRound():
+                self.stuck, self.is_blind = None, False
+            case node_actions.AnswerQuestion(question, gone):
+                getattr(self, f"_answer_{question.kind.replace(' ', '_')}")(question, now, gone=gone)
+
+    def _answer_roll_call(self, question: Question, now: float, *, gone: bool) -> None:
+        if self.roll_call_id != question.id:
+            self.roll_call_id = question.id
+            self.testimony = roll_call.Testimony(now + self.epoch)
+        if gone:
+            self.testimony = self.testimony._replace(failures=self.knowledge, swept=True)
+        self.part.reply(question, self.testimony)
+
+    def _answer_preemption(self, question: Question, _now: float, *, gone: bool) -> None:
+        if not question.argument:
+            self.part.reply(question, StopAnswer() if self.only_servers else self.progress)
+        elif gone or self.only_servers:
+            done = self.gracefully or self.only_servers or self.part.record.state == "done"
+            self.part.reply(question, StopAnswer(stopped="gracefully" if done else "otherwise"))
+
+    def _answer_stacks(self, question: Question, _now: float, *, gone: bool) -> None:
+        self.asked = question
+        if question.argument and self.is_blind:
+            self.is_asked_to_stop = self.is_asked_to_stop or not gone
+        elif question.argument and self.stuck:
+            self.part.reply(question, self.stuck)
+
+    def _answer_positions(self, question: Question, _now: float, *, gone: bool) -> None:
+        self.asked = None if gone else question
+
+    def _answer_steps(self, question: Question, _now: float, *, gone: bool) -> None:
+        self.part.reply(question, StepsAnswer())
 
     @property
     def record(self) -> NodeRecord | None:
@@ -218,11 +255,11 @@ class Node:
         return self.part.deadline
 
     def fail(self, now: float, rank: int, code: int, **facts) -> None:
-        self.part.failed((self._fault(now, rank, code, **facts),), facts.get("step", NO_STEP))
+        self.part.failed((self._fault(now, rank, code, **facts),))
 
     def knows(self, now: float, rank: int, code: int) -> None:
         """Found when its workers are gone: one of those that were stopped had failed before."""
-        self.testimony = (self._fault(now, rank, code, told=True),)
+        self.knowledge = (self._fault(now, rank, code, told=True),)
 
     def _fault(self, now: float, rank: int, code: int, cause: str = "", ran: float = 1.0, **facts) -> FailedWorker:
         cause = cause or (EXITED if code >= 0 else SIGNALLED)
@@ -241,7 +278,8 @@ class Node:
 
     def swept(self, *, gracefully: bool = False) -> None:
         self.is_asked_to_stop = False
-        self.part.swept(well=self.is_released, yielded=gracefully)
+        self.gracefully = gracefully
+        self.part.swept(well=self.is_released)
 
     def cannot_start(self, reason: str) -> None:
         self.part.swept(well=False)
@@ -249,19 +287,23 @@ class Node:
 
     def stop(self, number: int, now: float) -> None:
         asks = number == signal.SIGTERM and self.part.working
-        self.part.stop(number, now, **(self.progress if asks else {}))
+        self.part.stop(number, now, can_stop=asks and self.progress.can_stop)
 
     def idle(self, seconds: float, timeout: float) -> None:
-        self.part.stands_still(seconds, timeout)
+        self.part.idle(seconds, timeout)
+        state = self.part.job_state
+        if not seconds and state and state.asks(STACKS):
+            self.part.reply(state.question, PositionsAnswer(moves=True))
 
     def steps_take(self, seconds: dict[int, float]) -> None:
         self.part.steps_take({("trainer", rank): took for rank, took in seconds.items()})
 
-    def ask(self) -> int:
-        return self.part.ask_for_look()
+    def ask(self) -> bool:
+        return self.part.request(POSITIONS) is not None
 
     def blind(self) -> None:
-        self.part.cannot_see()
+        self.is_blind = True
+        self.part.reply(self.asked, PositionsAnswer(blind=True))
 
     def seen(self, kind: str, rank: int | None) -> None:
         """Where its ranks are: all in this way, or one, and the others in a collective."""
@@ -270,11 +312,10 @@ class Node:
             RankPosition(own, how, PLACES[how], "trainer", self.host, 0, own - self.first_rank, 1, "log", 1.0)
             for own, how in kinds.items()
         )
-        if self.is_asked_to_look:
-            self.is_asked_to_look = False
-            self.part.looked(rows)
-        else:
-            self.part.stacked(rows)
+        answer = PositionsAnswer(rows)
+        if self.asked.kind == STACKS:
+            self.stuck = answer
+        self.part.reply(self.asked, answer)
 
     @property
     def ranks(self) -> range:
@@ -466,7 +507,7 @@ class ClusterStage:
 
     def do_progress(self, host, can_stop="yes", step="-1", pace="0"):
         """What its workers will tell when they are asked how far they are."""
-        self.nodes[host].progress = {"yields": can_stop == "yes", "step": int(step), "pace": float(pace)}
+        self.nodes[host].progress = StopAnswer(can_stop == "yes", int(step), float(pace))
 
     def do_signal(self, host, name):
         self.nodes[host].stop(signal.Signals[name], self.now)
@@ -534,12 +575,13 @@ class ClusterStage:
         return decode_state(encode_state(state)) if is_worth_publishing(state, self.state) else None
 
     def _write(self, node: Node, record: NodeRecord) -> None:
-        sent = decode_record(encode_record(record))
+        sent = read_record(node.name, 0, encode_record(record), 0)
         assert sent is not None, "no sound record"
         before = self.records.get(node.name)
-        if before is None or before.record != sent:
+        if before is None or before.record != sent.record:
             self.revision += 1
-            self.records[node.name] = Present(node.name, before.came if before else self.revision, sent, self.revision)
+            came = before.came if before else self.revision
+            self.records[node.name] = replace(sent, came=came, said=self.revision)
             self.news = True
 
     def _remove(self, node: Node) -> None:
@@ -584,5 +626,5 @@ def test_every_phase_of_a_job_and_every_action_of_a_node_has_a_story():
         phases |= stage.phases
         actions |= stage.actions
 
-    assert phases == set(ORDER)
-    assert actions == set(get_args(node_actions.Order))
+    assert phases == set(PHASES)
+    assert actions == set(get_args(node_actions.NodeAction))

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from msgspec.structs import replace
 
 from flota.cluster.follower import Follower
 from flota.cluster.job_state import JobState
 from flota.cluster.member import Member
 from flota.cluster.node_actions import (
-    Abort,
-    Answer,
+    AnswerQuestion,
     Begin,
     Leave,
-    LookAtWorkers,
+    NodeAction,
     Offer,
-    Order,
     Recall,
     Release,
-    TakeStacks,
-    Testify,
-    Yield,
 )
 from flota.cluster.node_record import DEAD, NodeRecord, encode_record
+from flota.cluster.questions import QUESTIONS
 from flota.cluster.registration import Registration
 from flota.cluster.terms import Terms
+from flota.failures import roll_call
+from flota.hangs.question import STACKS, PositionsAnswer
 from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import EXITED
 from flota.job.nodes import LEASE
 from flota.job.report import NO_STEP, FailedWorker, JobEnding
 from flota.job.roster import NO_PORTS
+from flota.job.survey import Question
+from flota.preemption.stop_step import NOW
+from flota.preemption.workers import NOBODY, Progress
 from flota.store.etcd_json import LeaseRevoke, Put
 from flota.store.keys import Keys
+from flota.supervise.events import StopRequested
 from tests.rosters import ports_of
 from tests.simulation.world import Client, Store, World
 
@@ -92,6 +96,13 @@ class SimNode:
         self.kind = "collective"
         self.rank = -1
         self.asked_for_stacks = 0
+        self.known: PositionsAnswer | None = None
+        self.stack_answers = self
+        self.roll_call, self.testimony = Question(0, ""), roll_call.Testimony(0.0)
+        self.failure_reported = False
+        self.evidence = SimpleNamespace(reached=lambda: NO_STEP, last=None)
+        self.agreed_step = NOW
+        self.stopped_gracefully = True
         self.blind = False
         self.stacked_at = self.aborted_at = 0.0
         self.at_work: JobState | None = None
@@ -104,7 +115,7 @@ class SimNode:
         blank = NodeRecord(
             terms.job, host, f"10.0.0.{name}", NO_PORTS, terms.least, terms.most, terms.frameworks, rank, serves
         )
-        node = Follower(
+        follower = Follower(
             name,
             blank,
             patience=terms.join_timeout,
@@ -113,9 +124,14 @@ class SimNode:
         registration = Registration(
             self.client, Keys("/job/"), name, int(LEASE), may_coordinate=cluster.etcd or serves, clock=self.clock
         )
-        self.member = Member(node, registration, terms, "the store", self.clock())
+        self.follower = follower
+        self.member = Member(follower, registration, terms, "the store", self.clock())
         self._turn_after_each_call()
         self._step()
+
+    @property
+    def supervisor(self) -> SimpleNamespace:
+        return SimpleNamespace(only_serves=self.only_servers)
 
     def clock(self) -> float:
         return self.world.now + self.jump
@@ -137,8 +153,8 @@ class SimNode:
     def _step(self) -> None:
         if self.over:
             return
-        for order in self.member.advance(self.clock()):
-            self._obey(order)
+        for action in self.member.advance(self.clock()):
+            self._perform(action)
         deadline = self.member.deadline
         if deadline is not None and deadline != self._wake_at:
             self._wake_at = deadline
@@ -155,53 +171,60 @@ class SimNode:
         """Whoever was just called for a deadline that has passed must not name it again."""
         parts = {
             "registration": self.member.registration.deadline,
-            "node": self.member.node.deadline,
+            "follower": self.follower.deadline,
             "all": self.member.deadline,
         }
         spun = {name: time for name, time in parts.items() if time is not None and time <= self.clock()}
         assert not spun, f"{self.name} at {self.clock()}: {spun}"
 
-    def _obey(self, order: Order) -> None:
-        if isinstance(order, Offer):
+    def _perform(self, action: NodeAction) -> None:
+        if isinstance(action, Offer):
             self.first_ports += 100
             ports = ports_of(*range(self.first_ports, self.first_ports + self.workers + 3))
-            self.member.node.offered(ports, order.round)
+            self.follower.offered(ports, action.round)
             self.world.after(0, self._step)
-        elif isinstance(order, Begin):
-            self._begin(order.job_state)
-        elif isinstance(order, Recall):
+        elif isinstance(action, Begin):
+            self._begin(action.job_state)
+        elif isinstance(action, Recall):
             self._stop_workers()
-        elif isinstance(order, Release):
+        elif isinstance(action, Release):
             assert self.only_servers, "released, and had work to do"
             self._stop_workers(well=True)
-        elif isinstance(order, Answer):
-            self.member.node.answers(self.clock(), NO_STEP)
-            self.world.after(0, self._step)
-        elif isinstance(order, Testify):
-            self.member.node.testified((), ())
-            self.world.after(0, self._step)
-        elif isinstance(order, LookAtWorkers):
-            self.member.node.stands(yields=True, step=self.step(), pace=PACE)
-            self.world.after(0, self._step)
-        elif isinstance(order, Yield):
-            self._stop_at(order.step)
-        elif isinstance(order, Abort):
-            self.aborted_at = self.world.now
-            self._tell_stacks()
-        elif isinstance(order, TakeStacks):
-            self.world.after(self.world.random.uniform(0.0, 1.0), lambda: self._answer())
-        elif isinstance(order, Leave):
-            self._leave(order.ending)
+        elif isinstance(action, AnswerQuestion):
+            QUESTIONS[action.question.kind].answer(self, action.question, action.workers_gone)
+        elif isinstance(action, Leave):
+            self._leave(action.ending)
+
+    # What answers to questions need of a node: the real ones are given.
+
+    def reply(self, question: Question, body: object) -> None:
+        self.follower.reply(question, body)
+        self.world.after(0, self._step)
+
+    def time_of_day(self) -> float:
+        return self.clock()
+
+    def progress(self) -> Progress:
+        return (
+            Progress(can_stop=True, step=self.how_far(), pace=PACE)
+            if self.at_work and not self.only_servers
+            else NOBODY
+        )
+
+    def step(self, event: StopRequested) -> None:
+        assert event.gently
+        self._stop_at(self.agreed_step)
 
     def _begin(self, job_state: JobState) -> None:
         assert not self.begun or job_state.round > self.begun[-1], "a round begun twice"
         self.cluster.note_roster(job_state)
         self.begun.append(job_state.round)
         self.at_work = job_state
+        self.stopped_gracefully = False
         self.rank = job_state.seat_of(self.name)
         self.began_at = self.world.now
         if self.only_servers:
-            self.member.node.only_serves()
+            self.follower.only_serves()
             self.world.after(0, self._step)
         else:
             self.world.after(self.cluster.work, lambda: self._finish_work(job_state))
@@ -229,7 +252,8 @@ class SimNode:
         if not well:
             self._torn = self._torn | {job_state.round}
         self.at_work = None
-        self.member.node.swept(well=well)
+        self.stopped_gracefully = well
+        self.follower.swept(well=well)
         self._step()
 
     def _leave(self, ending: JobEnding) -> None:
@@ -252,52 +276,66 @@ class SimNode:
         if self.serves:
             self.cluster.store.dead = True
 
-    def step(self) -> int:
+    def how_far(self) -> int:
         """All workers go at one pace; this is how far they are."""
         return int((self.world.now - self.began_at) * PACE)
 
     def _stop_at(self, step: int) -> None:
         job_state = self.at_work
-        assert job_state and self.step() <= step, "heard of it when its workers were past it"
+        assert job_state and self.how_far() <= step, "heard of it when its workers were past it"
         self.stopped_at = step
-        self.world.after((step - self.step()) / PACE, lambda: self._yield(job_state))
+        self.world.after((step - self.how_far()) / PACE, lambda: self._yield(job_state))
 
     def _yield(self, job_state: JobState) -> None:
         if self.at_work is job_state and not self.over:
             self.at_work = None
-            self.member.node.swept(well=False, yielded=True)
+            self.stopped_gracefully = True
+            self.follower.swept(well=False)
             self._step()
 
     def stand(self, seconds: float = 30.0, kind: str = "collective") -> None:
-        """Its workers stand still, in this way; 0: they move again."""
-        if not self.over and self.at_work:
-            self.kind = kind
-            self.member.node.stands_still(seconds, seconds)
-            self._step()
+        """Its workers make no progress, in this way; 0: they do again."""
+        if self.over or not self.at_work:
+            return
+        self.kind = kind
+        self.follower.idle(seconds, seconds)
+        job_state = self.follower.job_state
+        if not seconds and job_state.question and job_state.asks(STACKS):
+            self.follower.reply(job_state.question, PositionsAnswer(moves=True))
+        self._step()
 
-    def _answer(self) -> None:
-        """For their stacks, if the question has not been taken back meanwhile."""
-        if self.over or not self.member.node.asked_for_stacks:
+    def answer_hang(self, question: Question, *, workers_gone: bool) -> None:
+        """What its ranks wait on, after a while, if the question has not been taken back meanwhile."""
+        if question.argument and self.blind and not workers_gone:
+            self.aborted_at = self.world.now
+            self._tell_stacks(question)
+        elif question.argument and self.known:
+            self.follower.reply(question, self.known)
+            self.world.after(0, self._step)
+        elif not question.argument:
+            self.world.after(self.world.random.uniform(0.0, 1.0), lambda: self._look(question))
+
+    def _look(self, question: Question) -> None:
+        job_state = self.follower.job_state
+        if self.over or not job_state or job_state.question != question:
             return
         self.asked_for_stacks += 1
         if self.blind:
-            self.member.node.cannot_see()
-            self._step()
+            self.reply(question, PositionsAnswer(blind=True))
         else:
-            self._tell_stacks()
+            self._tell_stacks(question)
 
-    def _tell_stacks(self) -> None:
+    def _tell_stacks(self, question: Question) -> None:
         kind = self.kind if self.at_work else "ended"
         self.stacked_at = self.world.now
-        self.member.node.stacked(
-            (RankPosition(self.rank, kind, f"{kind} at x.py:1", "trainer", self.host, 0, 0, 1, "log", 1.0),)
-        )
-        self._step()
+        position = RankPosition(self.rank, kind, f"{kind} at x.py:1", "trainer", self.host, 0, 0, 1, "log", 1.0)
+        self.known = PositionsAnswer((position,))
+        self.reply(question, self.known)
 
     def preempt(self) -> None:
         """SIGTERM, where all workers ask whether to stop."""
         if not self.over:
-            self.member.node.stop(15, self.clock(), yields=True, step=self.step(), pace=PACE)
+            self.follower.stop(15, self.clock(), can_stop=True)
             self._step()
 
     # What may befall it.
@@ -306,7 +344,7 @@ class SimNode:
         if self.at_work:
             rank = self.at_work.seat_of(self.name)
             fault = FailedWorker(rank, 0, self.name, 1, code, EXITED, f"exit code {code}", 1.0, "log")
-            self.member.node.failed((fault,), NO_STEP)
+            self.follower.failed((fault,))
             self._step()
             self._stop_workers()
 
@@ -316,7 +354,7 @@ class SimNode:
         self.world.after(seconds, self.client.heal)
 
     def crash(self, *, shepherd: bool) -> None:
-        lease, record = self.member.registration.lease, self.member.node.record
+        lease, record = self.member.registration.lease, self.follower.record
         self.cluster.crashed.add(self.name)
         self.at_work = None
         self._torn = frozenset(self.begun)
@@ -334,6 +372,6 @@ class SimNode:
     def terminate(self, signal: int = 15) -> None:
         if self.over:
             return
-        self.member.node.stop(signal, self.clock())
+        self.follower.stop(signal, self.clock())
         self._step()
         self._stop_workers()

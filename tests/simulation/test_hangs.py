@@ -53,7 +53,7 @@ def test_a_hang_is_restarted_and_counted_once():
 
     assert cluster.endings() == {(SUCCEEDED, 0)}
     assert len(cluster.rosters) == 2 and cluster.rosters[0] == cluster.rosters[1]
-    assert {node.member.node.job_state.attempt for node in cluster.nodes} == {1}
+    assert {node.follower.job_state.attempt for node in cluster.nodes} == {1}
 
 
 def test_at_level_0_the_node_of_the_rank_that_hangs_leaves_and_the_others_go_on():
@@ -106,14 +106,14 @@ def test_a_node_that_moves_again_in_time_ends_the_lull():
     assert not any(node.asked_for_stacks for node in cluster.nodes)
 
 
-def test_a_node_that_moves_while_stacks_are_taken_ends_the_lull_for_all():
+def test_a_node_that_moves_while_stacks_are_taken_lets_all_go_on():
     cluster = started(9, 4, work=100)
 
     stand_all(cluster)
-    cluster.nodes[1]._answer = lambda: cluster.nodes[1].stand(0.0)
+    cluster.nodes[1]._look = lambda _question: cluster.nodes[1].stand(0.0)
     cluster.run(30)
-    assert {node.member.node.job_state.false_alarms for node in cluster.nodes} == {1}
-    assert {node.member.node.record.stands for node in cluster.nodes} == {0.0}
+    assert {(node.follower.job_state.asked, node.follower.job_state.question) for node in cluster.nodes} == {(1, None)}
+    assert {node.follower.record.idle for node in cluster.nodes} == {0.0}
     cluster.run(200)
 
     assert cluster.endings() == {(SUCCEEDED, 0)}
@@ -123,9 +123,9 @@ def test_a_job_that_hangs_after_it_has_moved_once_more_is_asked_once_more():
     cluster = started(10, 4)
 
     stand_all(cluster)
-    cluster.nodes[1]._answer = lambda: cluster.nodes[1].stand(0.0)
+    cluster.nodes[1]._look = lambda _question: cluster.nodes[1].stand(0.0)
     cluster.run(30)
-    del cluster.nodes[1]._answer
+    del cluster.nodes[1]._look
     stand_all(cluster, culprit=2)
     cluster.run(60)
 
@@ -153,7 +153,7 @@ def test_a_job_whose_workers_are_being_aborted_does_not_go_on():
     cluster.nodes[0].blind = cluster.nodes[1].blind = True
 
     stand_all(cluster)
-    cluster.nodes[1]._tell_stacks = lambda: cluster.nodes[1].stand(0.0)
+    cluster.nodes[1]._tell_stacks = lambda _question: cluster.nodes[1].stand(0.0)
     cluster.run(60)
 
     assert cluster.endings() == {(FAILED, 124)}
@@ -163,7 +163,7 @@ def test_a_node_that_is_lost_while_stacks_are_asked_for_is_lost():
     cluster = started(6, 3)
 
     stand_all(cluster)
-    cluster.nodes[2]._answer = lambda: None
+    cluster.nodes[2]._look = lambda _question: None
     cluster.run(10.2)
     cluster.nodes[2].crash(shepherd=False)
     cluster.run(60)
@@ -176,7 +176,7 @@ def test_a_node_that_does_not_answer_is_not_waited_for_for_ever():
     cluster = started(7, 3)
 
     stand_all(cluster, culprit=1)
-    cluster.nodes[2]._answer = lambda: None
+    cluster.nodes[2]._look = lambda _question: None
     cluster.run(60)
 
     assert cluster.endings() == {(FAILED, 124)}

@@ -52,7 +52,7 @@ def test_a_failure_restarts_everybody_and_is_counted_once():
     cluster.run(60)
     assert cluster.endings() == {(SUCCEEDED, 0)}
     assert len(cluster.rosters) == 2 and cluster.rosters[0] == cluster.rosters[1]
-    assert {node.member.node.job_state.attempt for node in cluster.nodes} == {1}
+    assert {node.follower.job_state.attempt for node in cluster.nodes} == {1}
 
 
 @pytest.mark.parametrize("shepherd", [False, True])
@@ -78,7 +78,7 @@ def test_the_victims_of_a_host_that_died_whole_are_not_to_blame(policy, etcd):
     cluster.world.after(25, cluster.add)
     cluster.run(90)
     assert cluster.endings() == {(SUCCEEDED, 0) if policy.enabled else (INCOMPLETE, 75)}
-    assert {node.member.node.job_state.attempt for node in cluster.nodes[:3]} == {0}
+    assert {node.follower.job_state.attempt for node in cluster.nodes[:3]} == {0}
     assert [node.ending.reason for node in cluster.nodes[:3]] == ["" if policy.enabled else "host3 was lost"] * 3
 
 

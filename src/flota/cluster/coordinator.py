@@ -1,7 +1,9 @@
-"""The coordinator: looks at all records and says what the job does next. Decides; never acts, waits or reads the clock.
+"""The coordinator: looks at all node records and says what the job does next. Decides; never acts, waits or reads the
+clock.
 
 It is asked again whenever a record has changed or its deadline has passed, and answers from what it sees then, not from
-how it came about: a coordinator that took over, or missed something, decides like one that has seen it all. Pure.
+how it came about: a coordinator that took over, or missed something, decides like one that has seen it all. What it
+does is a table: for each thing that it can see, in this order, and each phase of the job, one function. Pure.
 """
 
 from __future__ import annotations
@@ -9,24 +11,54 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.cluster.admission import Admission
-from flota.cluster.all_idle import AllIdle
-from flota.cluster.answers import ANSWER_TIMES, next_word
-from flota.cluster.job_state import ENDED, GATHERING, ROLL_CALL, RUNNING, STACKS, YIELD, JobState
+from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState
 from flota.cluster.leaving import Leavers
-from flota.cluster.lost_nodes import Absences, has_anybody, is_ahead, is_followed
+from flota.cluster.lost_nodes import LostNodes, has_anybody, is_ahead, is_followed
 from flota.cluster.node_record import DEAD, DONE, FAILED, READY, SERVING, Present
-from flota.cluster.roll_call import Doubt, RollCall
+from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
 from flota.cluster.seating import lacks_a_role, seat
-from flota.cluster.slow_ranks import Pace
-from flota.cluster.stack_requests import Looks
+from flota.cluster.survey import Survey, SurveyUnderWay
 from flota.cluster.terms import Terms, has_worked, listed, missing_in_words, names, prospects, were
 from flota.errors import TRY_AGAIN
-from flota.job.causes import is_hang
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, JobEnding
-from flota.job.roles import label
+from flota.hangs.all_idle import AllIdle
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding
 from flota.job.roster import Seat
+from flota.job.survey import (
+    AskAgain,
+    CallRoll,
+    EndJob,
+    NodeLeaves,
+    NodesLost,
+    Outcome,
+    Publish,
+    Question,
+    Restart,
+    Result,
+    Resume,
+    Wait,
+)
+from flota.stragglers.slow_ranks import SlowRankWatch
+from flota.supervise.supervisor import A_MOMENT
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missing, and told again
+
+
+class View(NamedTuple):
+    """What the coordinator sees at one moment."""
+
+    records: list[Present]
+    present: list[Present]  # of those that take part
+    of_round: list[Present]  # of those with a seat, which speak of the round
+    failed: list[Present]  # of these
+    lost: list[Seat]
+    now: float
+    trusting: bool  # whether a record that is not there means that its node is not there either
 
 
 class Coordinator:
@@ -35,16 +67,15 @@ class Coordinator:
     def __init__(
         self, terms: Terms, heard: JobState | None, now: float, own: str = "", epoch: float | None = None
     ) -> None:
-        """`own`: the coordinator's node, `epoch` what makes a time of day of its own time; `heard`: the last one's
-        word.
-        """
+        """`own`: the coordinator's node, `epoch` what makes a time of day of its own time; `heard`: the last job state
+        of the coordinator before."""
         self.terms = terms
         self.epoch = epoch
         self.admission = Admission(terms)
-        self.absences = Absences(terms.absence)
+        self.lost_nodes = LostNodes(terms.absence)
         self.all_idle = AllIdle()
-        self.eyes = (Pace(), Looks())
-        # A job_state about others may be all that is left of a dead job: their leases end first, then that is known.
+        self.slow_ranks = SlowRankWatch()
+        # A job state about others may be all that is left of a dead job: their leases end first, then that is known.
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
         self.trusts_from = now + self.admission.ghostly if self.inherits else now
         self.inherited = heard.round if heard else -1
@@ -61,52 +92,55 @@ class Coordinator:
         self.gone = set(heard.left if heard else ())  # left or failed for good: their records count no more
         self.here: set[str] = set()
         self.done: set[str] = set()  # of the round
-        self.called_at = now
-        self.roll_call = RollCall(now, None)
+        self.failed_since: float | None = None  # in the round
+        self.survey = SurveyUnderWay(now, None)
         self.begins_at = now  # at the earliest: the next round
-        self.doubt = Doubt()
 
     def decide(self, records: list[Present], now: float, *, trusting: bool = True) -> JobState:
         """`trusting`: whether a record that is not there means that its node is not there either."""
         self.deadline = None
-        if self.inherits and is_followed(self.job_state, records, self.inherited):
-            self.inherits, self.trusts_from = False, now
-        if now < self.trusts_from:
-            trusting = False
-            self._ask_again(self.trusts_from)
-        elif self.inherits:
-            self.inherits = False
-            if not has_anybody(
-                self.job_state, records
-            ):  # then it was another run's, and so were its restarts and refusals
-                self.job_state = JobState(GATHERING, round=self.job_state.round + 1)
+        trusting = self._trusts(records, now) and trusting
         self.here = {one.node for one in records}
         present, refused = self.admission.admit(records, self.job_state, self.gone, now, trusting=trusting)
         if refused != self.job_state.refused:
             self.job_state = replace(self.job_state, refused=refused)
         self._ask_again(self.admission.deadline)
-        if self.job_state.phase == ENDED:
-            return self.job_state
-        self._catch_up(present, now)
         self._note_members(present, now)
-        if self._someone_leaves(records, present, now):
-            return self.job_state
-        if self.job_state.phase == RUNNING:
-            self._look_after_round(records, present, now, trusting=trusting)
-        if self.job_state.phase in (YIELD, STACKS):
-            self._look_after_answers(records, now, trusting=trusting)
-        if self.job_state.phase == ROLL_CALL:
-            self._call_roll(records, now, trusting=trusting)
-        if self.job_state.phase == GATHERING:
-            self._gather(present, now, trusting=trusting)
+        place = None
+        for finding, sees in FINDINGS.items():
+            if place != (self.job_state.phase, self.job_state.round):
+                place = self.job_state.phase, self.job_state.round
+                view = self._view(records, present, now, trusting=trusting)
+            cell = TABLE[self.job_state.phase, finding]
+            if cell is not nothing and sees(self, view) and cell(self, view):
+                break
         return self.job_state
 
-    def _catch_up(self, present: list[Present], now: float) -> None:
-        """Rounds come from chairs alone: a record that is ahead has heard a job_state that we have missed."""
-        ahead = max((one.record.round for one in present if is_ahead(self.job_state, one)), default=-1)
-        if ahead >= 0:
-            self.job_state = replace(self.job_state, round=ahead)
-            self._next_round("the coordinator was lost", now)
+    def _trusts(self, records: list[Present], now: float) -> bool:
+        if self.inherits and is_followed(self.job_state, records, self.inherited):
+            self.inherits, self.trusts_from = False, now
+        if now < self.trusts_from:
+            self._ask_again(self.trusts_from)
+            return False
+        if self.inherits:
+            self.inherits = False
+            if not has_anybody(self.job_state, records):
+                # Then it was another run's, and so were its restarts and refusals.
+                self.job_state = JobState(GATHERING, round=self.job_state.round + 1)
+        return True
+
+    def _view(self, records: list[Present], present: list[Present], now: float, *, trusting: bool) -> View:
+        by_node = {one.node: one for one in records}
+        seats = self.job_state.seats
+        seated = [by_node[row.node] for row in seats if row.node in by_node]
+        of_round = [one for one in seated if one.record.round == self.job_state.round]
+        lost: list[Seat] = []
+        if self.job_state.phase in (RUNNING, DECIDING):
+            self.done.update(one.node for one in of_round if one.record.state == DONE)
+            lost = self.lost_nodes.find(seats, by_node, self.done, now) if trusting else []
+            self._ask_again(self.lost_nodes.deadline if trusting else None)
+        failed = [one for one in of_round if one.record.state == FAILED]
+        return View(records, present, of_round, failed, lost, now, trusting)
 
     def _note_members(self, present: list[Present], now: float) -> None:
         members = {one.node for one in present}
@@ -114,140 +148,242 @@ class Coordinator:
             self.members = members
             self.changed_at = now
 
-    # Leaving on request.
+    # What it can see.
 
-    def _someone_leaves(self, records: list[Present], rest: list[Present], now: float) -> bool:
-        """Whether a wish to leave is being waited for or was decided on."""
-        self.leavers.note(records, {row.node for row in self.job_state.seats} - self.gone, now)
-        if not self.leavers.nodes or self.job_state.phase == YIELD:
+    def _sees_later_round(self, view: View) -> bool:
+        """Rounds come from coordinators alone: a record that is ahead has heard a job state that we have missed."""
+        return any(is_ahead(self.job_state, one) for one in view.present)
+
+    def _sees_leaver(self, view: View) -> bool:
+        seated = {row.node for row in self.job_state.seats} - self.gone
+        self.leavers.note(view.records, seated, view.now)
+        return bool(self.leavers.nodes)
+
+    def _sees_failure(self, view: View) -> bool:
+        """While none but secondary failures are known, the first one may be about to be seen, and a roll call would
+        stop it. Whoever fails because of a dead node fails later, if only by a moment: the store has the order."""
+        if not view.failed:
             return False
-        if self.leavers.end_the_job(self.terms, len(rest)):
-            reason = f"{were(self.leavers.hosts)} told to stop"
-            if self.job_state.phase == RUNNING and self.leavers.yield_:
-                self.job_state = replace(self.job_state, phase=YIELD, why=reason)
-                self.called_at = now
-                return False
-            self._end(JobEnding(STOPPED, 128 + self.leavers.signal, self.leavers.signal, reason))
+        self.failed_since = view.now if self.failed_since is None else self.failed_since
+        settled_at = self.failed_since + A_MOMENT
+        if view.now < settled_at and all(one.suffered for node in view.failed for one in node.record.failures):
+            self._ask_again(settled_at)
+            return False
+        seated = {row.node for row in self.job_state.seats}
+        dead = [one for one in view.records if one.node in seated and one.record.state == DEAD]
+        return min((*view.failed, *dead), key=lambda one: one.said).record.state == FAILED
+
+    def _sees_loss(self, view: View) -> bool:
+        return bool(view.lost)
+
+    def _sees_all_done(self, view: View) -> bool:
+        serving = {one.node for one in view.of_round if one.record.state == SERVING}
+        return all(row.node in self.done or row.node in serving for row in self.job_state.seats)
+
+    def _sees_all_idle(self, view: View) -> bool:
+        idle = self.all_idle.lasts(self.job_state.seats, view.of_round, self.done, view.now)
+        self._ask_again(self.all_idle.deadline)
+        return idle and not view.failed
+
+    def _sees_newcomer(self, view: View) -> bool:
+        """Where some have finished, the others are about to: nobody starts that over for a newcomer."""
+        worked = self.done or any(has_worked(one.record, self.terms) for one in view.of_round)
+        return bool(self._newcomers(view)) and not view.failed and not worked
+
+    def _newcomers(self, view: View) -> list[Present]:
+        seated = {row.node for row in self.job_state.seats}
+        return [one for one in view.present if one.node not in seated]
+
+    def _sees_anything(self, _view: View) -> bool:
+        return True
+
+    # What it does about that. True: nothing else is looked at this time.
+
+    def _catch_up(self, view: View) -> bool:
+        ahead = max(one.record.round for one in view.present if is_ahead(self.job_state, one))
+        self.job_state = replace(self.job_state, round=ahead)
+        self._next_round("the coordinator was lost", view.now)
+        return False
+
+    def _let_leave(self, view: View) -> bool:
+        """Without them, if the job can go on so; all who leave together are waited for."""
+        if self.leavers.end_the_job(self.terms, len(view.present)):
+            signal = self.leavers.signal
+            self._end(JobEnding(STOPPED, 128 + signal, signal, self._why_stopped()))
             return True
-        if now < self.leavers.complete_at:
+        if view.now < self.leavers.complete_at:
             self._ask_again(self.leavers.complete_at)
             return True
         self.gone.update(self.leavers.nodes)
         left, self.leavers = listed(self.leavers.hosts), Leavers()
         if self.job_state.phase != GATHERING:
-            self._next_round(f"{left} left", now)
+            self._next_round(f"{left} left", view.now)
         return False
 
-    # A running round.
+    def _let_leave_or_preempt(self, view: View) -> bool:
+        if self.leavers.end_the_job(self.terms, len(view.present)) and self.leavers.can_stop:
+            self.job_state = replace(self.job_state, why=self._why_stopped())
+            self._ask(PREEMPTION, view.now)
+            return False
+        return self._let_leave(view)
 
-    def _look_after_round(self, records: list[Present], present: list[Present], now: float, *, trusting: bool) -> None:
-        by_node = {one.node: one for one in records}
-        seats = self.job_state.seats
-        seated = [by_node[row.node] for row in seats if row.node in by_node]
-        of_round = [one for one in seated if one.record.round == self.job_state.round]
-        failed = [one for one in of_round if one.record.state == FAILED]
-        self.done.update(one.node for one in of_round if one.record.state == DONE)
-        serving = {one.node for one in of_round if one.record.state == SERVING}
-        lost = self._lost(by_node, now) if trusting else []
-        nodes = {row.node for row in seats}
-        newcomers = [one for one in present if one.node not in nodes]
-        still = self.all_idle.lasts(self.job_state, of_round, self.done, now)
-        self._ask_again(self.all_idle.deadline)
-        for eye in self.eyes:
-            self.job_state = eye.look(self.job_state, of_round, now)
-            self._ask_again(eye.deadline)
-        # Whoever fails because of another fails later, if only by a moment: the store has the order.
-        first = min(
-            (*failed, *(one for one in seated if one.record.state == DEAD)), key=lambda one: one.said, default=None
+    def _let_leave_unless_preempted(self, view: View) -> bool:
+        return not self.job_state.asks(PREEMPTION) and self._let_leave(view)
+
+    def _why_stopped(self) -> str:
+        return f"{were(self.leavers.hosts)} told to stop"
+
+    def _call_roll(self, view: View) -> bool:
+        first = min(view.failed, key=lambda one: one.said)
+        return self._call_roll_for(first.record.failures, view)
+
+    def _call_roll_for(self, failures: tuple[FailedWorker, ...], view: View) -> bool:
+        self.job_state = replace(self.job_state, failures=failures)
+        self._ask(ROLL_CALL, view.now)
+        return False
+
+    def _replace_lost(self, view: View) -> bool:
+        return self._after_loss(view.lost, view.now)
+
+    def _succeed(self, _view: View) -> bool:
+        self._end(JobEnding(SUCCEEDED))
+        return False
+
+    def _ask_for_stacks(self, view: View) -> bool:
+        self._ask(STACKS, view.now)
+        return False
+
+    def _start_over(self, view: View) -> bool:
+        came = "joined" if self.terms.elastic else "came for a lost node"
+        self._next_round(f"{names(self._newcomers(view))} {came}", view.now)
+        return False
+
+    def _note_slow_ranks(self, view: View) -> bool:
+        steps = [(one.record.host, one.record.steps) for one in view.of_round]
+        slow = self.slow_ranks.look(self.job_state.round, self.job_state.slow, steps, view.now)
+        if slow != self.job_state.slow:
+            self.job_state = replace(self.job_state, slow=slow)
+        self._ask_again(self.slow_ranks.deadline)
+        return False
+
+    def _serve_requests(self, view: View) -> bool:
+        """What users have asked for is asked beside the running round, one question after the other."""
+        if self.job_state.question:
+            self._take_answers(view)
+        wanted = next((kind for kind in ON_REQUEST if self._is_wanted(kind, view)), None)
+        if wanted and not self.job_state.question:
+            self._ask(wanted, view.now)
+            self._take_answers(view)
+        return False
+
+    def _is_wanted(self, kind: str, view: View) -> bool:
+        done = self.job_state.results.get(kind, Result(-1, ())).id
+        requests = (one.record.request for one in view.of_round)
+        return any(request and request.kind == kind and request.after >= done for request in requests)
+
+    def _take_answers(self, view: View) -> bool:
+        question = self.job_state.question
+        assert question is not None
+        answers = self.survey.note(question, view.of_round, view.now)
+        survey = Survey(
+            question,
+            self.job_state,
+            self.terms,
+            {one.node: one for one in view.of_round},
+            answers,
+            self.survey.heard_at,
+            [row.node for row in view.lost],
+            self.done,
+            self.survey.asked_at,
+            view.now,
+            self.survey.epoch,
+            self.admission.ghostly + self.terms.absence,
         )
-        self._ask_again(self.doubt.lasts_until(failed, now))
-        if first and first.record.state == FAILED and self.doubt.is_over(failed, now):
-            self.job_state = replace(self.job_state, phase=ROLL_CALL, failures=first.record.failures)
-            self.roll_call = RollCall(now, self.epoch)
-        elif lost:
-            self._after_loss(f"{were([row.host for row in lost])} lost", now)
-        elif all(row.node in self.done or row.node in serving for row in seats):
-            self._end(JobEnding(SUCCEEDED))
-        elif still and not failed:
-            self.job_state, self.called_at = replace(self.job_state, phase=STACKS, aborts=False), now
-        elif (
-            newcomers
-            and not failed
-            and not self.done
-            and not any(has_worked(one.record, self.terms) for one in of_round)
-        ):
-            # Where some have finished, the others are about to: nobody starts that over for a newcomer.
-            came = "joined" if self.terms.elastic else "came for a lost node"
-            self._next_round(f"{names(newcomers)} {came}", now)
+        outcome = QUESTIONS[question.kind].decide(survey)
+        OUTCOMES[type(outcome)](self, outcome, view)
+        return False
 
-    def _lost(self, by_node: dict[str, Present], now: float) -> list[Seat]:
-        lost = self.absences.lost(self.job_state.seats, by_node, self.done, now)
-        self._ask_again(self.absences.deadline)
-        return lost
-
-    def _look_after_answers(self, records: list[Present], now: float, *, trusting: bool) -> None:
-        """All were asked how far they are, or where their ranks stand."""
-        by_node = {one.node: one for one in records}
-        lost = self._lost(by_node, now) if trusting else []
-        late = self.called_at + ANSWER_TIMES[self.job_state.phase]
-        word = next_word(self.job_state, by_node, {row.node for row in lost}, self.done, late=now >= late)
-        if isinstance(word, JobEnding):
-            self._end(word)
-        elif lost and self.job_state.phase == STACKS:
-            self._after_loss(f"{were([row.host for row in lost])} lost", now)
-        elif word and word.phase == ROLL_CALL:
-            self.job_state, self.roll_call = word, RollCall(now, self.epoch)
-        else:
-            self.job_state = word or self.job_state
-            self._ask_again(late if now < late else None)
-
-    def _call_roll(self, records: list[Present], now: float, *, trusting: bool) -> None:
-        """Whoever fails because a node is dead may say so before the store knows of the dead: so everybody is asked to
-        answer, and if one never does, its loss came first. One that answered, or whose shepherd did, was alive."""
-        by_node = {one.node: one for one in records}
-        seated = {row.node for row in self.job_state.seats}
-        of_round = [one for one in records if one.node in seated and one.record.round == self.job_state.round]
-        self.roll_call.hear(of_round, now)
-        silent = seated - self.roll_call.answered - self.done
-        lost = [row for row in self._lost(by_node, now) if row.node in silent] if trusting else []
-        give_up = self.roll_call.called_at + self.admission.ghostly + self.terms.absence
-        if lost:
-            self._after_loss(f"{were([row.host for row in lost])} lost", now)
-        elif not silent or now >= give_up:
-            self._after_failure(of_round, now)
+    def _gather(self, view: View) -> bool:
+        present = [one for one in view.present if one.node not in self.gone]
+        give_up = self.gathering_since + self.terms.join_timeout
+        if self._may_start(present, view.now) and view.trusting:
+            seats = seat(present, self.job_state.seats, by_address=self.terms.by_address)
+            self.job_state = replace(self.job_state, phase=RUNNING, seats=seats, why="", failures=(), missing="")
+        elif view.now >= give_up:
+            words = missing_in_words(present, self.terms)
+            self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, f"the nodes did not meet in time: {words}"))
         else:
             self._ask_again(give_up)
+            self._say_who_is_missing(present, view.now)
+        return False
 
-    def _after_failure(self, of_round: list[Present], now: float) -> None:
-        found = self.roll_call.find(of_round, self.job_state, self.terms.policy)
-        decision, culprit = found.decision, found.culprit
-        wait = self.roll_call.wait_until(of_round, now, culprit, restarts=found.leaves or decision.restarts)
-        if now < wait:
-            self._ask_again(wait)
-        elif found.leaves:
-            self.gone.add(found.node)
-            what = "hung" if is_hang(culprit.code, culprit.cause) else "failed"
-            self._next_round(f"{found.host} left after {label(culprit.role, culprit.rank)} {what}", now)
-        elif decision.restarts:
-            self._next_round("", now, counted=True)
-            self.begins_at = now + decision.delay
-            failures, past = (culprit._replace(said=()),), decision.history
-            self.job_state = replace(self.job_state, failures=failures, past=past, delay=decision.delay)
-        else:
-            self._end(found.ending)
+    def _nothing(self, _view: View) -> bool:
+        return False
 
-    def _after_loss(self, reason: str, now: float) -> None:
+    # What follows from answers.
+
+    def _wait(self, outcome: Wait, view: View) -> None:
+        self._ask_again(outcome.until if outcome.until is None or outcome.until > view.now else None)
+
+    def _ask_the_next(self, outcome: AskAgain, view: View) -> None:
+        question = self.job_state.question
+        assert question is not None
+        asked_at = self.survey.asked_at
+        self._ask(question.kind, view.now, outcome.argument)
+        self.survey.asked_at = asked_at
+        self._take_answers(view)
+
+    def _resume(self, _outcome: Resume, _view: View) -> None:
+        self.job_state = replace(self.job_state, phase=RUNNING, question=None)
+
+    def _call_roll_after(self, outcome: CallRoll, view: View) -> None:
+        self._call_roll_for(outcome.failures, view)
+        self._take_answers(view)
+
+    def _lose(self, outcome: NodesLost, view: View) -> None:
+        self._after_loss([row for row in view.lost if row.node in outcome.nodes], view.now)
+
+    def _let_fail(self, outcome: NodeLeaves, view: View) -> None:
+        self.gone.add(outcome.node)
+        self._next_round(outcome.reason, view.now)
+
+    def _restart(self, outcome: Restart, view: View) -> None:
+        self._next_round("", view.now, counted=True)
+        self.begins_at = view.now + outcome.delay
+        failures = (outcome.culprit._replace(said=()),)
+        self.job_state = replace(self.job_state, failures=failures, past=outcome.history, delay=outcome.delay)
+
+    def _end_as_decided(self, outcome: EndJob, _view: View) -> None:
+        self._end(outcome.ending)
+
+    def _publish(self, outcome: Publish, _view: View) -> None:
+        question = self.job_state.question
+        assert question is not None
+        results = {**self.job_state.results, question.kind: Result(question.id, outcome.lines)}
+        self.job_state = replace(self.job_state, question=None, results=results)
+
+    # Changes of the job's state.
+
+    def _ask(self, kind: str, now: float, argument: str = "") -> None:
+        number = self.job_state.asked + 1
+        phase = DECIDING if QUESTIONS[kind].urgent else RUNNING
+        self.job_state = replace(self.job_state, phase=phase, asked=number, question=Question(number, kind, argument))
+        self.survey = SurveyUnderWay(now, self.epoch)
+
+    def _after_loss(self, lost: list[Seat], now: float) -> bool:
+        reason = f"{were([row.host for row in lost])} lost"
         if self.terms.policy.enabled or self.terms.elastic:
             self._next_round(reason, now)
         else:
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, reason))
+        return False
 
     def _next_round(self, why: str, now: float, *, counted: bool = False) -> None:
         last = self.job_state
         self.gathering_since = now
         self.next_word = now + FIRST_WORD
         self.done.clear()
-        self.doubt = Doubt()
+        self.failed_since = None
         self.job_state = replace(
             last,
             phase=GATHERING,
@@ -258,27 +394,12 @@ class Coordinator:
             missing="",
             delay=0.0,
             slow=(),
+            question=None,
             left=tuple(sorted(self.gone & self.here)),
         )
 
     def _end(self, ending: JobEnding) -> None:
-        self.job_state = replace(self.job_state, phase=ENDED, ending=ending, missing="")
-
-    # Gathering.
-
-    def _gather(self, present: list[Present], now: float, *, trusting: bool) -> None:
-        present = [one for one in present if one.node not in self.gone]
-        if self._may_start(present, now) and trusting:
-            seats = seat(present, self.job_state.seats, by_address=self.terms.by_address)
-            self.job_state = replace(self.job_state, phase=RUNNING, seats=seats, why="", failures=(), missing="")
-            return
-        give_up = self.gathering_since + self.terms.join_timeout
-        if now >= give_up:
-            words = missing_in_words(present, self.terms)
-            self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, f"the nodes did not meet in time: {words}"))
-            return
-        self._ask_again(give_up)
-        self._say_who_is_missing(present, now)
+        self.job_state = replace(self.job_state, phase=ENDED, ending=ending, missing="", question=None)
 
     def _may_start(self, present: list[Present], now: float) -> bool:
         """At MAX at once; from MIN on when nobody has come or gone for the elastic timeout."""
@@ -304,3 +425,47 @@ class Coordinator:
 
     def _ask_again(self, at: float | None) -> None:
         self.deadline = min((time for time in (at, self.deadline) if time is not None), default=None)
+
+
+C, nothing = Coordinator, Coordinator._nothing
+# What it looks for, in this order, and what it does about it in each phase. Where a function changes the phase, what
+# comes below is looked at in the new one.
+FINDINGS: dict[str, Callable[[Coordinator, View], bool]] = {
+    "a record of a later round": C._sees_later_round,
+    "a node that was asked to leave": C._sees_leaver,
+    "steps of ranks": C._sees_anything,
+    "a failed node": C._sees_failure,
+    "a lost node": C._sees_loss,
+    "all nodes are done, or only serve": C._sees_all_done,
+    "all nodes with work make no progress": C._sees_all_idle,
+    "a node without a seat": C._sees_newcomer,
+    "requests of users": C._sees_anything,
+    "answers to a question": C._sees_anything,
+    "nodes that gather": C._sees_anything,
+}
+_ROWS: dict[str, tuple[Callable[[Coordinator, View], bool], ...]] = {
+    # finding: gathering, running, deciding, ended
+    "a record of a later round": (C._catch_up, C._catch_up, C._catch_up, nothing),
+    "a node that was asked to leave": (C._let_leave, C._let_leave_or_preempt, C._let_leave_unless_preempted, nothing),
+    "steps of ranks": (nothing, C._note_slow_ranks, nothing, nothing),
+    "a failed node": (nothing, C._call_roll, nothing, nothing),
+    "a lost node": (nothing, C._replace_lost, nothing, nothing),
+    "all nodes are done, or only serve": (nothing, C._succeed, nothing, nothing),
+    "all nodes with work make no progress": (nothing, C._ask_for_stacks, nothing, nothing),
+    "a node without a seat": (nothing, C._start_over, nothing, nothing),
+    "requests of users": (nothing, C._serve_requests, nothing, nothing),
+    "answers to a question": (nothing, nothing, C._take_answers, nothing),
+    "nodes that gather": (C._gather, nothing, nothing, nothing),
+}
+TABLE = {(phase, finding): cell for finding, cells in _ROWS.items() for phase, cell in zip(PHASES, cells, strict=True)}
+OUTCOMES: dict[type[Outcome], Callable[[Coordinator, Any, View], None]] = {
+    Wait: C._wait,
+    AskAgain: C._ask_the_next,
+    Resume: C._resume,
+    CallRoll: C._call_roll_after,
+    NodesLost: C._lose,
+    NodeLeaves: C._let_fail,
+    Restart: C._restart,
+    EndJob: C._end_as_decided,
+    Publish: C._publish,
+}

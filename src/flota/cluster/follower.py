@@ -1,54 +1,70 @@
-"""One node's part in the job: follows the coordinator's job_states and keeps its own record true. Decides; never acts
-or waits. Pure.
+"""One node's part in the job: follows the coordinator's job states and keeps its own record true.
+
+Decides; never acts or waits. What it does is a table: for each thing that the job state can mean to it, without workers
+and with workers, one function. Pure.
 """
 
 from __future__ import annotations
 
+import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from flota.cluster import node_actions
-from flota.cluster.job_state import GATHERING, ROLL_CALL, STACKS, YIELD, JobState
-from flota.cluster.job_state import RUNNING as ROUND_RUNS
-from flota.cluster.node_actions import Order
-from flota.cluster.node_record import (
-    DONE,
-    FAILED,
-    GONE,
-    HERE,
-    LEAVING,
-    READY,
-    RUNNING,
-    SERVING,
-    STACKED,
-    YIELDED,
-    YIELDING,
-    NodeRecord,
-)
-from flota.cluster.watched import Watched
+from flota.cluster.job_state import GATHERING, RUNNING, JobState
+from flota.cluster.node_actions import NodeAction
+from flota.cluster.node_record import DONE, FAILED, LEAVING, READY, SERVING, Answer, NodeRecord, Request
+from flota.cluster.node_record import RUNNING as WORKING
+from flota.cluster.questions import PREEMPTION, QUESTIONS, ROLL_CALL
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.causes import is_hang
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, exit_code_of
 from flota.job.roster import Ports
-from flota.preemption.stop_step import NOW
+from flota.job.survey import Question
+from flota.stragglers.slow_ranks import reported_steps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from flota.stragglers.detector import Who
 
 SIGINT = 2
-TO_ANSWER = (READY, RUNNING, SERVING, STACKED)
 LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
+# What a job state can mean to a node, the first that fits.
+OVER, UNHEARD, ASKED, CALLED_OFF = "the job is over for this node", "no job state yet", "a question", "a roll call"
+ANSWERED, LEAVES = "a question that has no consequence", "asked to leave, and not decided yet"
+NEXT_ROUND, MISSED_ROUND, SEATED, NOTHING_NEW = (
+    "a later round gathers",
+    "a later round runs",
+    "a seat in the running round",
+    "nothing new",
+)
+SITUATIONS = (
+    *(OVER, UNHEARD, ASKED, CALLED_OFF, ANSWERED, LEAVES),
+    *(NEXT_ROUND, MISSED_ROUND, SEATED, NOTHING_NEW),
+)
 
 
-class Follower(Watched):
-    def __init__(self, name: str, blank: NodeRecord, *, patience: float, lifeline: float, epoch: float = 0.0) -> None:
-        super().__init__()
+class Follower:
+    """`record` is what this node has to say; None while it has nothing to offer."""
+
+    def __init__(self, name: str, blank: NodeRecord, *, patience: float, lifeline: float) -> None:
         self.name = name
-        self.epoch = epoch  # makes a time of day of this node's own time
+        self.record: NodeRecord | None = None
+        self.job_state: JobState | None = None
+        self.working = False
         self.over = False
+        self.ending: JobEnding | None = None
         self.deadline: float | None = None
         self._blank = blank
         self._patience = patience  # seconds to wait for an answer before the job has begun
         self._lifeline = lifeline  # seconds that it goes on without one
-        self.ending: JobEnding | None = None
-        self._recalled = self._yields = False
+        self._recalled = False
+        self._asked = (0, False)  # the last question that was put to this node, and whether its workers were gone
+        self._deciding = False  # an urgent question has been put in this round
         self._hang: tuple[FailedWorker, ...] = ()  # that the round ended with: no record says so
         self._offering = -1
         self._leaving_at: float | None = None
@@ -59,47 +75,44 @@ class Follower(Watched):
     def offered(self, ports: Ports, round_number: int) -> None:
         self.record = replace(self._blank, ports=ports, round=round_number, state=READY)
         self._offering = -1
-        self._yields = self.asked_for_stacks = False
+        self._deciding = False
         self._hang = ()
 
-    def failed(self, failures: tuple[FailedWorker, ...], reached: int) -> None:
-        """`reached`: the furthest step that a worker of this node has told."""
-        if self.record:
-            self.record = replace(self.record, reached=reached)
-        self._say(FAILED, failures=failures)
-
-    def answers(self, now: float, reached: int) -> None:
-        """With the clock: a failure on another node is compared with those here by it."""
-        if self.record and not self.record.clock:
-            self.record = replace(self.record, clock=now + self.epoch, reached=reached)
-        if self.record and self.record.state in TO_ANSWER:
-            self._say(HERE)
-
-    def testified(self, failures: tuple[FailedWorker, ...], ended: tuple[tuple[str, int], ...]) -> None:
-        """All that can be known here of a round that somebody has failed in."""
-        if self.record:
-            self.record = replace(self.record, failures=failures or self.record.failures, ended=ended, swept=True)
+    def failed(self, failures: tuple[FailedWorker, ...]) -> None:
+        self._say(FAILED, failures)
 
     def only_serves(self) -> None:
         """What is left of this node's workers is there for other nodes'."""
         self._say(SERVING)
 
-    def stands(self, *, yields: bool, step: int, pace: float) -> None:
+    def idle(self, seconds: float, timeout: float) -> None:
+        """All of its workers make no progress, for so long, when they may be quiet for this `timeout`; 0: they do."""
         if self.record:
-            self.record = replace(self.record, state=YIELDING, yields=yields, step=step, pace=pace)
+            self.record = replace(self.record, idle=seconds, timeout=timeout)
 
-    def has_nothing_to_yield(self) -> None:
-        """What is left of its workers serves others to the end."""
+    def steps_take(self, seconds: Mapping[Who, float]) -> None:
+        """What its ranks report of their steps."""
         if self.record:
-            self.record = replace(self.record, state=YIELDED)
+            self.record = replace(self.record, steps=reported_steps(self.record.steps, seconds))
 
-    def swept(self, *, well: bool, yielded: bool = False) -> None:
-        """All workers of the round are gone; well: each had ended with success; yielded: by themselves, when asked."""
-        self.working = False
-        self._recalled = False
-        if self._yields and self.record:
-            self.record = replace(self.record, state=YIELDED if yielded or well else GONE)
-        elif well:
+    def reply(self, question: Question, body: Any) -> None:
+        """To a question that was put to this node."""
+        if self.record and question.id == self._asked[0]:
+            answer = Answer(question.id, question.kind, Raw(msgspec.json.encode(body)))
+            self.record = replace(self.record, answer=answer)
+
+    def request(self, kind: str) -> int | None:
+        """A user here wants this question asked of all nodes. The result will have a number above the one that is
+        returned; None: it cannot be asked."""
+        if not (self.record and self.job_state and self.working):
+            return None
+        self.record = replace(self.record, request=Request(kind, self.job_state.asked))
+        return self.job_state.asked
+
+    def swept(self, *, well: bool) -> None:
+        """All workers of the round are gone; well: each had finished successfully."""
+        self.working = self._recalled = False
+        if well:
             self._say(DONE)
 
     def cannot_go_on(self, reason: str) -> None:
@@ -110,9 +123,9 @@ class Follower(Watched):
         """The store will have nothing to do with this node."""
         self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
 
-    def stop(self, signal: int, now: float, *, yields: bool = False, step: int = NOW, pace: float = 0.0) -> None:
-        """Somebody wants this node to go. Others need to know only if it has a seat among them. If its workers can end
-        by themselves, they are let be until the coordinator has decided.
+    def stop(self, signal: int, now: float, *, can_stop: bool = False) -> None:
+        """This node was asked to end. Others need to know only if it has a seat among them. If its workers can save and
+        stop on their own, they are let be until the coordinator has decided.
         """
         if self._leaving_at is not None or self.ending:
             if self._leaving_at is not None and signal == SIGINT:
@@ -120,7 +133,7 @@ class Follower(Watched):
             return
         self._leaving_at = now
         if self.record and self.job_state and self.job_state.seat_of(self.name) >= 0:
-            self.record = replace(self.record, state=LEAVING, signal=signal, yields=yields, step=step, pace=pace)
+            self.record = replace(self.record, state=LEAVING, signal=signal, can_stop=can_stop)
             self._farewell = JobEnding(STOPPED, 128 + signal, signal)
         else:
             self._end(JobEnding(STOPPED, 128 + signal, signal))
@@ -128,47 +141,42 @@ class Follower(Watched):
     def hear(self, job_state: JobState) -> None:
         if job_state.follows(self.job_state):
             self.job_state = job_state
-            if job_state.phase == ROLL_CALL and job_state.round == self._round:
-                self._hang = tuple(fault for fault in job_state.failures if is_hang(fault.code, fault.cause))
+            if job_state.asks(ROLL_CALL) and job_state.round == self._round:
+                self._hang = tuple(one for one in job_state.failures if is_hang(one.code, one.cause))
 
     # What follows from it.
 
-    def advance(self, now: float, silent_since: float | None, where: str) -> list[Order]:
+    def advance(self, now: float, silent_since: float | None, where: str) -> list[NodeAction]:
         """`silent_since`: since when the store, which should answer at `where`, owes an answer; None if it does not."""
         self.deadline = None
-        self._mind_the_store(now, silent_since, where)
-        self._mind_the_job_state(now)
+        self._check_store(now, silent_since, where)
+        self._check_ending(now)
+        return TABLE[self._situation(), self.working](self)
+
+    def _situation(self) -> str:
+        job_state = self.job_state
         if self.ending:
-            return self._go()
-        job_state = self.job_state
-        if job_state is not None and job_state.round == self._round:
-            if job_state.phase == YIELD:
-                return self._yield_to(job_state)
-            if job_state.phase == STACKS:
-                return self.take_stacks(job_state) if job_state.seat_of(self.name) >= 0 else []
-            if job_state.phase == ROUND_RUNS and self.asked_for_stacks:
-                return self.go_on()
-        return self._follow()
-
-    def _follow(self) -> list[Order]:
-        job_state = self.job_state
-        if job_state is None or self._leaving_at is not None:
-            return self._first_offer()
-        if job_state.phase == ROLL_CALL:
-            return self._heed(job_state)
-        if self.working:
-            return self._recall() if job_state.round > self._round else self.take_look(job_state)
-        if job_state.phase == GATHERING and job_state.round > self._round:
-            return self._offer(job_state.round)
-        seat = job_state.seat_of(self.name)
+            return OVER
+        if job_state is None:
+            return UNHEARD
+        if job_state.round == self._round and (asked := self._situation_of_question(job_state)):
+            return asked
+        if self._leaving_at is not None:
+            return LEAVES
+        if job_state.round > self._round:
+            return NEXT_ROUND if job_state.phase == GATHERING else MISSED_ROUND
         is_ready = self.record is not None and self.record.state == READY and self.record.round == job_state.round
-        if job_state.phase == ROUND_RUNS and seat >= 0 and is_ready:
-            self.working = True
-            self._say(RUNNING)
-            return [node_actions.Begin(job_state, seat)]
-        return self._first_offer()
+        return SEATED if job_state.phase == RUNNING and is_ready and job_state.seat_of(self.name) >= 0 else NOTHING_NEW
 
-    def _mind_the_store(self, now: float, silent_since: float | None, where: str) -> None:
+    def _situation_of_question(self, job_state: JobState) -> str:
+        question = job_state.question
+        if question is None or job_state.seat_of(self.name) < 0:
+            return ANSWERED if self._deciding and job_state.phase == RUNNING else ""
+        if self._asked not in ((question.id, not self.working), (question.id, True)):
+            return ASKED
+        return CALLED_OFF if QUESTIONS[question.kind].ends_round else ""
+
+    def _check_store(self, now: float, silent_since: float | None, where: str) -> None:
         """Until the job has begun a store that is lost is only waited for: its node may be started again."""
         if self.ending or silent_since is None:
             return
@@ -180,71 +188,83 @@ class Follower(Watched):
             words = f"lost the job's store: {where}" if begun else f"no answer from {where}"
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, words))
 
-    def _mind_the_job_state(self, now: float) -> None:
+    def _check_ending(self, now: float) -> None:
         job_state = self.job_state
         if job_state is None or self.ending:
             return
         if job_state.ending:
             self._end(job_state.ending)
         elif self.name in job_state.refused:
-            self._end(
-                JobEnding(JOB_FAILED, USAGE, 0, f"the job turned this node away: {job_state.refused[self.name].why}")
-            )
+            reason = f"the job turned this node away: {job_state.refused[self.name].why}"
+            self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
         elif self._leaving_at is not None:
             # The others need this record until the coordinator has decided; after that nobody does.
-            if job_state.round > self._round or (now >= self._leaving_at + LAST_WORD and job_state.phase != YIELD):
+            preempted = job_state.asks(PREEMPTION)
+            if job_state.round > self._round or (now >= self._leaving_at + LAST_WORD and not preempted):
                 self._end(self._farewell)
-            elif job_state.phase != YIELD:
+            elif not preempted:
                 self._ask_again(self._leaving_at + LAST_WORD)
         elif self.name in job_state.left and self.record and (failures := self.record.failures or self._hang):
             self._end(JobEnding(JOB_FAILED, exit_code_of(failures[0].code), 0, "", failures))
 
-    def _go(self) -> list[Order]:
+    # The cells of the table.
+
+    def _leave(self) -> list[NodeAction]:
         assert self.ending is not None
-        if self.working:
-            return self._recall(node_actions.Release() if self.ending.kind == SUCCEEDED else node_actions.Recall())
         if self.over:
             return []
         self.over = True
         return [node_actions.Leave(self.ending)]
 
+    def _stop_or_release(self) -> list[NodeAction]:
+        succeeded = self.ending is not None and self.ending.kind == SUCCEEDED
+        return self._once(node_actions.Release() if succeeded else node_actions.Recall())
+
+    def _offer_first(self) -> list[NodeAction]:
+        return self._offer(0) if self.record is None else []
+
+    def _offer_next(self) -> list[NodeAction]:
+        return self._offer(self.job_state.round) if self.job_state else []
+
+    def _begin(self) -> list[NodeAction]:
+        assert self.job_state is not None
+        self.working = True
+        self._say(WORKING)
+        return [node_actions.Begin(self.job_state, self.job_state.seat_of(self.name))]
+
+    def _answer(self) -> list[NodeAction]:
+        question = self.job_state.question if self.job_state else None
+        assert question is not None
+        self._asked = question.id, not self.working
+        self._deciding = self._deciding or QUESTIONS[question.kind].urgent
+        return [node_actions.AnswerQuestion(question, not self.working)]
+
+    def _stop_workers(self) -> list[NodeAction]:
+        return self._once(node_actions.Recall())
+
+    def _resume(self) -> list[NodeAction]:
+        self._deciding = False
+        if self.record:
+            self.record = replace(self.record, idle=0.0)
+        return [node_actions.ResumeRound()]
+
+    def _nothing(self) -> list[NodeAction]:
+        return []
+
     def _end(self, ending: JobEnding) -> None:
         self.ending = self.ending or ending
 
-    def _first_offer(self) -> list[Order]:
-        return self._offer(0) if self.record is None and self.job_state is None else []
-
-    def _offer(self, round_number: int) -> list[Order]:
+    def _offer(self, round_number: int) -> list[NodeAction]:
         if self._offering == round_number:
             return []
         self._offering = round_number
         return [node_actions.Offer(round_number)]
 
-    def _recall(self, order: Order = node_actions.Recall()) -> list[Order]:  # noqa: B008  a constant
+    def _once(self, action: NodeAction) -> list[NodeAction]:
         if self._recalled:
             return []
         self._recalled = True
-        return [order]
-
-    def _yield_to(self, job_state: JobState) -> list[Order]:
-        if job_state.stop_at is None:
-            waits = self.record is not None and self.record.state in (READY, RUNNING, SERVING)
-            return [node_actions.LookAtWorkers()] if waits else []
-        if self._yields:
-            return []
-        self._yields = True
-        if self.working:
-            return [node_actions.Yield(job_state.stop_at)]
-        self.swept(well=True)
-        return []
-
-    def _heed(self, call: JobState) -> list[Order]:
-        record = self.record if self._round == call.round else None
-        if record and (not record.clock or record.state in TO_ANSWER):
-            return [node_actions.Answer()]
-        if self.working:
-            return self._recall()
-        return [node_actions.Testify()] if record and not record.swept else []
+        return [action]
 
     @property
     def _round(self) -> int:
@@ -256,3 +276,24 @@ class Follower(Watched):
 
     def _ask_again(self, at: float) -> None:
         self.deadline = at if self.deadline is None else min(self.deadline, at)
+
+
+F, nothing = Follower, Follower._nothing
+_ROWS: dict[str, tuple[Callable[[Follower], list[NodeAction]], Callable[[Follower], list[NodeAction]]]] = {
+    # situation: without workers, with workers
+    OVER: (F._leave, F._stop_or_release),
+    UNHEARD: (F._offer_first, nothing),
+    ASKED: (F._answer, F._answer),
+    CALLED_OFF: (nothing, F._stop_workers),
+    ANSWERED: (F._resume, F._resume),
+    LEAVES: (nothing, nothing),
+    NEXT_ROUND: (F._offer_next, F._stop_workers),
+    MISSED_ROUND: (nothing, F._stop_workers),
+    SEATED: (F._begin, nothing),
+    NOTHING_NEW: (nothing, nothing),
+}
+TABLE = {
+    (situation, working): cell
+    for situation, cells in _ROWS.items()
+    for working, cell in zip((False, True), cells, strict=True)
+}

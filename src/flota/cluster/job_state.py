@@ -1,9 +1,8 @@
-"""What the coordinator publishes: one job_state under one key, which every node follows.
+"""What the coordinator publishes: one job state under one key, which every node follows.
 
-A job_state replaces the one before it. Rounds only grow, and within a round gathering comes before running and running
-before the roll call that follows a failure or a hang, so whoever missed some job_states is right as soon as it hears
-the
-latest. One way leads back: a job that seemed to hang, and does not, is running for another time. Pure.
+A job state replaces the one before it. Rounds only grow; within a round gathering comes before running, and question
+after question is asked and closed. So a node that has missed some job states is right as soon as it hears the latest.
+Pure.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from msgspec import Struct
 
 from flota.cluster.node_record import NodeRecord
 from flota.job.report import FailedWorker, JobEnding
-from flota.job.roles import TRAINER
 from flota.job.roster import Seat
+from flota.job.survey import Question, Result
+from flota.stragglers.detector import SlowRank
 from flota.supervise.restart_policy import History
 
-GATHERING, RUNNING, YIELD, ROLL_CALL, ENDED = "gathering", "running", "yield", "roll call", "ended"
-STACKS = "stacks"  # all stand still: where do their ranks stand?
-ORDER = (GATHERING, RUNNING, YIELD, STACKS, ROLL_CALL, ENDED)
-LARGEST = 16 << 20  # bytes of an unpacked job_state: ten thousand nodes with eight workers each
+GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
+DECIDING = "deciding"  # a running round whose nodes have been asked something that decides what becomes of it
+PHASES = (GATHERING, RUNNING, DECIDING, ENDED)
+LARGEST = 16 << 20  # bytes of an unpacked job state: ten thousand nodes with eight workers each
 
 
 class Refused(Struct, frozen=True, array_like=True):
@@ -30,15 +30,6 @@ class Refused(Struct, frozen=True, array_like=True):
 
     host: str
     why: str
-
-
-class SlowRow(Struct, frozen=True, array_like=True):
-    """A rank that is slower than the rest of its role, and how many times."""
-
-    rank: int
-    host: str
-    factor: float
-    role: str = TRAINER
 
 
 class JobState(Struct, frozen=True, omit_defaults=True):
@@ -56,13 +47,10 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     ending: JobEnding | None = None
     past: History = History()
     delay: float = 0.0  # seconds until the next round may begin
-    slow: tuple[SlowRow, ...] = ()  # ranks of the running round
-    look: int = 0  # the last look at all ranks that was asked for
-    looked: int = 0  # the last one that is done, and what it has shown, for people
-    places: tuple[str, ...] = ()
-    aborts: bool = False  # all others have said where their ranks stand: who has to abort workers for it may
-    false_alarms: int = 0  # how often all stood still, and one moved after all
-    stop_at: int | None = None  # the step at which all workers save and end; None: how far are they?
+    slow: tuple[SlowRank, ...] = ()  # ranks of the running round
+    asked: int = 0  # the last question's number
+    question: Question | None = None  # to all nodes of the round, until it is closed
+    results: dict[str, Result] = {}  # of questions that users asked, by kind
 
     def seat_of(self, node: str) -> int:
         """A node's number in the round, -1 for none."""
@@ -71,9 +59,12 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     def follows(self, earlier: JobState | None) -> bool:
         return earlier is None or self.place >= earlier.place
 
+    def asks(self, kind: str) -> bool:
+        return self.question is not None and self.question.kind == kind
+
     @property
-    def place(self) -> tuple[bool, int, int, int]:
-        return self.phase == ENDED, self.round, self.false_alarms, ORDER.index(self.phase)
+    def place(self) -> tuple[bool, int, bool, int, bool]:
+        return self.phase == ENDED, self.round, self.phase != GATHERING, self.asked, self.question is None
 
 
 def take_seat(node: str, record: NodeRecord) -> Seat:
@@ -81,16 +72,16 @@ def take_seat(node: str, record: NodeRecord) -> Seat:
 
 
 def encode_state(job_state: JobState) -> bytes:
-    """Deflated, because it goes to everybody: 4,096 nodes times 250 KB would be a gigabyte."""
+    """Deflated, because it goes to every node: 4,096 nodes times 250 KB would be a gigabyte."""
     return zlib.compress(msgspec.json.encode(job_state), 1)
 
 
 def decode_state(data: bytes) -> JobState | None:
-    """None for what is no job_state, or would unpack to more than a roster can need."""
+    """None for what is not a job state, or would unpack to more than a roster can need."""
     unpack = zlib.decompressobj()
     try:
         text = unpack.decompress(data, LARGEST)
         job_state = msgspec.json.decode(text, type=JobState)
     except (zlib.error, msgspec.ValidationError, msgspec.DecodeError, RecursionError):
         return None
-    return job_state if job_state.phase in ORDER else None
+    return job_state if job_state.phase in PHASES else None

@@ -38,9 +38,9 @@ class Leavers:
         return not terms.elastic or for_all or staying < terms.least
 
     @property
-    def yield_(self) -> bool:
-        """Whether their workers can end by themselves."""
-        return all(one.record.yields for one in self.nodes.values())
+    def can_stop(self) -> bool:
+        """Whether their workers can save and stop on their own."""
+        return all(one.record.can_stop for one in self.nodes.values())
 
     @property
     def signal(self) -> int:

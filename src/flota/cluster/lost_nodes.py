@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-class Absences:
+class LostNodes:
     """etcd may end leases that were renewed in time, as when its leader comes back from a pause: unless a shepherd has
     said that its node is dead, a node is given `patience` seconds to put its record back.
     """
@@ -24,7 +24,7 @@ class Absences:
         self._missing_since: dict[str, float] = {}
         self._dead: set[str] = set()
 
-    def lost(
+    def find(
         self, seats: tuple[Seat, ...], by_node: dict[str, Present], done: Collection[str], now: float
     ) -> list[Seat]:
         """Who has finished is not missed."""

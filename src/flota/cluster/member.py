@@ -9,8 +9,9 @@ from __future__ import annotations
 from flota.cluster.coordinator import Coordinator
 from flota.cluster.follower import Follower
 from flota.cluster.job_state import ENDED, JobState, decode_state, encode_state
-from flota.cluster.node_actions import Order
-from flota.cluster.node_record import Present, decode_record, encode_record
+from flota.cluster.node_actions import NodeAction
+from flota.cluster.node_record import Present, encode_record
+from flota.cluster.questions import read_record
 from flota.cluster.registration import Registration
 from flota.cluster.terms import Terms
 from flota.job.nodes import LEASE
@@ -44,8 +45,13 @@ def refusal_in_words(refusal: Refusal, where: str) -> str:
 
 
 class Member:
-    def __init__(self, node: Follower, registration: Registration, terms: Terms, where: str, now: float) -> None:
-        self.node = node
+    """`epoch`: what makes a time of day of this node's own time."""
+
+    def __init__(
+        self, follower: Follower, registration: Registration, terms: Terms, where: str, now: float, epoch: float = 0.0
+    ) -> None:
+        self.follower = follower
+        self.epoch = epoch
         self.registration = registration
         self.terms = terms
         self.where = where
@@ -59,20 +65,20 @@ class Member:
         self._next_look = 0.0
         self._stay_until = 0.0
 
-    def advance(self, now: float) -> list[Order]:
+    def advance(self, now: float) -> list[NodeAction]:
         """What this node has to do now."""
         self._hear()
         self._preside(now)
         if self.registration.refusal:
-            self.node.refused(refusal_in_words(self.registration.refusal, self.where))
-        orders = self.node.advance(now, self.silent_since, self.trouble)
-        if self.node.ending is not None:
+            self.follower.refused(refusal_in_words(self.registration.refusal, self.where))
+        actions = self.follower.advance(now, self.silent_since, self.trouble)
+        if self.follower.ending is not None:
             self._stay_until = self._stay_until or now + LEASE
             if not self._is_needed(now):
                 self.registration.leave()
-        elif self.node.record:
-            self.registration.publish(encode_record(self.node.record))
-        return orders
+        elif self.follower.record:
+            self.registration.publish(encode_record(self.follower.record))
+        return actions
 
     @property
     def trouble(self) -> str:
@@ -94,7 +100,7 @@ class Member:
 
     @property
     def deadline(self) -> float | None:
-        times = [self.registration.deadline, self.node.deadline, self._look_at]
+        times = [self.registration.deadline, self.follower.deadline, self._look_at]
         if self._stay_until and not self.registration.leaving:
             times.append(self._stay_until)
         return min((time for time in times if time is not None), default=None)
@@ -103,7 +109,7 @@ class Member:
         """The coordinator stays until everybody has heard how the job ended. New records may be the next run's
         already.
         """
-        has_ended = self.node.job_state is not None and self.node.job_state.ending is not None
+        has_ended = self.follower.job_state is not None and self.follower.job_state.ending is not None
         if (
             not has_ended
             or not self.registration.is_coordinator
@@ -112,7 +118,7 @@ class Member:
         ):
             return False
         members = self.coordinator.members if self.coordinator else set()
-        return any(name in members and name != self.node.name for name in self.registration.records or {})
+        return any(name in members and name != self.follower.name for name in self.registration.records or {})
 
     def _hear(self) -> None:
         job_states, self.registration.job_states = self.registration.job_states, []
@@ -121,8 +127,8 @@ class Member:
             self._heard = data
             over_before_we_came = job_state and job_state.ending and data == self.registration.found
             if job_state and not over_before_we_came:
-                self.node.hear(job_state)
-                self.heard += [job_state] if self.node.job_state is job_state else []
+                self.follower.hear(job_state)
+                self.heard += [job_state] if self.follower.job_state is job_state else []
 
     # With the coordinator.
 
@@ -131,7 +137,7 @@ class Member:
             self.coordinator = self._proclaimed = self._look_at = None
             return
         if self.coordinator is None:
-            self.coordinator = Coordinator(self.terms, self.node.job_state, now, self.node.name, self.node.epoch)
+            self.coordinator = Coordinator(self.terms, self.follower.job_state, now, self.follower.name, self.epoch)
             self.registration.news = True
         if self.registration.news:
             self.registration.news = False
@@ -158,10 +164,10 @@ class Member:
             revision = int(entry.mod_revision)
             seen = self._records.get(name)
             if seen is None or seen[0] != revision:
-                record = decode_record(entry.value)
-                if record is None:
+                present = read_record(name, int(entry.create_revision), entry.value, revision)
+                if present is None:
                     continue
-                seen = (revision, Present(name, int(entry.create_revision), record, revision))
+                seen = revision, present
             known[name] = seen
         self._records = known
         return [present for _, present in known.values()]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 
-from flota.cluster.job_state import GATHERING, ROLL_CALL, JobState
+from flota.cluster.job_state import GATHERING, JobState
 from flota.failures.report_text import sentence
+from flota.failures.roll_call import KIND as ROLL_CALL
 from flota.job.causes import is_hang
 from flota.job.nodes import NodesSpec
 from flota.job.plan import lead_role
@@ -82,17 +83,17 @@ class ClusterMessages:
         heard, member.heard = member.heard, []
         for job_state in heard:
             before, self._heard = self._heard, job_state
-            self._tell_of(job_state, before, member.node.name)
+            self._tell_of(job_state, before, member.follower.name)
 
     def _tell_of_silence(self, member: Member, now: float) -> None:
         since = member.silent_since
-        if since is None or member.node.ending:
+        if since is None or member.follower.ending:
             self.deadline = None
         elif self.deadline is None:
             self.deadline = max(now, since + FIRST_WORD)
         elif now >= self.deadline:
             self.deadline = now + NEXT_WORD
-            if member.node.working:
+            if member.follower.working:
                 self.console.say("WARNING", f"no answer from {member.trouble}; the workers go on")
             else:
                 self.console.say("INFO", f"waiting for an answer from {member.trouble}")
@@ -109,7 +110,7 @@ class ClusterMessages:
             here = f"; {self._here} can be reached from this machine only" if self._here else ""
             self.console.say("INFO", f"waiting for the other nodes: {job_state.missing}{here}")
         hangs = any(is_hang(fault.code, fault.cause) for fault in job_state.failures[:1])
-        if job_state.phase == ROLL_CALL and hangs and not (before and before.failures):
+        if job_state.asks(ROLL_CALL) and hangs and not (before and before.failures):
             self._tell_of_hang(job_state)
         if before and job_state.round == before.round:
             self._tell_of_slow(job_state, before)

@@ -9,38 +9,43 @@ from msgspec.structs import replace
 
 from flota.cluster import node_actions
 from flota.cluster.follower import Follower
-from flota.cluster.hang_answers import Hanging
 from flota.cluster.job_state import JobState
 from flota.cluster.member import Member
 from flota.cluster.messages import ClusterMessages
-from flota.cluster.node_record import DEAD, encode_record, sendable, sendable_failure
+from flota.cluster.node_actions import NodeAction
+from flota.cluster.node_record import DEAD, encode_record
+from flota.cluster.questions import QUESTIONS, STACKS
 from flota.cluster.registration import Registration
-from flota.cluster.round_ports import Offering
-from flota.cluster.stack_socket import Looking
+from flota.cluster.request_socket import RequestSocket
+from flota.cluster.round_ports import RoundPorts
 from flota.cluster.store_access import StoreAccess
 from flota.cluster.terms import blank_record, terms_of
-from flota.cluster.testimony import testify
 from flota.errors import TRY_AGAIN, FlotaError
+from flota.failures.roll_call import Testimony, sendable
+from flota.hangs.answers import StackAnswers
+from flota.hangs.question import PositionsAnswer
 from flota.host.ports import release
 from flota.host.signals import Signals
 from flota.job.nodes import LEASE, NodesSpec, lease_of
 from flota.job.plan import roles_of
+from flota.job.printable import printable
 from flota.job.report import SUCCEEDED, JobEnding, Report, Verdict, with_failures
 from flota.job.roster import Roster, completed
 from flota.job.spec import JobSpec, RestartPolicy
+from flota.job.survey import Question
 from flota.preemption.stop_step import NOW
-from flota.preemption.workers import Progress
 from flota.run.start import spawns_to_come, start_workers
 from flota.run.watch import NodeWatch
 from flota.store.keys import keys_of
 from flota.supervise.actions import StartRound
-from flota.supervise.events import Event, RoundRecalled, StopRequested
+from flota.supervise.events import Event, RoundRecalled
 from flota.supervise.phases import Phase
 from flota.supervise.supervisor import SIGTERM, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from flota.standby.warm_start import WarmStart
     from flota.stragglers.detector import Who
@@ -67,8 +72,9 @@ def run_multi_node(
     finally:
         multi_node.point.close()
         multi_node.messages.close()
-        multi_node.offering.release()
-        multi_node.looking.close()
+        multi_node.ports.release()
+        multi_node.requests.close()
+        multi_node.stack_answers.close()
 
 
 class MultiNode(NodeWatch):
@@ -77,34 +83,40 @@ class MultiNode(NodeWatch):
     ) -> None:
         super().__init__(spec, environ, signals, warm)
         self.nodes = nodes
-        self.keys = keys_of(sendable(spec.job_id) if nodes.etcd else None)
+        self.keys = keys_of(printable(spec.job_id) if nodes.etcd else None)
         self.final: JobEnding | None = None
         self.agreed_step = NOW
-        self.told_failure = self.told_doubt = self.told_work_is_done = False
-        self.hanging = Hanging(self, self.hang_watch)
+        self.failure_reported = self.doubt_reported = self.idle_servers_reported = False
         self.messages = ClusterMessages(self.console, nodes)
         self.point = StoreAccess(spec, nodes, self.loop, self.messages.wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.look_again_at = time.monotonic() + LOOK_AGAIN
-        self.offering = Offering(self)
-        self.looking = Looking(self)
+        self.ports = RoundPorts(self)
+        self.requests = RequestSocket(self)
+        self.stack_answers = StackAnswers(self)
+        self.roll_call = Question(0, "")  # the last that this node has answered, and how
+        self.testimony = Testimony(0.0)
+        self.stopped_gracefully = True
+
+    @property
+    def follower(self) -> Follower:
+        return self.member.follower
 
     def _make_member(self, name: str, began: float) -> Member:
         spec, nodes = self.spec, self.nodes
         serves = self.point.master is not None
         blank = blank_record(spec, nodes, os.uname().nodename, serves=serves)
         ttl = lease_of(nodes)
-        node = Follower(
+        follower = Follower(
             name,
             blank,
             patience=nodes.join_timeout,
             lifeline=max(OUTAGE, ttl) if nodes.etcd else LIFELINE * ttl,
-            epoch=self.evidence.epoch,
         )
         registration = Registration(
             self.point.client, self.keys, name, ttl, may_coordinate=nodes.etcd or serves, clock=time.monotonic
         )
-        return Member(node, registration, terms_of(spec, nodes), self.point.words, began)
+        return Member(follower, registration, terms_of(spec, nodes), self.point.words, began, self.evidence.epoch)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
@@ -121,14 +133,14 @@ class MultiNode(NodeWatch):
 
     def _turn(self, until: float | None = None) -> None:
         waiting = self.look_again_at if self._is_in_vain() else None
-        parts = (self.member, self.point, self.messages, self.offering, self.looking)
+        parts = (self.member, self.point, self.messages, self.ports, self.stack_answers)
         times = [*(part.deadline for part in parts), waiting, until]
         self.turn(min((time for time in times if time is not None), default=None))
         now = time.monotonic()
         self.point.on_time(now)
         self._serve_if_nobody_does(now)
-        self.offering.on_time(now)
-        self.looking.on_time(now)
+        self.ports.on_time(now)
+        self.stack_answers.on_time(now)
         deadline = self.member.registration.deadline
         if deadline is not None and now >= deadline:
             self.member.registration.pursue()
@@ -141,54 +153,53 @@ class MultiNode(NodeWatch):
             self.look_again_at = time.monotonic() + (LOOK_AGAIN if self.point.is_numeric else LOOK_UP_AGAIN)
             if self._is_in_vain() and self.point.take_over():
                 self.messages.warn(self.point)
-                self.member = self._make_member(self.member.node.name, self.member.began)
+                self.member = self._make_member(self.follower.name, self.member.began)
 
     def _is_in_vain(self) -> bool:
         return self.member.silent_since is not None and self.has_not_begun()
 
     def has_not_begun(self) -> bool:
-        job_state = self.member.node.job_state
+        job_state = self.follower.job_state
         return job_state is None or not job_state.seats
 
     def advance(self) -> None:
         """Until nothing follows from anything any more."""
         while wanted := self.member.advance(time.monotonic()):
-            for order in wanted:
-                self._obey(order)
+            for action in wanted:
+                self._perform(action)
         self.messages.tell(self.member, time.monotonic())
-        self.looking.tell()
+        self.requests.deliver()
 
-    def _obey(self, order: node_actions.Order) -> None:
-        if isinstance(order, node_actions.Offer):
-            self.offering.offer(order.round)
-        elif isinstance(order, node_actions.Begin):
-            self._begin(order.job_state, order.seat)
-        elif isinstance(order, node_actions.Recall):
+    def _perform(self, action: NodeAction) -> None:
+        if isinstance(action, node_actions.Offer):
+            self.ports.offer(action.round)
+        elif isinstance(action, node_actions.Begin):
+            self._begin(action.job_state, action.seat)
+        elif isinstance(action, node_actions.Recall):
             if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.YIELDING):
                 self.console.event("round_recalled", round=self.started.roster.round)
                 self.act_on(RoundRecalled())
-        elif isinstance(order, node_actions.Release):
+        elif isinstance(action, node_actions.Release):
             self.let_servers_end()
-        elif isinstance(order, node_actions.Answer):
-            self.member.node.answers(time.monotonic(), self.evidence.reached())
-        elif isinstance(order, node_actions.Testify):
-            testify(self.member.node, self.evidence, failed=self.told_failure)
-        elif isinstance(order, node_actions.LookAtWorkers):
-            standing = self.progress()
-            self.member.node.stands(yields=standing.yields, step=standing.step, pace=standing.pace)
-        elif isinstance(order, node_actions.Yield):
-            self._yield(order.step)
-        elif isinstance(order, node_actions.Leave):
-            self.final = order.ending
-        elif isinstance(order, node_actions.TakeStacks | node_actions.Abort | node_actions.GoOn):
-            self.hanging.obey(order)
-        elif isinstance(order, node_actions.Look):
-            self.looking.take()
+        elif isinstance(action, node_actions.AnswerQuestion):
+            QUESTIONS[action.question.kind].answer(self, action.question, action.workers_gone)
+        elif isinstance(action, node_actions.ResumeRound):
+            if self.hang_watch and self.in_round:
+                self.hang_watch.go_on()
+        elif isinstance(action, node_actions.Leave):
+            self.final = action.ending
+
+    def time_of_day(self) -> float:
+        return time.monotonic() + self.evidence.epoch
+
+    def reply(self, question: Question, body: Any) -> None:
+        self.follower.reply(question, body)
+        self.advance()
 
     def _begin(self, job_state: JobState, seat: int) -> None:
-        held = self.offering.hand_over()
+        held = self.ports.hand_over()
         roster = completed(Roster(job_state.round, job_state.attempt, job_state.seats), self.spec.all_roles)
-        record, name = self.member.node.record, self.member.node.name
+        record, name = self.follower.record, self.follower.name
         assert record is not None
         last_word = self.keys.nodes + name.encode(), encode_record(replace(record, state=DEAD))
         farewell = self.point.farewell(self.member.registration.lease, last_word)
@@ -199,10 +210,10 @@ class MultiNode(NodeWatch):
             )
         except FlotaError as error:
             release(held)
-            self.member.node.swept(well=False)
-            self.member.node.cannot_go_on(f"{os.uname().nodename}: {error.message}")
+            self.follower.swept(well=False)
+            self.follower.cannot_go_on(f"{os.uname().nodename}: {error.message}")
             return
-        self.told_failure = self.told_doubt = self.told_work_is_done = False
+        self.failure_reported = self.doubt_reported = self.idle_servers_reported = False
         self.messages.round_begins(started)
         # What follows a failure is the coordinator's to decide: here a round ends with its first one.
         once = RestartPolicy(0, enabled=False)
@@ -215,25 +226,14 @@ class MultiNode(NodeWatch):
 
     def stop(self, number: int) -> None:
         """Said to the others first: their workers fail when ours end."""
-        over = self.final is not None
-        standing = None
-        if not over:
+        can_stop = False
+        if self.final is None:
             asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
-            standing = self.progress() if asks else Progress(yields=False, step=NOW)
-            self.member.node.stop(
-                number, time.monotonic(), yields=standing.yields, step=standing.step, pace=standing.pace
-            )
+            can_stop = asks and self.progress().can_stop
+            self.follower.stop(number, time.monotonic(), can_stop=can_stop)
             self.advance()
-        if (self.in_round and not (standing and standing.yields)) or over:
+        if (self.in_round and not can_stop) or self.final is not None:
             super().stop(number)
-
-    def _yield(self, step: int) -> None:
-        """Who serves goes on serving until the job has ended."""
-        self.agreed_step = step
-        if self.supervisor.only_serves:
-            self.member.node.has_nothing_to_yield()
-        else:
-            self.step(StopRequested(SIGTERM, gently=True))
 
     def stop_step(self) -> int:
         return self.agreed_step
@@ -241,28 +241,35 @@ class MultiNode(NodeWatch):
     def step(self, event: Event) -> None:
         super().step(event)
         failures, doubts = self.supervisor.failures, self.supervisor.doubts
-        if self.in_round and failures and (not self.told_failure or (self.told_doubt and not doubts)):
-            self.told_failure, self.told_doubt = True, doubts
-            found = tuple(sendable_failure(self.evidence.failed(failure, self.started)) for failure in failures)
-            self.member.node.failed(found, self.evidence.reached())
+        if self.in_round and failures and (not self.failure_reported or (self.doubt_reported and not doubts)):
+            self.failure_reported, self.doubt_reported = True, doubts
+            found = tuple(sendable(self.evidence.failed(failure, self.started)) for failure in failures)
+            self.follower.failed(found)
             self.advance()
         self._say_what_is_left()
 
     def _say_what_is_left(self) -> None:
-        if self.in_round and self.supervisor.only_serves and not self.told_work_is_done:
-            self.told_work_is_done = True
-            self.member.node.only_serves()
+        if self.in_round and self.supervisor.only_serves and not self.idle_servers_reported:
+            self.idle_servers_reported = True
+            self.follower.only_serves()
             self.advance()
 
     def finish(self, verdict: Verdict) -> None:
-        self.member.node.swept(well=verdict.kind == SUCCEEDED, yielded=verdict.exit_code == TRY_AGAIN)
-        self.hanging.workers_are_gone()
+        succeeded = verdict.kind == SUCCEEDED
+        self.stopped_gracefully = succeeded or verdict.exit_code == TRY_AGAIN
+        self.follower.swept(well=succeeded)
 
     def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
-        self.hanging.stands(still=stands)
+        assert self.hang_watch
+        hangs = self.hang_watch.hangs
+        self.follower.idle(time.monotonic() - hangs.life_at if stands else 0.0, hangs.timeout)
+        job_state = self.follower.job_state
+        if not stands and job_state and job_state.question and job_state.asks(STACKS):
+            self.follower.reply(job_state.question, PositionsAnswer(moves=True))
+        self.advance()
 
     def on_steps(self, seconds: dict[Who, float]) -> None:
-        self.member.node.steps_take(seconds)
+        self.follower.steps_take(seconds)
         self.advance()
 
     def start_again(self, action: StartRound) -> None:
@@ -274,7 +281,7 @@ class MultiNode(NodeWatch):
 
     def _report(self, ending: JobEnding) -> Report:
         """What the coordinator has decided, with what this node knows of its last round."""
-        job_state = self.member.node.job_state
+        job_state = self.follower.job_state
         attempt = job_state.attempt if job_state else 0
         verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)
         return with_failures(self.evidence.report(self.evidence.last, verdict), ending.failures, ending.ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flota.cluster.job_state import JobState
 from flota.job.report import JobEnding
+from flota.job.survey import Question
 from flota.values import NamedTuple
 
 
@@ -25,41 +26,18 @@ class Recall(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The job has ended well: let the workers that only serve end; `swept` when they are gone."""
+    """The job has succeeded: let the workers that only serve end; `swept` when they are gone."""
 
 
-class Answer(NamedTuple):
-    """Say with `answers`, at once, that this node is here: somebody has failed."""
+class AnswerQuestion(NamedTuple):
+    """Say with `reply` what this node knows. Put when the question is heard, and again when its workers are gone."""
+
+    question: Question
+    workers_gone: bool
 
 
-class Testify(NamedTuple):
-    """Say with `testified` what is known of the workers of the round, which are gone."""
-
-
-class LookAtWorkers(NamedTuple):
-    """Say with `stands` whether the workers can end by themselves, and how far they are."""
-
-
-class Yield(NamedTuple):
-    """Ask the workers to save and end by themselves, at this step; `swept` when they are gone."""
-
-    step: int
-
-
-class TakeStacks(NamedTuple):
-    """Say with `stacked` where the ranks of this node stand; with `cannot_see` if they must be aborted for it."""
-
-
-class Abort(NamedTuple):
-    """Abort the workers for their stacks, and say with `stacked` where they stood."""
-
-
-class GoOn(NamedTuple):
-    """The job does not hang: watch the workers as before."""
-
-
-class Look(NamedTuple):
-    """Say with `looked` where the ranks of this node stand, which go on."""
+class ResumeRound(NamedTuple):
+    """What was asked has no consequence: watch the workers as before."""
 
 
 class Leave(NamedTuple):
@@ -68,18 +46,4 @@ class Leave(NamedTuple):
     ending: JobEnding
 
 
-Order = (
-    Offer
-    | Begin
-    | Recall
-    | Release
-    | Answer
-    | Testify
-    | LookAtWorkers
-    | Yield
-    | TakeStacks
-    | Abort
-    | GoOn
-    | Look
-    | Leave
-)
+NodeAction = Offer | Begin | Recall | Release | AnswerQuestion | ResumeRound | Leave

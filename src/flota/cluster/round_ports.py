@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flota.cluster.multi_node import MultiNode
 
 
-class Offering:
+class RoundPorts:
     """`deadline`: when to try once more, where ports were not free."""
 
     def __init__(self, multi_node: MultiNode) -> None:
@@ -34,7 +34,7 @@ class Offering:
 
     def offer(self, round_number: int) -> None:
         self.release()
-        node = self.multi_node.member.node
+        node = self.multi_node.follower
         try:
             self._held, ports = hold_ports(self.multi_node.spec)
         except FlotaError as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 
-from flota.cluster.node_record import SERVING, NodeRecord, Present, sendable
+from flota.cluster.node_record import SERVING, NodeRecord, Present
 from flota.job.nodes import LEASE, NodesSpec, absence_of, lease_of
+from flota.job.printable import printable
 from flota.job.roles import COLLECTIVE
 from flota.job.roster import NO_PORTS
 from flota.job.spec import JobSpec, RestartPolicy
@@ -38,7 +39,7 @@ class Terms(NamedTuple):
 
 def terms_of(spec: JobSpec, nodes: NodesSpec) -> Terms:
     return Terms(
-        sendable(spec.job_id),
+        printable(spec.job_id),
         nodes.least,
         nodes.most,
         spec.frameworks,
@@ -49,7 +50,7 @@ def terms_of(spec: JobSpec, nodes: NodesSpec) -> Terms:
         nodes.sort_by_address,
         lease=lease_of(nodes),
         absence=absence_of(nodes),
-        roles=tuple(sendable(role.name) for role in spec.roles),
+        roles=tuple(printable(role.name) for role in spec.roles),
         serving=tuple(number for number, role in enumerate(spec.roles) if role.serves),
         mode=spec.mode,
         agreed=agreed(spec),
@@ -59,8 +60,8 @@ def terms_of(spec: JobSpec, nodes: NodesSpec) -> Terms:
 def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) -> NodeRecord:
     """What a node says of itself before it has ports for a round."""
     return NodeRecord(
-        job=sendable(spec.job_id),
-        host=sendable(host),
+        job=printable(spec.job_id),
+        host=printable(host),
         address=spec.address,
         ports=NO_PORTS,
         least=nodes.least,
@@ -68,7 +69,7 @@ def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) ->
         frameworks=spec.frameworks,
         rank=nodes.rank,
         serves=serves,
-        roles=tuple(sendable(role.name) for role in spec.roles),
+        roles=tuple(printable(role.name) for role in spec.roles),
         workers_by_role=tuple(role.workers for role in spec.roles),
         mode=spec.mode,
         agreed=agreed(spec),

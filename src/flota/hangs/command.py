@@ -8,6 +8,7 @@ import time
 from flota.errors.stacks import NoRunningJob, NoSpy, NoSuchRank, StacksUnreadable
 from flota.hangs.capture import StackTaker, Subject, Taken, page, positions_of
 from flota.hangs.pyspy import Spy, find_spy
+from flota.hangs.question import POSITIONS
 from flota.hangs.suspects import find_suspects, groups_in_words, suspicion
 from flota.host.kill_tree import stat_fields
 from flota.host.loop import Loop
@@ -16,9 +17,11 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from socket import socket
     from typing import Any
+
+    Header = Callable[[int, list[Subject]], tuple[str, ...]]  # from the node's pid (0: do not ask it) and the workers
 
 LOOK_AGAIN = 0.1  # seconds between looks at the clock
 PATIENCE = 15.0  # seconds for all nodes to answer
@@ -38,18 +41,19 @@ class Asker:
         self.spy = Spy(program, self.loop)
         self.taker = StackTaker(self.spy)
 
-    def ask(self) -> tuple[tuple[str, ...], str]:
-        """Who stands where, and a page of all stacks."""
+    def ask(self, header: Header) -> tuple[tuple[str, ...], str]:
+        """What each rank is waiting on, below the lines of a header, and a page of all stacks."""
         subjects = self._subjects()
         taken = self._take(subjects)
         if taken.blind:
             raise StacksUnreadable(taken.trouble or "the workers have just ended")
         positions = positions_of(subjects, taken.samples)
-        words = () if self.ranks else ask_whole_job(self._node)
+        words = () if self.ranks else ask_whole_job(self._node, POSITIONS)
         if not words:
             words = groups_in_words(positions)
             if len(positions) > 1 and not self.ranks:
                 words += (f"if this is a hang: {suspicion(positions, find_suspects(positions))}",)
+        words = (*header(0 if self.ranks else self._node, subjects), *words)
         return words, page(f"flota: {self.log_dir}", words, subjects, taken.samples)
 
     def _subjects(self) -> list[Subject]:
@@ -77,8 +81,8 @@ def address_of(node: int) -> bytes:
     return b"\0flota-%d-%d" % (os.stat("/proc/self/ns/pid").st_ino, node)
 
 
-def ask_whole_job(node: int) -> tuple[str, ...]:
-    """Who stands where on all machines, if the job has several: its node here asks the others."""
+def ask_whole_job(node: int, kind: str) -> tuple[str, ...]:
+    """What all nodes answer to this question, if the job has several: its node here asks the others."""
     import socket
 
     with socket.socket(socket.AF_UNIX) as asker:
@@ -86,7 +90,8 @@ def ask_whole_job(node: int) -> tuple[str, ...]:
         try:
             asker.connect(address_of(node))
             if peer_of(asker).pid != node:
-                return ()  # somebody has taken its name
+                return ()  # another process has taken its name
+            asker.send(f"{kind}\n".encode())
             text = asker.recv(LARGEST)
         except OSError:
             return ()  # a job on one machine, or one that has just ended

@@ -103,6 +103,18 @@ class Channel:
             self.fd = -1
 
 
+def read_page(page_path: str) -> Heartbeat:
+    """What a worker wrote last, as another process of the same user can see it; `page_path`: its FLOTA_CHANNEL."""
+    path, _, worker = page_path.rpartition(":")
+    try:
+        with open(path, "rb") as file:
+            page = os.pread(file.fileno(), PAGE, int(worker) * PAGE)
+    except (OSError, ValueError):
+        return NO_HEARTBEAT
+    beats = (_read_slot(page[slot : slot + SLOT_SIZE]) for slot in SLOTS)
+    return max((beat for beat in beats if beat), key=lambda beat: beat.at, default=NO_HEARTBEAT)
+
+
 def _read_slot(slot: bytes) -> Heartbeat | None:
     """None while it is being written, or if the worker died while it wrote."""
     if not any(slot[:NUMBERS_AT]):

@@ -19,12 +19,12 @@ AT_ONCE = 0.2  # seconds until all workers of one machine have heard: a busy nod
 class Progress(NamedTuple):
     """Whether all of a node's workers that do the job's work can end by themselves, and how far the first is."""
 
-    yields: bool
+    can_stop: bool
     step: int
     pace: float = 0.0  # steps a second
 
 
-NOBODY = Progress(yields=True, step=NO_OPINION)
+NOBODY = Progress(can_stop=True, step=NO_OPINION)
 
 
 def look_at(channel: Channel, workers: Collection[int]) -> Progress:

@@ -100,7 +100,7 @@ class RoundWatch(ABC):
 
     def can_stop_gracefully(self) -> bool:
         progress = self.progress()
-        return self.supervisor.phase == Phase.RUNNING and progress.yields and progress.step != NO_OPINION
+        return self.supervisor.phase == Phase.RUNNING and progress.can_stop and progress.step != NO_OPINION
 
     def stop_step(self) -> int:
         """One that no worker can have passed before all of them have been asked."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from flota.job.printable import are_printable
+from flota.job.roles import TRAINER
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -13,6 +15,23 @@ if TYPE_CHECKING:
 SLOW, FAIR = 1.5, 1.2  # times as long as the middle one's steps
 STEPS, SECONDS = 5, 30.0  # it must last so long
 PERIOD = 10.0  # seconds between looks
+
+
+class StepTime(NamedTuple):
+    """How many seconds a step takes one rank."""
+
+    rank: int
+    seconds: float
+    role: str = TRAINER
+
+
+class SlowRank(NamedTuple):
+    """A rank that is slower than the rest of its role, and how many times."""
+
+    rank: int
+    host: str
+    factor: float
+    role: str = TRAINER
 
 
 class Straggler(NamedTuple):
@@ -60,3 +79,8 @@ def factors(seconds: Mapping[Who, float]) -> dict[Who, float]:
             if len(own) > 1:
                 found[who] = took / own[middle if middle < place else middle + 1][0]
     return found
+
+
+def is_step_time(row: StepTime) -> bool:
+    """Whether a step can take so long; scripts may report anything."""
+    return 1e-9 < row.seconds < 1e9 and are_printable([row.role])

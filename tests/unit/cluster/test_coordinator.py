@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from flota.cluster.all_idle import GOES_ON, TOGETHER
 from msgspec.structs import replace
 
 from flota.cluster import node_record
-from flota.cluster.all_idle import GOES_ON, TOGETHER
 from flota.cluster.coordinator import FIRST_WORD, NEXT_WORD, Coordinator
 from flota.cluster.job_state import (
     ENDED,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from flota.cluster.roll_call import DOUBT, SETTLE, TOLD_IN_FULL, RollCall, told_to_all
 from msgspec.structs import replace
 
 from flota.cluster import node_record
 from flota.cluster.job_state import ROLL_CALL, JobState
 from flota.cluster.node_record import NodeRecord, Present
-from flota.cluster.roll_call import DOUBT, SETTLE, TOLD_IN_FULL, RollCall, told_to_all
 from flota.job.report import FailedWorker
 from flota.job.spec import RestartPolicy
 from flota.supervise.restart_policy import History

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from flota.cluster.stack_requests import ANSWER_TIME, Looks
 from msgspec.structs import replace
 
 from flota.cluster.job_state import RUNNING as ROUND_RUNS
 from flota.cluster.job_state import JobState
 from flota.cluster.node_record import DONE, RUNNING, NodeRecord, Present
-from flota.cluster.stack_requests import ANSWER_TIME, Looks
 from flota.hangs.wait_sites import RankPosition
 from tests.rosters import ports_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from flota.cluster.slow_ranks import Pace, told_steps
 
 from flota.cluster.job_state import RUNNING, JobState, SlowRow
 from flota.cluster.node_record import NodeRecord, Present, StepRow
-from flota.cluster.slow_ranks import Pace, told_steps
 from flota.host.channel import PAGE, Channel
 from flota.job.plan import Worker, WorkerPlan
 from flota.job.roster import NO_PORTS

@@ -7,6 +7,10 @@ import os
 from flota.cli.convert import convert
 from flota.errors import BadValue, FlotaError, UnknownFlag
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.hangs.capture import Subject
+
 USAGE = """\
 usage: flota stack [RANK …] [--log_dir DIR] [--native] [--watch[=SECONDS]]
 
@@ -53,7 +57,7 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
     from flota.hangs.command import Asker, has_ended
 
     asker = Asker(os.path.abspath(directory), os.environ, ranks, native=native)
-    groups, page = asker.ask()
+    groups, page = asker.ask(_steps)
     if not watch:
         print(page, end="")
         return 0
@@ -61,12 +65,22 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
         print(time.strftime("%H:%M:%S"), *(f"  {line}" for line in groups), sep="\n", flush=True)
         time.sleep(watch)
         try:
-            groups, _ = asker.ask()
+            groups, _ = asker.ask(_steps)
         except FlotaError as error:  # its workers are gone: between two rounds, or for good
             if has_ended(asker.log_dir):
                 print("the job has ended")
                 return 0
             groups = (error.message,)
+
+
+def _steps(node: int, subjects: list[Subject]) -> tuple[str, ...]:
+    """How far all ranks are: from all nodes, or from the workers here."""
+    from flota.hangs.command import ask_whole_job
+    from flota.stragglers.answer import step_of_process
+    from flota.stragglers.question import KIND, steps_in_words
+
+    here = [step_of_process(one.role, one.rank, one.pid) for one in subjects]
+    return ask_whole_job(node, KIND) or steps_in_words(here)
 
 
 def _period(word: str) -> float:

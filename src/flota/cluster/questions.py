@@ -1,0 +1,64 @@
+"""All that nodes can be asked: one row per kind, the less urgent first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flota.cluster.node_record import NodeRecord, Present, decode_record
+from flota.cluster.survey import QuestionRow
+from flota.failures import roll_call
+from flota.failures.testimony import answer_roll_call
+from flota.hangs import question as hangs
+from flota.hangs.answers import answer_positions, answer_stacks
+from flota.preemption import question as preemption
+from flota.preemption.answer import answer_preemption
+from flota.stragglers import question as steps
+from flota.stragglers.answer import answer_steps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+ROWS = (
+    QuestionRow(steps.KIND, steps.StepsAnswer, steps.is_sound, steps.decide, answer_steps, urgent=False),
+    QuestionRow(
+        hangs.POSITIONS, hangs.PositionsAnswer, hangs.is_sound, hangs.decide_positions, answer_positions, urgent=False
+    ),
+    QuestionRow(hangs.STACKS, hangs.PositionsAnswer, hangs.is_sound, hangs.decide_stacks, answer_stacks, urgent=True),
+    QuestionRow(
+        preemption.KIND, preemption.StopAnswer, preemption.is_sound, preemption.decide, answer_preemption, urgent=True
+    ),
+    QuestionRow(
+        roll_call.KIND,
+        roll_call.Testimony,
+        roll_call.is_sound,
+        roll_call.decide,
+        answer_roll_call,
+        urgent=True,
+        ends_round=True,
+    ),
+)
+QUESTIONS = {row.kind: row for row in ROWS}
+ON_REQUEST = tuple(row.kind for row in ROWS if not row.urgent)
+STACKS, PREEMPTION, ROLL_CALL = hangs.STACKS, preemption.KIND, roll_call.KIND
+
+
+def read_record(node: str, came: int, data: bytes, said: int) -> Present | None:
+    """A node's record with its answer, as bytes from the store; None for what is neither."""
+    record = decode_record(data)
+    if record is None:
+        return None
+    body = read_body(record)
+    return None if record.answer and body is None else Present(node, came, record, said, body)
+
+
+def read_body(record: NodeRecord) -> Any:
+    """What a node has answered; None: nothing that makes sense."""
+    row = QUESTIONS.get(record.answer.kind) if record.answer else None
+    if row is None or record.answer is None:
+        return None
+    try:
+        body: Any = msgspec.json.decode(record.answer.body, type=row.body)
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError):
+        return None
+    return body if row.is_sound(body) else None

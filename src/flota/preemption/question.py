@@ -1,0 +1,56 @@
+"""Preemption of a job of several nodes: how far are all workers, and at which step do they all stop? Pure."""
+
+from __future__ import annotations
+
+from flota.errors import TRY_AGAIN
+from flota.job.report import STOPPED, JobEnding
+from flota.job.survey import AskAgain, EndJob, Outcome, Wait
+from flota.preemption.stop_step import NO_OPINION, agreed_step
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.cluster.survey import Survey
+
+KIND = "preemption"  # without an argument: how far are they? With one: stop at this step
+SIGTERM = 15
+ANSWER_TIME = 2.0  # seconds in which every node must say how far its workers are
+LEAD_TIME = 1.0  # seconds until every worker has heard the step
+GRACEFULLY, OTHERWISE = "gracefully", "otherwise"
+
+
+class StopAnswer(NamedTuple):
+    """`stopped`: how, when the workers are gone."""
+
+    can_stop: bool = True
+    step: int = NO_OPINION
+    pace: float = 0.0  # steps per second
+    stopped: str = ""
+
+
+def is_sound(answer: StopAnswer) -> bool:
+    return answer.stopped in ("", GRACEFULLY, OTHERWISE) and answer.pace >= 0.0
+
+
+def decide(survey: Survey) -> Outcome:
+    """The job ends with 75 if all workers have saved and stopped, and with 143 in any other case."""
+    stopped = JobEnding(STOPPED, 128 + SIGTERM, SIGTERM, survey.job.why)
+    if survey.question.argument:
+        return _when_stopped(survey, stopped)
+    asked = [node for node in survey.nodes if node not in survey.done]
+    answers: list[StopAnswer] = [survey.answers[node] for node in asked if node in survey.answers]
+    late = survey.asked_at + ANSWER_TIME
+    if survey.lost or survey.now >= late or not all(answer.can_stop for answer in answers):
+        return EndJob(stopped)
+    if len(answers) < len(asked):
+        return Wait(late)
+    pace = max((answer.pace for answer in answers), default=0.0)
+    return AskAgain(str(agreed_step([answer.step for answer in answers], pace, LEAD_TIME)))
+
+
+def _when_stopped(survey: Survey, stopped: JobEnding) -> Outcome:
+    ends = {node: answer.stopped for node, answer in survey.answers.items() if answer.stopped}
+    if not all(node in ends or node in survey.lost or node in survey.done for node in survey.nodes):
+        return Wait()
+    gracefully = not survey.lost and OTHERWISE not in ends.values()
+    return EndJob(stopped._replace(code=TRY_AGAIN) if gracefully else stopped)

@@ -1,0 +1,70 @@
+"""How far all ranks of the job are, and how long their steps take, for a user who asks. Pure."""
+
+from __future__ import annotations
+
+from flota.job.printable import are_printable
+from flota.job.report import NO_STEP
+from flota.job.roles import TRAINER, label
+from flota.job.survey import Outcome, Publish, Wait
+from flota.values import NamedTuple
+from flota.wording import plural, workers_in_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.cluster.survey import Survey
+
+KIND = "steps"
+ANSWER_TIME = 2.0  # seconds in which nodes have to answer: they only read memory
+SLOW = 1.5  # times the middle step time: such ranks are named
+
+
+class RankStep(NamedTuple):
+    """The last step that a rank has reported, and how many seconds its steps take; 0.0: not known."""
+
+    rank: int
+    step: int
+    seconds: float
+    role: str = TRAINER
+
+
+class StepsAnswer(NamedTuple):
+    rows: tuple[RankStep, ...] = ()
+
+
+def is_sound(answer: StepsAnswer) -> bool:
+    return are_printable(row.role for row in answer.rows) and all(0 <= row.seconds < 1e9 for row in answer.rows)
+
+
+def decide(survey: Survey) -> Outcome:
+    at_work = [node for node, one in survey.present.items() if one.record.state in ("running", "serving")]
+    late = survey.asked_at + ANSWER_TIME
+    if survey.now < late and any(node not in survey.answers for node in at_work):
+        return Wait(late)
+    return Publish(steps_in_words([row for answer in survey.answers.values() for row in answer.rows]))
+
+
+def steps_in_words(rows: list[RankStep]) -> tuple[str, ...]:
+    """One line per role; nothing for ranks that do not report steps."""
+    known = [row for row in rows if row.step != NO_STEP]
+    roles = dict.fromkeys(row.role for row in known)
+    return tuple(_role_in_words(role, [row for row in known if row.role == role]) for role in roles)
+
+
+def _role_in_words(role: str, rows: list[RankStep]) -> str:
+    """`steps: all 8 ranks at 1200, 0.21 s per step`, or `steps: 1180 (rank 7) to 1200, …; rank 3 takes 0.90 s`."""
+    steps = sorted({row.step for row in rows})
+    last = [row.rank for row in rows if row.step == steps[0]]
+    name = plural("rank" if role == TRAINER else role)
+    if len(rows) == 1:
+        where = f"{label(role, rows[0].rank)} at {steps[0]}"
+    elif len(steps) == 1:
+        where = f"all {len(rows)} {name} at {steps[0]}"
+    else:
+        where = f"{steps[0]} ({workers_in_words((role, rank) for rank in last)}) to {steps[-1]}"
+    times = sorted(row.seconds for row in rows if row.seconds)
+    if not times:
+        return f"steps: {where}"
+    middle = times[(len(times) - 1) // 2]
+    slow = [row for row in rows if row.seconds > SLOW * middle]
+    named = "".join(f"; {label(role, row.rank)} takes {row.seconds:.2g} s" for row in slow[:4])
+    return f"steps: {where}, {middle:.2g} s per step{named}"

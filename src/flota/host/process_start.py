@@ -51,32 +51,30 @@ def descriptors_of(process: ProcessSpec) -> list[int]:
     return [fd for fd in (process.stdout, process.stderr, *process.inherited_fds) if isinstance(fd, int)]
 
 
+def _streams(process: ProcessSpec) -> list[tuple[int, str | int, int]]:
+    """The standard streams to connect: each with a file or a descriptor, and the flags for a file."""
+    if process.stdout is None or process.stderr is None:
+        return []
+    stderr = 1 if process.stderr == process.stdout else process.stderr
+    return [(0, "/dev/null", os.O_RDONLY), (1, process.stdout, APPEND), (2, stderr, APPEND)]
+
+
 def _file_actions(process: ProcessSpec) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = []
-    if process.stdout is None or process.stderr is None:
-        return actions
-    actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
-    for fd, target in ((1, process.stdout), (2, process.stderr)):
-        if fd == 2 and target == process.stdout:
-            actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
-        elif isinstance(target, int):
+    for fd, target, flags in _streams(process):
+        if isinstance(target, int):
             actions.append((os.POSIX_SPAWN_DUP2, target, fd))
         else:
-            actions.append((os.POSIX_SPAWN_OPEN, fd, target, APPEND, 0o666))
+            actions.append((os.POSIX_SPAWN_OPEN, fd, target, flags, 0o666))
     # Duplicated onto itself, which clears close-on-exec.
-    actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in process.inherited_fds]
-    return actions
+    return actions + [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in process.inherited_fds]
 
 
 def redirect(process: ProcessSpec) -> None:
-    """Apply `_file_actions` to this process."""
-    for action, fd, *rest in _file_actions(process._replace(inherited_fds=())):
-        source, target = fd, rest[0]
-        if action == os.POSIX_SPAWN_OPEN:
-            path, flags, mode = rest
-            source, target = os.open(path, flags, mode), fd  # type: ignore[arg-type]
-        assert isinstance(target, int)
-        os.dup2(source, target)
-        os.set_inheritable(target, True)  # noqa: FBT003  onto itself, dup2 changes nothing
-        if action == os.POSIX_SPAWN_OPEN and source != target:
+    """Connect this process's own standard streams as those of `process`."""
+    for fd, target, flags in _streams(process):
+        source = target if isinstance(target, int) else os.open(target, flags, 0o666)
+        os.dup2(source, fd)
+        os.set_inheritable(fd, True)  # noqa: FBT003  onto itself, dup2 changes nothing
+        if source not in (target, fd):
             os.close(source)

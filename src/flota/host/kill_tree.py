@@ -87,8 +87,9 @@ def stat_fields(pid: int) -> list[str]:
         return []
 
 
-def kill(pid: int) -> None:
+def kill(pid: int, signal: int = SIGKILL) -> None:
+    """Send a signal to a process, or to a process group as -PID."""
     try:
-        os.kill(pid, SIGKILL)
+        os.kill(pid, signal)
     except OSError:
-        pass  # gone already, or about to be
+        pass  # gone already, or it has changed its user

@@ -9,7 +9,7 @@ from flota.errors import BUG
 from flota.host.kill_tree import kill_descendants, reap_orphans
 from flota.host.ports import release
 from flota.host.process_start import ProcessSpec, exit_code
-from flota.host.shepherd import fork_shepherd
+from flota.host.shepherd import fork_shepherd, write_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Round:
         """
         if self.is_pending and command in ("stop", "kill"):
             self._stop_signal = signal
-        _write(self._commands, f"{command} {worker} {signal}\n")  # a lost shepherd is noticed on its report pipe
+        write_line(self._commands, f"{command} {worker} {signal}")
 
     @property
     def is_pending(self) -> bool:
@@ -149,15 +149,8 @@ class Round:
 
 def _end_shepherd(commands: int) -> None:
     """Let it exit: the end of file that follows is not the node's death."""
-    _write(commands, "end 0 0\n")
+    write_line(commands, "end 0 0")
     os.close(commands)
-
-
-def _write(commands: int, line: str) -> None:
-    try:
-        os.write(commands, line.encode())
-    except OSError:
-        pass
 
 
 def _wait(pid: int) -> int:

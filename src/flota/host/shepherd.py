@@ -14,7 +14,7 @@ import select
 import time
 
 from flota.errors import BUG
-from flota.host.kill_tree import SIGKILL, kill_descendants
+from flota.host.kill_tree import kill, kill_descendants
 from flota.host.open_files import restore_open_files
 from flota.host.prctl import become_subreaper, name_process
 from flota.host.process_start import ProcessSpec, descriptors_of, execute, exit_code, redirect
@@ -60,7 +60,6 @@ def fork_shepherd(
             import traceback
 
             traceback.print_exc()
-            code = BUG
         finally:
             # Whatever went wrong, no worker is left behind, and the node's own exit handlers never run here.
             try:
@@ -129,11 +128,11 @@ class Shepherd:
             pid = self._fork(process) if process.call else self.execute(process)
         except (OSError, ValueError) as error:
             code = error.errno if isinstance(error, OSError) else EINVAL
-            self._report(f"failed {number} {code} {time.monotonic()}")
+            write_line(self.reports, f"failed {number} {code} {time.monotonic()}")
             return
         self.worker_of[pid] = number
         self.pid_of[number] = pid
-        self._report(f"started {number} {pid} {time.monotonic()}")
+        write_line(self.reports, f"started {number} {pid} {time.monotonic()}")
 
     def execute(self, process: ProcessSpec) -> int:
         return execute(process, own_session=self.own_session)
@@ -170,12 +169,12 @@ class Shepherd:
             number = self.worker_of.pop(pid, None)
             if number is not None:
                 # Left unreaped until its group is killed: the zombie keeps the group's number from being reused.
-                _kill_group(pid, SIGKILL)
+                kill(-pid)
             _, status = os.waitpid(pid, 0)
             if number is not None:
                 del self.pid_of[number]
                 code = exit_code(status)
-                self._report(f"exited {number} {code} {int(number in self.asked)} {time.monotonic()}")
+                write_line(self.reports, f"exited {number} {code} {int(number in self.asked)} {time.monotonic()}")
 
     def _perform(self, line: bytes) -> None:
         command, number, signal_number = line.decode().split()
@@ -187,18 +186,16 @@ class Shepherd:
             return
         if command in ("stop", "kill"):
             self.asked.add(int(number))
-        try:
-            os.kill(pid, int(signal_number))
-        except OSError:
-            pass  # a worker that changed its user
+        kill(pid, int(signal_number))
         if command in ("kill", "suspend"):
-            _kill_group(pid, int(signal_number))
+            kill(-pid, int(signal_number))
 
-    def _report(self, line: str) -> None:
-        try:
-            os.write(self.reports, f"{line}\n".encode())
-        except OSError:
-            pass  # the node is dead: the command pipe says so next
+
+def write_line(pipe: int, line: str) -> None:
+    try:
+        os.write(pipe, f"{line}\n".encode())
+    except OSError:
+        pass  # the other side is dead, and the pipe that comes from there has ended
 
 
 def close_other_fds(needed: set[int]) -> None:
@@ -216,10 +213,3 @@ def close_other_fds(needed: set[int]) -> None:
                 os.close(fd)
         except OSError:
             pass  # the descriptor of the listing itself
-
-
-def _kill_group(pid: int, signal_number: int) -> None:
-    try:
-        os.killpg(pid, signal_number)
-    except OSError:
-        pass  # the group is empty

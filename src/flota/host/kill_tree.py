@@ -34,14 +34,18 @@ def kill_descendants(*, under_init: bool = False) -> None:
 
 def reap_orphans(shepherds: set[int]) -> None:
     """Reap orphans: they become children of a node that is PID 1, or whose shepherd died."""
-    while True:
-        try:
-            exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return
-        if exited is None or exited.si_pid in shepherds:
-            return  # the shepherd's own exit is read from its report pipe
-        os.waitpid(exited.si_pid, 0)
+    # A shepherd's own exit is read from its report pipe.
+    while (pid := exited_child()) and pid not in shepherds:
+        os.waitpid(pid, 0)
+
+
+def exited_child() -> int:
+    """The pid of a child that has exited and is not reaped yet; 0 if there is none."""
+    try:
+        exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return 0
+    return exited.si_pid if exited else 0
 
 
 def has_own_proc() -> bool:

@@ -14,7 +14,7 @@ import select
 import time
 
 from flota.errors import BUG
-from flota.host.kill_tree import kill, kill_descendants
+from flota.host.kill_tree import exited_child, kill, kill_descendants
 from flota.host.open_files import restore_open_files
 from flota.host.prctl import become_subreaper, name_process
 from flota.host.process_start import ProcessSpec, descriptors_of, execute, exit_code, redirect
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EINVAL = 22
-CHILD_EXITED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 def fork_shepherd(
@@ -158,14 +157,7 @@ class Shepherd:
             os._exit(code)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                exited = os.waitid(os.P_ALL, 0, CHILD_EXITED)
-            except ChildProcessError:
-                return
-            if exited is None:
-                return
-            pid = exited.si_pid
+        while pid := exited_child():
             number = self.worker_of.pop(pid, None)
             if number is not None:
                 # Left unreaped until its group is killed: the zombie keeps the group's number from being reused.

@@ -121,6 +121,15 @@ def open_append(path: str) -> int:
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
+def append(log: int, data: bytes) -> bool:
+    """Whether it was written: a full disk costs lines of a log, not the job."""
+    try:
+        os.write(log, data)
+    except OSError:
+        return False
+    return True
+
+
 def remove(path: str) -> None:
     try:
         os.unlink(path)

@@ -5,11 +5,10 @@ The JSON is written without the json module, which imports re: 5 ms of CPU while
 
 from __future__ import annotations
 
-import os
 import time
 from _json import encode_basestring_ascii as quoted
 
-from flota.logs.directory import open_append
+from flota.logs.directory import append, open_append
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +30,7 @@ class EventLog:
         clock = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1e6) % 1_000_000:06d}Z"
         fields = {"time": clock, "monotonic": time.monotonic(), "event": event, **self._common, **facts}
         line = f"{to_json(fields)}\n".encode()
-        try:
-            os.write(self._file, line)
-        except OSError:
-            pass  # a full disk must not end the job
+        append(self._file, line)
         if self._writer:
             self._writer.write(line)
 

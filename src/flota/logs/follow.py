@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from flota.logs.directory import append
 from flota.logs.inotify import OVERFLOWED, Inotify, keep_freed_memory
 from flota.logs.nonblocking_writer import NonblockingWriter
 
@@ -126,10 +127,8 @@ class LogFollower:
         for number in self.inotify.read():
             if number == OVERFLOWED:
                 self.mark_all_changed()
-            else:
-                log = self._watched.get(number)
-                if log:
-                    log.changed = True
+            elif number in self._watched:
+                self._watched[number].changed = True
 
     def mark_all_changed(self) -> None:
         for log in self.logs:
@@ -157,10 +156,7 @@ class LogFollower:
         if last and log.partial:
             body, log.partial = body + log.partial + b"\n", b""
         if log.words:
-            try:
-                os.write(log.copy, b"".join(prefixed(matching(body, log.words), log.prefix)))
-            except OSError:
-                pass  # a full disk costs these lines, not the job
+            append(log.copy, b"".join(prefixed(matching(body, log.words), log.prefix)))
         stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
         if body:
             self.writer.write(*prefixed(body, stamp + log.prefix))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 
-from flota.logs.directory import open_append
+from flota.logs.directory import append, open_append
 from flota.logs.nonblocking_writer import NonblockingWriter
 
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
@@ -32,10 +31,7 @@ class OwnLog:
         """Text as it is."""
         if LEVELS[level] < self._lowest:
             return
-        try:
-            os.write(self._file, f"{text}\n".encode(errors="surrogateescape"))
-        except OSError:
-            pass  # a full disk must not end the job
+        append(self._file, f"{text}\n".encode(errors="surrogateescape"))
         paint = COLOURS.get(level) if self._colour else None
         if paint:
             first, newline, rest = text.partition("\n")

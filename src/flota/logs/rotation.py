@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.logs.directory import open_append
+from flota.logs.directory import append, open_append
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,14 +69,9 @@ class RotatingLog:
         return log
 
     def _write(self, data: bytes) -> None:
-        if not data:
-            return
-        try:
-            os.write(self._file, data)
-        except OSError:
-            return  # a full disk costs log lines, not the training
-        self._size += len(data)
-        self._at_line_end = data.endswith(b"\n")
+        if data and append(self._file, data):
+            self._size += len(data)
+            self._at_line_end = data.endswith(b"\n")
 
     def _rotate(self) -> None:
         try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
+import threading
 
 from flota.errors.worker import NothingToCall, NotInMainThread
 from flota.worker import heartbeat
@@ -40,8 +43,6 @@ def on_stop(callback: Callable[[], object]) -> None:
     if not _is_main_thread():
         raise NotInMainThread
     if not _state.handles:
-        import signal
-
         _state.previous = signal.signal(signal.SIGTERM, _on_sigterm)
         _state.handles = True
     if not _state.watches_forks:
@@ -60,16 +61,11 @@ def exit_worker() -> None:
 def run_callbacks() -> None:
     """Each callback once, in the main thread."""
     if not _is_main_thread():
-        import signal
-        import threading
-
         if not _state.asked:
             _state.asked = True
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         return
     if not _state.ending:
-        import atexit
-
         _state.ending = True
         atexit.register(_ignore_sigterm)
     while _state.callbacks:
@@ -79,8 +75,6 @@ def run_callbacks() -> None:
 def _ignore_sigterm() -> None:
     """The signal may come when this worker has heard already, by its page, and ends: an interpreter that tidies up has
     no handlers any more, and would die of it."""
-    import signal
-
     if signal.getsignal(signal.SIGTERM) is _on_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -96,8 +90,6 @@ def _on_sigterm(number: int, _frame: object) -> None:
 
 
 def _restore() -> None:
-    import signal
-
     if _state.handles and signal.getsignal(signal.SIGTERM) is _on_sigterm:
         # None: a handler that was not set from Python.
         signal.signal(signal.SIGTERM, signal.SIG_DFL if _state.previous is None else _state.previous)
@@ -106,17 +98,11 @@ def _restore() -> None:
 
 def _block_sigterm() -> None:
     """SIGTERM to a child that has just been forked: a handler's pending signals are forgotten by the interpreter."""
-    import signal
-    from threading import get_ident
-
-    _state.masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _state.masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def _unblock_sigterm() -> None:
-    import signal
-    from threading import get_ident
-
-    signal.pthread_sigmask(signal.SIG_SETMASK, _state.masks.pop(get_ident()))
+    signal.pthread_sigmask(signal.SIG_SETMASK, _state.masks.pop(threading.get_ident()))
 
 
 def _reset_in_child() -> None:
@@ -129,6 +115,4 @@ def _reset_in_child() -> None:
 
 
 def _is_main_thread() -> bool:
-    import threading
-
     return threading.current_thread() is threading.main_thread()

@@ -51,14 +51,12 @@ class _Page:
 
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False  # in a container of its own, say: then nobody listens
-        try:
-            memory = mmap(fd, 0)
+            try:
+                memory = mmap(fd, 0)
+            finally:
+                os.close(fd)
         except (OSError, ValueError):
-            return False
-        finally:
-            os.close(fd)
+            return False  # as in a container of its own, from where the node cannot be reached
         self.base = int(slot) * PAGE
         if len(memory) < self.base + PAGE:
             return False

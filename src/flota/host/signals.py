@@ -40,9 +40,5 @@ def forget_wakeup() -> None:
     _signal.set_wakeup_fd(-1)
 
 
-def suspend_self() -> None:
-    os.kill(os.getpid(), _signal.SIGSTOP)
-
-
 def _nothing(*_: object) -> None:
     """The byte on the wake-up pipe is enough."""

@@ -6,7 +6,7 @@ import _signal  # type: ignore[import-not-found]
 import time
 from abc import abstractmethod
 
-from flota.host.signals import Signals, suspend_self
+from flota.host.signals import Signals
 from flota.job.report import Report
 from flota.job.roles import label
 from flota.job.spec import JobSpec
@@ -154,7 +154,7 @@ class NodeWatch(RoundWatch):
             elif name == "SIGTSTP":
                 # Workers lead sessions of their own, where the kernel ignores SIGTSTP: SIGSTOP does the same to them.
                 self._to_all("suspend", _signal.SIGSTOP)
-                suspend_self()
+                _signal.raise_signal(_signal.SIGSTOP)
             elif name == "SIGCONT":
                 self._to_all("suspend", _signal.SIGCONT)
             elif name == "SIGCHLD":

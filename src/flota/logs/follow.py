@@ -117,11 +117,11 @@ class LogFollower:
     @property
     def busy(self) -> bool:
         """Whether there is something to show and the writer takes it."""
-        return not self.writer.pending and any(log.changed and self._is_needed(log) for log in self.logs)
+        return not self.writer.pending and any(self._has_more(log) for log in self.logs)
 
-    def _is_needed(self, log: FollowedLog) -> bool:
+    def _has_more(self, log: FollowedLog) -> bool:
         """When the console is closed, lines may still have to be copied."""
-        return not self.writer.closed or bool(log.words)
+        return log.changed and (not self.writer.closed or bool(log.words))
 
     def on_changed(self) -> None:
         for number in self.inotify.read():
@@ -139,7 +139,7 @@ class LogFollower:
         for log in self.logs:
             if self.writer.pending:
                 return
-            if log.changed and self._is_needed(log):
+            if self._has_more(log):
                 data, round_ends = log.read()
                 self._show(log, data, last=round_ends)
 

@@ -22,8 +22,7 @@ class NonblockingWriter:
         self.at_line_start = True
         self._rest: list[memoryview] = []
         self._socket: socket | None = None
-        self._could_block = False
-        self._poll = select.poll()
+        self._poll: select.poll | None = None  # only where writing could block
         self.fd = self._open(fd)
 
     @property
@@ -53,7 +52,7 @@ class NonblockingWriter:
     def _send(self) -> int:
         if self._socket:
             return self._socket.send(self._rest[0], MSG_DONTWAIT)
-        if self._could_block:
+        if self._poll:
             if not self._poll.poll(0):
                 raise BlockingIOError
             return os.write(self.fd, self._rest[0][:ATOMIC])
@@ -83,7 +82,7 @@ class NonblockingWriter:
         try:
             own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
-            self._could_block = True  # another user's terminal: poll before each small write
+            self._poll = select.poll()  # another user's terminal: poll before each small write
             self._poll.register(fd, select.POLLOUT)
             return fd
         if stat.S_ISFIFO(mode):

@@ -1,4 +1,4 @@
-"""Who this worker is, from the variables of whoever started it: flota, torchrun or Paddle's launcher, else nobody."""
+"""This worker's place in its job, from the variables of its launcher: flota, torchrun, Paddle's launcher, or none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PADDLE_ROLES = {"PSERVER": "server", "HETER_TRAINER": "heter", "COORDINATOR": "c
 
 
 class Env(NamedTuple):
-    """One worker's place in its job. By itself, a process is the only worker of a job of its own."""
+    """One worker's place in its job. Without a launcher, a process is the only worker of a job of its own."""
 
     rank: int = 0  # its number among the workers of its role
     local_rank: int = 0  # the same, on this machine
@@ -23,15 +23,15 @@ class Env(NamedTuple):
     local_world_size: int = 1
     node_rank: int = 0
     nodes: int = 1
-    device: str = ""  # its devices as *_VISIBLE_DEVICES lists them, `cpu` for none; empty: nobody has said
+    device: str = ""  # its devices as *_VISIBLE_DEVICES lists them, `cpu` for none; empty: not known
     role: str = "trainer"
     attempt: int = 0  # counted restarts so far
     job_id: str = "default"
-    master: str = ""  # an address of rank 0's machine and a port of the job; empty: nobody to meet
+    master: str = ""  # an address of rank 0's machine and a port of the job; empty: no other workers
 
 
 def env() -> Env:
-    """Read anew at each call: it costs microseconds, and a test may have changed the variables."""
+    """Read again at each call: it costs microseconds, and a test may have changed the variables."""
     return read_env(os.environ)
 
 
@@ -46,9 +46,10 @@ def read_env(environ: Mapping[str, str]) -> Env:
 
 
 def _from_inner_launcher(environ: Mapping[str, str]) -> Env | None:
-    """Of one that flota's worker has started: it has changed what flota gave. What flota did not give was there before.
+    """For a launcher that flota's worker has started: it has changed variables that flota gave. None if there is none.
 
-    With parameter servers Paddle's variables count the trainers alone, and no launcher is started below.
+    Variables that are not among FLOTA_GIVEN were set before flota. With parameter servers Paddle's variables count
+    the trainers alone, and workers do not start launchers.
     """
     given = environ.get("FLOTA_GIVEN", "").split(",")
     rank, world = environ["FLOTA_RANK"], environ.get("FLOTA_WORLD_SIZE", "1")
@@ -79,7 +80,7 @@ def _from_flota(environ: Mapping[str, str]) -> Env:
 
 
 def _from_torchrun(environ: Mapping[str, str]) -> Env:
-    """Started by hand, a worker has the first two of these and MASTER_ADDR alone: then it has its machine to itself."""
+    """A worker started by hand has only RANK, WORLD_SIZE and MASTER_ADDR: then it is the only one on its machine."""
     world = _number(environ, "WORLD_SIZE", 1, least=1)
     local_rank, local_world = _number(environ, "LOCAL_RANK", 0), _number(environ, "LOCAL_WORLD_SIZE", 1, least=1)
     rank = _number(environ, "RANK", 0)
@@ -100,7 +101,7 @@ def _from_torchrun(environ: Mapping[str, str]) -> Env:
 
 
 def _from_paddle(environ: Mapping[str, str]) -> Env:
-    """Paddle's spawn says nothing of machines: there is one."""
+    """Paddle's spawn sets nothing about machines: there is one."""
     rank, world = _number(environ, "PADDLE_TRAINER_ID", 0), _number(environ, "PADDLE_TRAINERS_NUM", 1, least=1)
     local_rank = _number(environ, "PADDLE_LOCAL_RANK", _number(environ, "PADDLE_RANK_IN_NODE", rank))
     local_world = _number(environ, "PADDLE_LOCAL_SIZE", world, least=1)
@@ -128,7 +129,7 @@ def _number(environ: Mapping[str, str], name: str, default: int, *, least: int =
 
 
 def _device(environ: Mapping[str, str], position: int, workers: int) -> str:
-    """Other launchers name no devices, but a list of visible ones has one a worker; a single worker has them all."""
+    """Other launchers name no devices, but the visible ones are one per worker; a single worker has them all."""
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
         return "cpu" if environ.get("PADDLE_DISTRI_BACKEND") == "gloo" else ""

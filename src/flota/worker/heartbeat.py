@@ -1,4 +1,4 @@
-"""From the worker's side of the channel: its step and numbers to the node, and the node's wish that it stop."""
+"""The worker's side of the channel: sends its step and numbers to the node, and reads when to stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mmap import mmap
 
-# As in host/channel.py, which has the layout's description.
+# As in host/channel.py, which describes the layout.
 PAGE, SLOTS, SLOT_SIZE, NUMBERS_AT = 4096, (0, 2040), 2040, 32
 CHECKSUM, FIELDS = "=I", "=HHdqd"
 STOP_AT, STOP, STEP_0 = 4080, "q", 2
@@ -23,7 +23,7 @@ NEVER = float("inf")
 
 
 class _Page:
-    """This worker's own, or nothing to write to."""
+    """This worker's page, if it has one."""
 
     def __init__(self) -> None:
         self.memory: mmap | None = None
@@ -32,18 +32,18 @@ class _Page:
         self.step = self.highest = NO_STEP
         self.stepped_at = 0.0
         self.steps = 0
-        self.fastest = self.fastest_before = NEVER  # seconds a step, in these RECENT steps and in those before
-        self.seconds = 0.0  # the less of the two; 0.0: not known yet
+        self.fastest = self.fastest_before = NEVER  # seconds per step, in these RECENT steps and in those before
+        self.seconds = 0.0  # the smaller of the two; 0.0: not known yet
         self.flags = 0
         self.tried = False
 
     def is_open(self) -> bool:
-        """Opened at the first question: most scripts never ask."""
+        """Opened at the first call: most scripts never call."""
         return self.memory is not None or (not self.tried and self.open())
 
     def open(self) -> bool:
         self.tried = True
-        # Taken away: a program that this worker starts is not this worker.
+        # Removed: a program that this worker starts is not this worker.
         path, _, slot = os.environ.pop("FLOTA_CHANNEL", "").rpartition(":")
         if not path or not slot.isdecimal():
             return False
@@ -61,7 +61,7 @@ class _Page:
         if len(memory) < self.base + PAGE:
             return False
         self.memory = memory
-        # Nor is a child that it forks.
+        # A child that it forks is not this worker either.
         os.register_at_fork(after_in_child=self.forget)
         return True
 
@@ -73,7 +73,7 @@ class _Page:
         now = monotonic()
         if self.step >= 0 and step > self.step:
             self.record_step_time((now - self.stepped_at) / (step - self.step))
-        # Steps that have begun anew say nothing about where a worker is, until they come beyond where they have been.
+        # A step count that has restarted says nothing about progress until it exceeds the highest step so far.
         if step > self.highest:
             self.highest = step
             self.flags &= ~STEP_WENT_BACK
@@ -82,7 +82,7 @@ class _Page:
         self.step, self.stepped_at = step, now
 
     def record_step_time(self, seconds: float) -> None:
-        """The fastest recent step counts: a mean would remember a pause, after which steps are as fast as ever."""
+        """The fastest recent step counts: a mean would include a pause, after which steps are as fast as before."""
         if self.steps == RECENT:
             self.fastest_before, self.fastest, self.steps = self.fastest, NEVER, 0
         self.steps += 1
@@ -95,7 +95,7 @@ class _Page:
             self.write(b"")
 
     def stop_step(self) -> int | None:
-        """The step at which the node wants this worker to stop, NO_STEP for at once; None: it shall go on."""
+        """The step at which the node asks this worker to stop, NO_STEP for now; None: it is not asked to stop."""
         memory = self.memory
         if memory is None:
             return None
@@ -105,27 +105,27 @@ class _Page:
     def write(self, numbers: bytes) -> None:
         memory = self.memory
         assert memory is not None
-        said = pack(FIELDS, self.flags, len(numbers), monotonic(), self.step, self.seconds) + numbers
-        whole = pack(CHECKSUM, crc32(said)) + said
+        fields = pack(FIELDS, self.flags, len(numbers), monotonic(), self.step, self.seconds) + numbers
+        written = pack(CHECKSUM, crc32(fields)) + fields
         self.beats += 1
-        place = self.base + SLOTS[self.beats % 2]
-        memory[place : place + len(whole)] = whole
+        slot = self.base + SLOTS[self.beats % 2]
+        memory[slot : slot + len(written)] = written
 
 
 _page = _Page()
 
 
 def heartbeat(step: int | None = None, **numbers: float) -> None:
-    """Say that this worker is alive, which step it has come to, and any numbers. Never waits, never raises.
+    """Report that this worker is alive, its step, and any numbers. Never waits, never raises.
 
-    With `on_stop`, the step that was agreed on is where it calls the callbacks and ends.
+    With `on_stop`, the call at the agreed step runs the callbacks and exits.
     """
     if not _page.is_open():
         return
     try:
         if step is not None:
             _page.advance(int(step))
-        _page.write(_packed(numbers) if numbers else b"")
+        _page.write(_pack_numbers(numbers) if numbers else b"")
     except Exception:  # noqa: S110  training must go on, whatever was passed
         pass
     if _page.flags & WANTS_SIGNAL and _has_reached_stop_step():
@@ -135,8 +135,8 @@ def heartbeat(step: int | None = None, **numbers: float) -> None:
 
 
 def should_stop() -> bool:
-    """Whether this worker shall save what it has and exit: all ranks hear it at the same step, if they report their
-    steps by `heartbeat`.
+    """Whether this worker is asked to save its state and exit. It is true at the same step on all ranks, if they report
+    their steps by `heartbeat`.
     """
     if not _page.is_open():
         return False
@@ -152,7 +152,7 @@ def should_stop() -> bool:
 
 
 def _has_reached_stop_step() -> bool:
-    """Who asks `should_stop`, too, hears it there, and here only if it has not asked in the agreed step."""
+    """A worker that calls `should_stop` as well stops there, and here only if it did not call it in the agreed step."""
     stop_step = _page.stop_step()
     if stop_step is None:
         return False
@@ -162,13 +162,13 @@ def _has_reached_stop_step() -> bool:
 
 
 def reset() -> None:
-    """In a fork that is a worker of its own, with variables of its own."""
+    """For a fork that is itself a worker, with variables of its own."""
     global _page  # noqa: PLW0603
     _page = _Page()
 
 
-def _packed(numbers: dict[str, float]) -> bytes:
-    """As many as fit. What is no plain number is left out: a tensor on a device would have to be waited for."""
+def _pack_numbers(numbers: dict[str, float]) -> bytes:
+    """As many as fit. Only plain numbers: reading a tensor from a device would wait for the device."""
     from numbers import Real
 
     parts = bytearray()

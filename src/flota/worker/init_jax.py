@@ -1,4 +1,4 @@
-"""JAX: jax.distributed.initialize with arguments, which by itself it would find under --framework jax alone."""
+"""JAX: jax.distributed.initialize with explicit arguments; it finds them itself only under --framework jax."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def shutdown() -> None:
 
 
 def own_devices(env: Env) -> list[int] | None:
-    """Where several workers share a machine's devices, each has one; left alone, each would take all it sees."""
+    """One device each where several workers share a machine; by default each would take all that it sees."""
     if env.local_world_size == 1 or env.device in ("", "cpu") or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
-    alone = any(os.environ.get(name) == env.device for name in VISIBLE)
-    return [0 if alone else env.local_rank]
+    sees_one = any(os.environ.get(name) == env.device for name in VISIBLE)
+    return [0 if sees_one else env.local_rank]

@@ -1,4 +1,4 @@
-"""Paddle: its own init_parallel_env and DataParallel. Paddle has no group of one: a single process stays without."""
+"""Paddle: its own init_parallel_env and DataParallel. Paddle has no group of one process: a single worker has none."""
 
 from __future__ import annotations
 

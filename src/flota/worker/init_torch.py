@@ -1,4 +1,4 @@
-"""torch: a process group, also of one, so that a script's own collectives work everywhere; DistributedDataParallel."""
+"""torch: a process group, even of one, so that a script's own collectives always work; DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def wrap(model: Any, options: dict[str, object]) -> Any:
 
 
 def shutdown() -> None:
-    # Threads of gloo give back the last collective's tensors, and need the GIL for that. An interpreter that ends
-    # before they have had it aborts. Seen in 3 of some 70 runs; torch shows nothing that one could wait for.
+    # Threads of gloo release the last collective's tensors, and need the GIL for that. An interpreter that exits
+    # before they have had it aborts. Seen in 3 of some 70 runs; torch has nothing that one could wait for.
     sleep(0.05)
     dist.destroy_process_group()
 
 
 def backend_for(kind: str, count: int, env: Env) -> str:
-    """The accelerator's own, and gloo for tensors on the CPU; gloo alone where workers share a device: NCCL refuses."""
+    """The accelerator's own, with gloo for CPU tensors; gloo alone where workers share a device, which NCCL refuses."""
     if not count or env.local_world_size > count:
         return "gloo"
     default_for = getattr(dist, "get_default_backend_for_device", {"cuda": "nccl"}.get)  # since torch 2.6
@@ -56,7 +56,7 @@ def backend_for(kind: str, count: int, env: Env) -> str:
 
 
 def _accelerators() -> tuple[str, int]:
-    """The kind of devices that this process sees, and how many."""
+    """The kind of devices that this process sees, and their number."""
     accelerator = getattr(torch, "accelerator", None)  # since torch 2.6
     if accelerator is not None and accelerator.is_available():
         return accelerator.current_accelerator().type, accelerator.device_count()
@@ -64,7 +64,7 @@ def _accelerators() -> tuple[str, int]:
 
 
 def _set_device(kind: str, index: int) -> None:
-    """Not every kind's own module can: torch.mps cannot."""
+    """By torch.accelerator if it can: torch.mps has no set_device."""
     of_any_kind = getattr(getattr(torch, "accelerator", None), "set_device_index", None)
     set_device = of_any_kind or getattr(torch, kind).set_device
     set_device(index)

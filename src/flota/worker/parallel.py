@@ -1,4 +1,4 @@
-"""What makes a script parallel: init_parallel_env, DataParallel, shutdown. Each framework does it, in its own file."""
+"""init_parallel_env, DataParallel, shutdown: each is done by the framework, in a file of its own (init_NAME.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Model = TypeVar("Model")
 
-# What each of them needs to find the others, and only a launcher that knows it gives.
+# The variable by which each framework finds the other workers; only a launcher that knows the framework sets it.
 NEEDED = {
     "torch": "MASTER_ADDR",
     "paddle": "PADDLE_TRAINERS_NUM",
@@ -31,12 +31,12 @@ NEEDED = {
     "tensorflow": "TF_CONFIG",
 }
 KNOWN = tuple(NEEDED)
-_chosen: list[str] = []  # by init_parallel_env, for the calls that follow
+_chosen: list[str] = []  # set by init_parallel_env for the later calls
 
 
 def init_parallel_env(framework: str | None = None) -> Env:
-    """Connect this worker to the others, by the framework that the script has imported. SingleNode or again:
-    harmless.
+    """Connect this worker to the others, by the framework that the script has imported. It is harmless without other
+    workers, and when called again.
     """
     if framework is not None and framework not in KNOWN:
         raise UnknownFramework(framework, KNOWN)
@@ -52,7 +52,7 @@ def init_parallel_env(framework: str | None = None) -> Env:
 
 
 def DataParallel(model: Model, **options: object) -> Model:  # noqa: N802  as torch and Paddle call theirs
-    """The model in the framework's own wrapper, which is given the options."""
+    """Wrap the model in the framework's own class, which gets the options."""
     name = find_framework("DataParallel")
     adapter = adapter_of(name)
     if not hasattr(adapter, "wrap"):
@@ -64,7 +64,7 @@ def DataParallel(model: Model, **options: object) -> Model:  # noqa: N802  as to
 
 
 def shutdown() -> None:
-    """Leave the others in good order. Without init_parallel_env, or a second time, it does nothing."""
+    """Disconnect from the other workers. Without init_parallel_env, or a second time, it does nothing."""
     if _chosen:
         adapter = adapter_of(_chosen.pop())
         if adapter.is_running():
@@ -72,7 +72,7 @@ def shutdown() -> None:
 
 
 def find_framework(call: str) -> str:
-    """The one of init_parallel_env, else the one that has been imported."""
+    """The framework of init_parallel_env, else the one that has been imported."""
     found = tuple(_chosen) or tuple(name for name in KNOWN if sys.modules.get(name) is not None)
     if not found:
         raise NoFramework(call, KNOWN)
@@ -82,7 +82,7 @@ def find_framework(call: str) -> str:
 
 
 def adapter_of(name: str) -> ModuleType:
-    """One framework's is_running, init and shutdown; and wrap, or INSTEAD of it what to do."""
+    """A framework's module: is_running, init, shutdown, and wrap, or INSTEAD, the text of what to do instead."""
     try:
         adapter: ModuleType = __import__(f"flota.worker.init_{name}", None, None, (name,))
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Leaves a failed script's traceback where its launcher looks for it, in torch's format.
+"""Writes a failed script's traceback to the file that its launcher reads, in torch's format.
 
 `@flota.record` before a main function, or `flota.record()` at the top of a script for all of it.
 """
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 
 
 def record(function: Any = None) -> Any:
-    """The function, recording what it raises; without a function, record what ends the script."""
+    """Wrap a function so that what it raises is recorded; without a function, record what ends the script."""
     if function is None:
-        _record_script()
-        return record  # so that `@flota.record()` is right, too
+        if not _previous:
+            _previous.append(sys.excepthook)
+            sys.excepthook = _hook
+        return record  # so that `@flota.record()` works as well
     if not callable(function):
         raise NothingToRecord(function)
     return _recorded(function)
@@ -46,28 +48,22 @@ def _recorded(function: Function) -> Function:
         try:
             return function(*args, **options)
         except Exception as error:
-            # The first frame is this one's, and tells nobody anything.
+            # The first frame is this wrapper's: it is left out.
             write_error(error, error.__traceback__ and error.__traceback__.tb_next)
             raise
 
     return call  # type: ignore[return-value]
 
 
-def _record_script() -> None:
-    if not _previous:
-        _previous.append(sys.excepthook)
-        sys.excepthook = _hook
-
-
 def _hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    # Ctrl-C is no failure of the script, and SystemExit does not come here.
+    # Ctrl-C is not a failure of the script, and SystemExit does not come here.
     if isinstance(error, Exception):
         write_error(error, traceback)
     _previous[0](kind, error, traceback)
 
 
 def write_error(error: Exception, traceback: TracebackType | None) -> None:
-    """Whole or not at all; a disk that is full must not hide the error itself."""
+    """Write the file completely or not at all; a full disk must not hide the error itself."""
     path = error_file(os.environ)
     if not path:
         return
@@ -75,7 +71,7 @@ def write_error(error: Exception, traceback: TracebackType | None) -> None:
     from time import time
     from traceback import format_exception
 
-    told = {
+    message = {
         "message": in_words(error),
         "extraInfo": {
             "py_callstack": "".join(format_exception(type(error), error, traceback)),
@@ -86,14 +82,14 @@ def write_error(error: Exception, traceback: TracebackType | None) -> None:
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(part, "w") as file:
-            json.dump({"message": told}, file)
+            json.dump({"message": message}, file)
         os.replace(part, path)
     except OSError as failure:
         sys.stderr.write(f"flota.record: cannot write {path}: {failure.strerror}\n")
 
 
 def error_file(environ: Mapping[str, str]) -> str:
-    """Where the launcher looks, if it does; with --framework other than torch, flota looks without saying so."""
+    """The file that the launcher reads, if any; with --framework other than torch, flota reads it unannounced."""
     if "TORCHELASTIC_ERROR_FILE" in environ or "FLOTA_LOG_DIR" not in environ:
         return environ.get("TORCHELASTIC_ERROR_FILE", "")
     role, rank = environ.get("FLOTA_ROLE", "trainer"), environ.get("FLOTA_RANK", "0")

@@ -1,4 +1,4 @@
-"""on_stop: what a worker without a loop of its own does before it ends."""
+"""on_stop: callbacks for workers that do not poll should_stop, because a framework runs their training loop."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 class _State:
     def __init__(self) -> None:
         self.callbacks: list[Callable[[], object]] = []
-        self.previous: Any = None  # what was done about SIGTERM before
+        self.previous: Any = None  # the earlier handler of SIGTERM
         self.handles = self.watches_forks = False
-        self.asked = False  # by another thread, which has come to the agreed step
+        self.asked = False  # by another thread, which has reached the agreed step
         self.ending = False
-        self.masks: dict[int, set[Any]] = {}  # of threads that fork just now
+        self.masks: dict[int, set[Any]] = {}  # of threads that are forking
 
 
 _state = _State()
 
 
 def on_stop(callback: Callable[[], object]) -> None:
-    """Call this in the main thread when the job is preempted; afterwards the worker ends, with exit code 0.
+    """Register a callback, which runs in the main thread when the job is preempted; the worker then exits with code 0.
 
-    All ranks call theirs in the `heartbeat` of the same step, if they tell their steps, else at once.
+    On all ranks it runs in the `heartbeat` of the same step, if they report their steps, else immediately.
     """
     if not callable(callback):
         raise NothingToCall(callback)
@@ -59,7 +59,7 @@ def exit_worker() -> None:
 
 
 def run_callbacks() -> None:
-    """Each callback once, in the main thread."""
+    """Run each callback once, in the main thread."""
     if not _is_main_thread():
         if not _state.asked:
             _state.asked = True
@@ -73,16 +73,16 @@ def run_callbacks() -> None:
 
 
 def _ignore_sigterm() -> None:
-    """The signal may come when this worker has heard already, by its page, and ends: an interpreter that tidies up has
-    no handlers any more, and would die of it."""
+    """SIGTERM may arrive when this worker, asked by its page, is exiting already: an interpreter that shuts down has no
+    handlers any more, and would be killed."""
     if signal.getsignal(signal.SIGTERM) is _on_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _on_sigterm(number: int, _frame: object) -> None:
-    """A preemption without steps, or an ordinary stop: then it is as if there were no callbacks."""
+    """Run the callbacks in a preemption without steps; in an ordinary stop, do what would happen without callbacks."""
     if _state.ending:
-        return  # it saves; if that takes too long, SIGKILL follows
+        return  # it is saving; if that takes too long, SIGKILL follows
     if _state.asked or heartbeat._page.stop_step() == NO_STEP:  # noqa: SLF001
         exit_worker()
     _restore()
@@ -97,7 +97,7 @@ def _restore() -> None:
 
 
 def _block_sigterm() -> None:
-    """SIGTERM to a child that has just been forked: a handler's pending signals are forgotten by the interpreter."""
+    """Before a fork: the interpreter drops signals that a new child has received but not handled."""
     _state.masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
@@ -106,7 +106,7 @@ def _unblock_sigterm() -> None:
 
 
 def _reset_in_child() -> None:
-    """A child that this worker forks is not this worker."""
+    """After a fork: the child is not this worker."""
     _restore()
     _state.callbacks.clear()
     _state.asked = _state.ending = False

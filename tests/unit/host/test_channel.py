@@ -109,7 +109,7 @@ def test_a_step_that_is_no_number_is_left_out(channel):
 
 
 def test_what_is_not_a_list_of_numbers_is_read_as_none(channel, monkeypatch):
-    monkeypatch.setattr(worker, "_packed", lambda _: b"\xff" * 20)
+    monkeypatch.setattr(worker, "_pack_numbers", lambda _: b"\xff" * 20)
     worker.heartbeat(1, loss=1.0)
     assert (channel.read(1).step, channel.read(1).numbers) == (1, {})
 

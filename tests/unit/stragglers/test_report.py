@@ -35,7 +35,7 @@ def tell(pacing, *seconds, **numbers):
         page = heartbeat._Page()
         page.memory, page.base = pacing.memory, worker * PAGE
         page.step, page.seconds = 7, took
-        page.write(heartbeat._packed(numbers))
+        page.write(heartbeat._pack_numbers(numbers))
 
 
 def test_a_slow_rank_is_told_with_its_host_and_factor_once_and_when_it_recovers(pacing):

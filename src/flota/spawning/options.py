@@ -1,4 +1,4 @@
-"""What a call of flota.spawn asks for: its options as values, and the job that follows from them."""
+"""The options of flota.spawn as values, and the job that follows from them."""
 
 from __future__ import annotations
 
@@ -27,77 +27,61 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-START_METHODS = ("spawn", "fork", "forkserver")
+MOST_WORKERS = 10_000  # each needs a port of its own
 # The kinds of devices that each option may name; none: any.
 DEVICE_OPTIONS: dict[str, tuple[str, ...]] = {"gpus": ("gpu", "intel_gpu", "musa"), "xpus": ("xpu",), "devices": ()}
-MOST_WORKERS = 10_000  # each needs a port of its own
-DEFAULTS: dict[str, Any] = {
-    "start_method": "spawn",
-    "with_rank": False,
-    "gpus": None,
-    "xpus": None,
-    "devices": None,
-    "ips": "127.0.0.1",
-    "backend": "auto",
-    "print_config": False,
-    "framework": BY_NAME["framework"].default,
-    "log_dir": None,
-    "timeout": None,
-    "grace": BY_NAME["grace"].default,
+# Options that are converted as the command's flags are: default, kind of value, example.
+CONVERTED: dict[str, tuple[Any, str, str]] = {
+    "start_method": ("spawn", "choice:spawn,fork,forkserver", "start_method='fork'"),
+    "ips": ("127.0.0.1", "host", "ips='127.0.0.1'"),
+    "backend": ("auto", BY_NAME["backend"].kind, "backend='gloo'"),
+    "framework": (BY_NAME["framework"].default, "frameworks", "framework='torch' or framework=['torch', 'jax']"),
+    "timeout": (None, "duration", "timeout=30 or timeout='2m'"),
+    "grace": (BY_NAME["grace"].default, "duration", "grace=5 or grace='2m'"),
 }
-# What each option's value is, in the words of the command's flags, and an example.
-KINDS_OF = {
-    "ips": ("host", "ips='127.0.0.1'"),
-    "backend": (BY_NAME["backend"].kind, "backend='gloo'"),
-    "framework": ("frameworks", "framework='torch' or framework=['torch', 'jax']"),
-    "timeout": ("duration", "timeout=30 or timeout='2m'"),
-    "grace": ("duration", "grace=5 or grace='2m'"),
-}
+OPTIONS = (*CONVERTED, *DEVICE_OPTIONS, "with_rank", "print_config", "log_dir")
 
 
 class SpawnOptions(NamedTuple):
-    """One call, understood."""
+    """One call of flota.spawn."""
 
     spec: JobSpec
     start_method: str
     with_rank: bool
     print_config: bool
     timeout: float | None
-    logged: bool  # workers write to files, not to the console
+    has_logs: bool  # workers write to files, not to the console
 
 
-def understand(name: str, nprocs: object, options: dict[str, Any], environ: Mapping[str, str]) -> SpawnOptions:
+def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Mapping[str, str]) -> SpawnOptions:
+    """`name`: the function's. An option that is None counts as not given."""
     refuse_unknown(options)
-    given = {**DEFAULTS, **{option: value for option, value in options.items() if value is not None}}
-    if given["start_method"] not in START_METHODS:
-        raise BadOption(
-            "start_method", given["start_method"], f"one of {', '.join(START_METHODS)}", "start_method='fork'"
-        )
+    given = {option: value for option, value in options.items() if value is not None}
     if isinstance(nprocs, bool) or not isinstance(nprocs, int) or not (nprocs == -1 or 1 <= nprocs <= MOST_WORKERS):
         raise BadOption("nprocs", nprocs, f"a number of 1 to {MOST_WORKERS}, or -1 for all devices", "nprocs=2")
-    if "," in str(given["ips"]):
+    if "," in str(given.get("ips")):
         raise RefusedOption("ips", "functions are started on one machine", "run `flota --ips … train.py` on each")
+    values = {option: convert_option(option, given) for option in CONVERTED}
     devices = devices_for(given, nprocs, environ)
     workers = nprocs if nprocs > 0 else len(devices.chosen) or count_cpus()
     spec = JobSpec(
         command=Command("function", name, (), sys.executable),
         workers=workers,
-        grace=value_of("grace", given),
-        log=LogSpec(log_directory(given["log_dir"])),
+        grace=values["grace"],
+        log=LogSpec(log_directory(given["log_dir"]) if "log_dir" in given else ""),
         devices=devices,
-        address=value_of("ips", given),
-        frameworks=value_of("framework", given),
+        address=values["ips"],
+        frameworks=values["framework"],
         threads=count_threads("auto", workers, devices),
-        backend=value_of("backend", given),
+        backend=values["backend"],
     )
-    timeout = value_of("timeout", given) if given["timeout"] is not None else None
     return SpawnOptions(
         spec,
-        given["start_method"],
-        bool(given["with_rank"]),
-        bool(given["print_config"]),
-        timeout,
-        logged=given["log_dir"] is not None,
+        values["start_method"],
+        bool(given.get("with_rank")),
+        bool(given.get("print_config")),
+        values["timeout"],
+        has_logs="log_dir" in given,
     )
 
 
@@ -105,15 +89,17 @@ def refuse_unknown(options: dict[str, Any]) -> None:
     from difflib import get_close_matches
 
     for name in options:
-        if name not in DEFAULTS:
-            near = get_close_matches(name, list(DEFAULTS), 1, 0.6)
+        if name not in OPTIONS:
+            near = get_close_matches(name, OPTIONS, 1, 0.6)
             raise UnknownOption("spawn", name, near[0] if near else "")
 
 
-def value_of(option: str, given: dict[str, Any]) -> Any:
-    """As the command takes a word of that kind; lists may be lists."""
-    value = given[option]
-    kind, example = KINDS_OF[option]
+def convert_option(option: str, given: dict[str, Any]) -> Any:
+    """As the command converts a word of that kind; lists may be lists."""
+    default, kind, example = CONVERTED[option]
+    value = given.get(option, default)
+    if value is None:
+        return None
     if isinstance(value, dict):
         raise BadOption(option, value, "another kind of value", example)
     try:
@@ -123,8 +109,6 @@ def value_of(option: str, given: dict[str, Any]) -> Any:
 
 
 def log_directory(given: object) -> str:
-    if given is None:
-        return ""
     if not isinstance(given, (str, PathLike)) or not fspath(given):
         raise BadOption("log_dir", given, "a directory", "log_dir='log'")
     return absolute(str(fspath(given)))
@@ -132,7 +116,7 @@ def log_directory(given: object) -> str:
 
 def devices_for(given: dict[str, Any], nprocs: int, environ: Mapping[str, str]) -> DeviceSet:
     """The devices named, as many as workers; else the first ones that this machine shows."""
-    named = [option for option in DEVICE_OPTIONS if given[option] is not None]
+    named = [option for option in DEVICE_OPTIONS if option in given]
     if len(named) > 1:
         raise RefusedOption(named[1], f"{named[0]} is given, too", f"give {named[0]} or {named[1]}, not both")
     if not named:
@@ -141,14 +125,14 @@ def devices_for(given: dict[str, Any], nprocs: int, environ: Mapping[str, str]) 
             raise TooFewDevices(devices.chosen, nprocs)
         return devices._replace(chosen=devices.chosen[:nprocs]) if nprocs > 0 else devices
     [option] = named
-    devices = choose_devices(find_devices_for(option, environ), device_words(option, given[option]), option)
+    devices = choose_devices(find_devices_for(option, environ), device_list(option, given[option]), option)
     if devices.chosen and nprocs not in (-1, len(devices.chosen)):
         raise DevicesDoNotFit(option, devices.chosen, nprocs)
     return devices
 
 
 def find_devices_for(option: str, environ: Mapping[str, str]) -> DeviceSet:
-    """Whoever says gpus or xpus means these, and no others that the machine may have."""
+    """`gpus` and `xpus` mean devices of these kinds, not others that the machine may have."""
     kinds = tuple(kind for kind in KINDS if kind.name in DEVICE_OPTIONS[option]) if DEVICE_OPTIONS[option] else KINDS
     found, any_ = find_devices(environ, kinds=kinds), find_devices(environ)
     if any_.visible and not found.visible:
@@ -156,7 +140,7 @@ def find_devices_for(option: str, environ: Mapping[str, str]) -> DeviceSet:
     return found
 
 
-def device_words(option: str, given: object) -> str:
+def device_list(option: str, given: object) -> str:
     listed = list(given) if isinstance(given, (list, tuple)) else [given]
     words = ",".join(str(one) for one in listed)
     if any(isinstance(one, bool) or not isinstance(one, (str, int)) for one in listed) or not words.strip(", "):

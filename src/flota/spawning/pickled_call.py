@@ -1,6 +1,6 @@
-"""A function and its arguments, packed for interpreters that know nothing of this one; and files for what comes back.
+"""A function and its arguments, pickled for new interpreters; the files and the command line that they start with.
 
-All files are unlinked from the start: whoever is killed leaves nothing behind, and nobody waits for a reader.
+All files are unlinked from the start: a killed process leaves nothing behind, and no writer waits for a reader.
 """
 
 from __future__ import annotations
@@ -12,54 +12,54 @@ import sys
 
 from flota.cli.build_spec import absolute
 from flota.errors import FlotaError
-from flota.errors.spawning import CannotStartNode, DefinedInteractively, NotPicklable
-from flota.spawning.worker_process import Inherited
+from flota.errors.spawning import DefinedInteractively, NotPicklable
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import ExitStack
     from typing import Any
 
 
-class Parcel(NamedTuple):
-    """What workers are sent: bytes, and the descriptors that these speak of."""
+class PickledCall(NamedTuple):
+    """`fds`: the descriptors of queues, locks and the like, which workers inherit."""
 
-    content: bytes
-    fds: tuple[int, ...]
+    content: bytes = b""
+    fds: tuple[int, ...] = ()
 
 
-class _Handover:
+class _FdCollector:
     """In the place of multiprocessing's own process object, while its queues, locks and shared memory are pickled."""
 
-    DupFd = Inherited
-
     def __init__(self) -> None:
+        from multiprocessing.popen_spawn_posix import _DupFd
+
+        self.DupFd = _DupFd
         self.fds: list[int] = []
 
     def duplicate_for_child(self, fd: int) -> int:
-        """Workers get it under the same number."""
+        """Workers inherit it under the same number, which is what _DupFd stands for."""
         self.fds.append(fd)
         return fd
 
 
-def pack(function: Callable[..., Any], args: tuple[Any, ...], *, with_rank: bool) -> Parcel:
+def pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, with_rank: bool) -> PickledCall:
     from multiprocessing import context, resource_tracker, spawn
 
-    handover = _Handover()
-    context.set_spawning_popen(handover)  # type: ignore[arg-type]
+    collector = _FdCollector()
+    context.set_spawning_popen(collector)  # type: ignore[arg-type]
     try:
-        absolute(os.curdir)  # says it if there is no such directory any more
+        absolute(os.curdir)  # raises if there is no such directory any more
         preparation = spawn.get_preparation_data("flota")
-        importable = _can_import_main(preparation)
-        cloudy, body = _pickle_call(function, args, importable=importable)
+        pickler, body = _pickle(function, args, importable=_can_import_main(preparation))
         tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]  # noqa: SLF001
-        preparation["tracker"] = tracker
-        head = pickle.dumps(preparation) + pickle.dumps((cloudy, with_rank))
+        preparation.update(tracker=tracker, pickler=pickler, with_rank=with_rank)
+        head = pickle.dumps(preparation)
     finally:
         context.set_spawning_popen(None)
-    fds = [*handover.fds, *([tracker] if tracker is not None else [])]
-    return Parcel(head + body, tuple(dict.fromkeys(fds)))
+    fds = [*collector.fds, *([tracker] if tracker is not None else [])]
+    return PickledCall(head + body, tuple(dict.fromkeys(fds)))
 
 
 def _can_import_main(preparation: dict[str, Any]) -> bool:
@@ -70,45 +70,34 @@ def _can_import_main(preparation: dict[str, Any]) -> bool:
     return "init_main_from_name" in preparation or "init_main_from_path" in preparation
 
 
-def _pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, importable: bool) -> tuple[bool, bytes]:
-    """Whether cloudpickle was needed, and the pickle."""
+def _pickle(function: Callable[..., Any], args: tuple[Any, ...], *, importable: bool) -> tuple[str, bytes]:
+    """The module of the pickler that could do it, and the pickle."""
     from multiprocessing.reduction import ForkingPickler
 
-    name = getattr(function, "__qualname__", repr(function))
-    cloudpickle = _find_cloudpickle()
+    cloud = _cloud_pickler(ForkingPickler)
+    picklers: dict[str, Any] = {}
+    if importable or cloud is None:
+        picklers["pickle"] = ForkingPickler if importable else _without_main(ForkingPickler)
+    if cloud is not None:
+        picklers["cloudpickle"] = cloud
     why = ""
-    if importable or cloudpickle is None:
-        pickler = ForkingPickler if importable else _for_strangers(ForkingPickler)
+    for name, pickler in picklers.items():
+        buffer = io.BytesIO()
         try:
-            return False, bytes(pickler.dumps((function, args)))
+            pickler(buffer).dump((function, args))
+            return name, buffer.getvalue()
         except FlotaError:
             raise
         except Exception as error:  # whatever the objects' own code raises
             why = f"{type(error).__name__}: {error}"
-    if cloudpickle is None:
-        raise NotPicklable(name, why)
-    from collections import ChainMap
-
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc, name-defined, unused-ignore]
-        """cloudpickle knows functions, multiprocessing knows queues and locks, torch has taught the latter tensors."""
-
-        dispatch_table = ChainMap(  # noqa: RUF012  as cloudpickle has it
-            cloudpickle.CloudPickler.dispatch_table, ForkingPickler(io.BytesIO()).dispatch_table
-        )
-
-    buffer = io.BytesIO()
-    try:
-        Pickler(buffer).dump((function, args))
-    except Exception as error:
-        raise NotPicklable(name, f"{type(error).__name__}: {error}") from None
-    return True, buffer.getvalue()
+    raise NotPicklable(getattr(function, "__qualname__", repr(function)), why)
 
 
-def _for_strangers(pickler: Any) -> Any:
-    """A pickler for workers that cannot import the main module: it is said here, and not by an error in the worker."""
+def _without_main(base: Any) -> Any:
+    """A pickler for workers that cannot import the main module: the error is raised here, and not in the worker."""
     from types import FunctionType
 
-    class Pickler(pickler):  # type: ignore[misc]
+    class Pickler(base):  # type: ignore[misc]
         def reducer_override(self, thing: object) -> object:
             if isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__":
                 raise DefinedInteractively(thing.__qualname__)
@@ -117,48 +106,40 @@ def _for_strangers(pickler: Any) -> Any:
     return Pickler
 
 
-def _find_cloudpickle() -> Any:
+def _cloud_pickler(base: Any) -> Any:
+    """cloudpickle knows functions, multiprocessing knows queues and locks, torch has taught the latter tensors. None if
+    cloudpickle is not installed."""
     try:
         import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         return None
-    return cloudpickle
+    from collections import ChainMap
+
+    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc, name-defined, unused-ignore]
+        dispatch_table = ChainMap(  # noqa: RUF012  as cloudpickle has it
+            cloudpickle.CloudPickler.dispatch_table, base(io.BytesIO()).dispatch_table
+        )
+
+    return Pickler
 
 
-def file_with(content: bytes) -> int:
-    """A descriptor of a file without a name, in memory where the system can. Never one of a worker's standard three."""
+def anonymous_file(owner: ExitStack, content: bytes = b"") -> int:
+    """The descriptor of a file without a name, in memory where the system can; `owner` closes it. It is never one of a
+    worker's standard three."""
     import fcntl
     import tempfile
 
-    try:
-        opened = os.fdopen(os.memfd_create("flota"), "w+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
-        with opened as file:
-            file.write(content)
-            file.flush()
-            return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
-    except OSError as error:
-        raise CannotStartNode(error) from None
-
-
-def files_with(contents: list[bytes]) -> list[int]:
-    """All of them, or an error."""
-    opened: list[int] = []
-    try:
-        for content in contents:
-            opened.append(file_with(content))  # noqa: PERF401  those before a failing one must be known
-    except FlotaError:
-        close_all(opened)
-        raise
-    return opened
-
-
-def close_all(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
+    opened = os.fdopen(os.memfd_create("flota"), "w+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
+    with opened as file:
+        file.write(content)
+        file.flush()
+        fd = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
+    owner.callback(os.close, fd)
+    return fd
 
 
 def interpreter_command(body: str, *, bare: bool) -> tuple[str, ...]:
-    """This interpreter, told to do `body`. `bare`: without site-packages' hooks and the user's variables."""
+    """This interpreter, running `body`. `bare`: without site-packages' hooks and the user's variables."""
     from multiprocessing.util import _args_from_interpreter_flags  # type: ignore[attr-defined]
 
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

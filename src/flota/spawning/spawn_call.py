@@ -1,12 +1,12 @@
-"""flota.spawn: a function as the program of the workers."""
+"""flota.spawn: workers that run a function of the caller."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 
 from flota.cli.settings import without_parents_variables
-from flota.errors import FlotaError
 from flota.errors.spawning import BadOption, MissingGuard
 from flota.frameworks import equip, shown_variables
 from flota.host.ports import release
@@ -16,16 +16,14 @@ from flota.logs import start_banner
 from flota.logs.directory import open_directory, write_round_headers
 from flota.run.start import hold_ports, one_node_roster
 from flota.spawning import worker_process
-from flota.spawning.notebook_output import choose_outputs
-from flota.spawning.options import SpawnOptions, understand
-from flota.spawning.pickled_call import Parcel, close_all, files_with, interpreter_command, pack
+from flota.spawning.options import SpawnOptions, read_options
+from flota.spawning.pickled_call import PickledCall, anonymous_file, interpreter_command, pickle_call
 from flota.spawning.supervisor_client import SupervisorClient
-from flota.spawning.supervisor_process import Orders
+from flota.spawning.supervisor_process import SpawnRequest
 from flota.spawning.workers import Workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
     from collections.abc import Callable, Mapping
     from typing import Any
 
@@ -62,11 +60,13 @@ def spawn(
     check_call(func, args)
     environ = without_parents_variables(os.environ)
     name = getattr(func, "__qualname__", repr(func))
-    wish = understand(name, nprocs, options, environ)
-    fork = wish.start_method == "fork"
-    parcel = Parcel(b"", ()) if fork else pack(func, tuple(args), with_rank=wish.with_rank)
-    call = worker_process.bind(func, tuple(args), with_rank=wish.with_rank) if fork else None
-    workers = start(wish, environ, parcel, call, daemon=daemon)
+    understood = read_options(name, nprocs, options, environ)
+    pickled, call = PickledCall(), None
+    if understood.start_method == "fork":
+        call = worker_process.bind(func, tuple(args), with_rank=understood.with_rank)
+    else:
+        pickled = pickle_call(func, tuple(args), with_rank=understood.with_rank)
+    workers = start(understood, environ, pickled, call, daemon=daemon)
     if join:
         workers.join()
     return workers
@@ -89,87 +89,71 @@ def check_call(func: object, args: object) -> None:
 
 
 def start(
-    wish: SpawnOptions, environ: Mapping[str, str], parcel: Parcel, call: Callable[[int], Any] | None, *, daemon: bool
+    options: SpawnOptions,
+    environ: Mapping[str, str],
+    pickled: PickledCall,
+    call: Callable[[int], Any] | None,
+    *,
+    daemon: bool,
 ) -> Workers:
-    sent, *results = files_with([parcel.content, *[b""] * wish.spec.workers])
-    held: list[socket] = []
-    locks: list[int] = []
-    try:
-        held, plans, locks = prepare(wish, environ)
-        targets, forwarders = ([], []) if wish.logged else choose_outputs()
-    except FlotaError:
-        release(held)
-        close_all([sent, *results, *locks])
-        raise
-    spawns = [
-        spawn_of(plan, environ, targets, sent, result, parcel.fds) for plan, result in zip(plans, results, strict=True)
-    ]
-    if wish.print_config:
-        show_config(wish, plans)
-    server = wish.start_method == "forkserver"
-    orders = Orders(
-        tuple(spawns),
-        wish.spec.grace,
-        wish.timeout,
-        inherited=(sent, *results, *parcel.fds, *(target for target in targets if target > 2)),
-        call=call,
-        template=sent if server else -1,
-        results=tuple(results),
-    )
-    link = SupervisorClient(len(plans), held, locks, forwarders, daemon=daemon)
-    logs = tuple(plan.worker.stderr for plan in plans) if wish.logged else ()
-    workers = Workers(link, tuple(results), logs, wish.timeout)
-    try:
-        link.start(orders, common(spawns) if server else dict(environ), fork=call is not None)
-        link.started.wait()
-    except BaseException:  # Ctrl-C: nobody will ever have these workers
-        link.give_up()
-        raise
-    finally:
-        os.close(sent)
-    return workers
+    client = SupervisorClient(options.spec.workers, daemon=daemon)
+    with ExitStack() as until_started, client.starting():
+        call_fd = anonymous_file(until_started, pickled.content)
+        plans = plan_spawn(options, environ, client)
+        logs = [plan.worker.stderr for plan in plans] if options.has_logs else []
+        workers = Workers(client, options.timeout, logs)
+        targets = [] if options.has_logs else client.open_outputs()
+        spawns = tuple(
+            spawn_of(plan, environ, targets, (call_fd, result_fd, *pickled.fds))
+            for plan, result_fd in zip(plans, workers.result_fds, strict=True)
+        )
+        if options.print_config:
+            show_config(options, plans)
+        has_template = options.start_method == "forkserver"
+        request = SpawnRequest(
+            spawns, options.spec.grace, options.timeout, workers.result_fds, call, call_fd if has_template else -1
+        )
+        client.start(request, common_env(spawns) if has_template else dict(environ))
+        client.wait_until(client.has_started)
+        return workers
 
 
-def prepare(wish: SpawnOptions, environ: Mapping[str, str]) -> tuple[list[socket], tuple[WorkerPlan, ...], list[int]]:
-    """Ports held, variables made out, logs opened and locked."""
-    spec = wish.spec
-    locks = [open_directory(spec.log.directory, spec.job_id, option="log_dir")] if wish.logged else []
-    held: list[socket] = []
-    try:
-        held, ports = hold_ports(spec)
-        roster = one_node_roster(spec, ports, 0, 0)
-        workers = plan_workers(spec, roster, 0)
-        if wish.logged:
-            write_round_headers(spec, roster, workers, first=True)
-        return held, tuple(equip(spec, roster, worker, environ) for worker in workers), locks
-    except FlotaError:
-        release(held)
-        close_all(locks)
-        raise
+def plan_spawn(options: SpawnOptions, environ: Mapping[str, str], client: SupervisorClient) -> tuple[WorkerPlan, ...]:
+    """Hold ports, open and lock logs, and choose the variables. `client` keeps ports and lock until the workers
+    end."""
+    spec = options.spec
+    if options.has_logs:
+        client.resources.callback(os.close, open_directory(spec.log.directory, spec.job_id, option="log_dir"))
+    held, ports = hold_ports(spec)
+    client.resources.callback(release, held)
+    roster = one_node_roster(spec, ports, 0, 0)
+    workers = plan_workers(spec, roster, 0)
+    if options.has_logs:
+        write_round_headers(spec, roster, workers, first=True)
+    # Only the node knows where each worker's page is: see supervisor_process.complete.
+    return tuple(equip(spec, roster, worker, environ, channel="pending") for worker in workers)
 
 
-def spawn_of(
-    plan: WorkerPlan, environ: Mapping[str, str], targets: list[int], sent: int, result: int, fds: tuple[int, ...]
-) -> ProcessSpec:
+def spawn_of(plan: WorkerPlan, environ: Mapping[str, str], targets: list[int], fds: tuple[int, ...]) -> ProcessSpec:
+    """`fds`: the pickled call, the result, and what else the worker inherits."""
     env = {name: value for name, value in environ.items() if name not in plan.dropped}
     env.update(plan.env)
     if targets:
         env = {name: value for name, value in env.items() if name not in LOG_VARIABLES}
-    rank = plan.worker.rank
-    body = f"from flota.spawning.worker_process import main; main({sent}, {result}, {rank})"
+    call_fd, result_fd, *_ = fds
+    body = f"from flota.spawning.worker_process import main; main({call_fd}, {result_fd}, {plan.worker.rank})"
     stdout, stderr = targets or (plan.worker.stdout, plan.worker.stderr)
-    return ProcessSpec(interpreter_command(body, bare=False), env, stdout, stderr, (sent, result, *fds))
+    return ProcessSpec(interpreter_command(body, bare=False), env, stdout, stderr, fds)
 
 
-def common(spawns: list[ProcessSpec]) -> dict[str, str]:
+def common_env(spawns: tuple[ProcessSpec, ...]) -> dict[str, str]:
     """What all workers' environments agree on: for the interpreter whose forks they will be."""
-    agreed = set(spawns[0].env.items()).intersection(*(one.env.items() for one in spawns))
-    return dict(agreed)
+    return dict(set(spawns[0].env.items()).intersection(*(spawn.env.items() for spawn in spawns)))
 
 
-def show_config(wish: SpawnOptions, plans: tuple[WorkerPlan, ...]) -> None:
+def show_config(options: SpawnOptions, plans: tuple[WorkerPlan, ...]) -> None:
     env = plans[0].env
-    names = shown_variables(wish.spec, env)
+    names = shown_variables(options.spec, env)
     sys.stdout.write(
         f"{start_banner.start_line(len(plans))}\n{start_banner.table((name, env[name]) for name in names)}\n"
     )

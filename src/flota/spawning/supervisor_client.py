@@ -1,7 +1,7 @@
-"""The program's line to the node of its workers: starts it, hears it, and passes on what the workers write.
+"""The caller's connection to the node of its workers: starts it, receives its reports, forwards workers' output.
 
-One thread a job does the hearing, so that nothing depends on what the program does meanwhile. No signal handler is set
-and no child but the node is waited for: everything else in this process is the program's own.
+One thread per call receives, so that nothing depends on what the caller does meanwhile. No signal handler is set and no
+child but the node is waited for: everything else in this process belongs to the user's program.
 """
 
 from __future__ import annotations
@@ -9,196 +9,202 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import atexit
 import os
+import pickle
 import select
 import sys
 import threading
+from contextlib import ExitStack, contextmanager
 
 from flota.errors.spawning import CannotStartNode
-from flota.host.ports import release
-from flota.spawning.notebook_output import Forwarder, close_outputs
-from flota.spawning.pickled_call import close_all, file_with, interpreter_command
-from flota.spawning.supervisor_process import Orders, tend_fork
+from flota.spawning.notebook_output import Forwarder, is_plain
+from flota.spawning.pickled_call import anonymous_file, interpreter_command
+from flota.spawning.supervisor_process import SpawnRequest, inherited_fds, supervise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
+    from collections.abc import Callable, Iterator
 
-# The program may ignore them, and what is ignored stays so behind exec: the first two are Python's own habit.
+# The caller may ignore them, and what is ignored stays so behind exec: the first two are Python's own habit.
 DEFAULTED = (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD, _signal.SIGTERM)
 
 
 class SupervisorClient:
-    """What is known of the workers; complete when `ended` is set. `kind`: the verdict's; None: the node was lost."""
+    """What is known of the workers; complete when `has_ended`. `kind`: the verdict's; None: the node was lost."""
 
-    def __init__(
-        self, workers: int, held: list[socket], locks: list[int], forwarders: list[Forwarder], *, daemon: bool
-    ) -> None:
+    def __init__(self, workers: int, *, daemon: bool) -> None:
         self.workers = workers
         self.pids: dict[int, int] = {}
         self.codes: dict[int, int] = {}
-        self.unstarted: dict[int, int] = {}
+        self.start_errors: dict[int, int] = {}
         self.failures: list[tuple[int, int, str, float]] = []
         self.kind: str | None = None
         self.exit_code = 0
-        self.code = 0  # the node's own
+        self.node_code = 0  # the node's own exit code
         self.timed_out = False
-        self.started = threading.Event()
-        self.ended = threading.Event()
-        self.changed = threading.Condition()
-        self._held = held
-        self._locks = locks
-        self._forwarders = forwarders
+        self.has_ended = False
+        self._changed = threading.Condition()
+        self.resources = ExitStack()  # closed when the workers have ended, or could not be started
+        self._forwarders: list[Forwarder] = []
         self._daemon = daemon
+        self._caller = os.getpid()
         self._node = 0  # its pid
         self._listens = False
+        self._unfinished_line = b""
         self._writing = threading.RLock()  # a signal handler may write in the middle of a write
 
-    def start(self, orders: Orders, env: dict[str, str], *, fork: bool) -> None:
-        """Start the node, and through it the workers. `env`: the node's own; a fork has the program's."""
-        self._program = os.getpid()
-        pipes: list[int] = []
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """An error or Ctrl-C meanwhile ends what has been started: the caller gets no object to end it with."""
         try:
-            pipes += os.pipe()
-            pipes += os.pipe()
-            commands, self._commands, self._reports, reports = pipes
-            orders = orders._replace(program=self._program, commands=commands, reports=reports)
-            _flush()  # what the program has written before comes before; and forks would write it again
-            self._node = self._fork(orders) if fork else _execute(orders, env)
-        except Exception as error:
-            close_all(pipes)
-            self._release()
+            yield
+        except BaseException as error:
+            self._give_up()
             if isinstance(error, OSError):
                 raise CannotStartNode(error) from None
             raise
-        os.close(commands)
-        os.close(reports)
+
+    def open_outputs(self) -> list[int]:
+        """The descriptors of workers' stdout and stderr."""
+        targets: list[int] = []
+        for stream, fd in ((sys.stdout, 1), (sys.stderr, 2)):
+            if is_plain(stream, fd):
+                targets.append(fd)
+                continue
+            forwarder = Forwarder(stream)
+            self.resources.callback(forwarder.close)
+            self._forwarders.append(forwarder)
+            targets.append(forwarder.writer)
+        return targets
+
+    def start(self, request: SpawnRequest, env: dict[str, str]) -> None:
+        """Start the node, and through it the workers. `env`: the node's own, unless it is a fork of the caller."""
+        with ExitStack() as node_ends:
+            commands, self._commands = os.pipe()
+            node_ends.callback(os.close, commands)
+            self.resources.callback(os.close, self._commands)
+            self._reports, reports = os.pipe()
+            node_ends.callback(os.close, reports)
+            self.resources.callback(os.close, self._reports)
+            request = request._replace(caller=self._caller, commands=commands, reports=reports)
+            _flush()  # what the caller has written before comes before; and forks would write it again
+            if request.call:
+                self._node = os.fork()
+                if self._node == 0:
+                    supervise(request, (self._commands, self._reports))
+            else:
+                self._node = _execute(request, env, anonymous_file(node_ends, pickle.dumps(request)))
         for forwarder in self._forwarders:
             forwarder.close_writer()
-        atexit.register(self._end_with_program)
-        self._listen_in_thread()
-
-    def _listen_in_thread(self) -> None:
-        self._listens = True
+        atexit.register(self._end_with_caller)
         try:
+            self._listens = True
             threading.Thread(target=self._listen, name="flota", daemon=True).start()
         except RuntimeError as error:  # there are as many as there may be
             self._listens = False
-            self.give_up()
             raise CannotStartNode(error) from None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether all have ended. Ctrl-C ends them, a second one at once, and then goes on its way."""
+        """Whether all have ended. Ctrl-C ends them, a second one at once, and is then raised."""
         try:
-            return self.ended.wait(timeout)
-        except BaseException:  # or whatever else the program's own signal handlers raise
+            return self.wait_until(lambda: self.has_ended, timeout)
+        except BaseException:  # or whatever else the caller's own signal handlers raise
             self.send("stop")
             try:
-                self.ended.wait()
+                self.wait_until(lambda: self.has_ended)
             except BaseException:
                 self.kill()
             raise
 
     def kill(self) -> None:
         self.send("kill")
-        self.ended.wait()
+        self.wait_until(lambda: self.has_ended)
 
-    def send(self, word: str) -> None:
+    def wait_until(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
+        with self._changed:
+            return self._changed.wait_for(condition, timeout)
+
+    def has_started(self) -> bool:
+        return self.has_ended or len(self.pids) + len(self.start_errors) == self.workers
+
+    def send(self, command: str) -> None:
         with self._writing:
-            if not self.ended.is_set():
+            if not self.has_ended:
                 try:
-                    os.write(self._commands, f"{word}\n".encode())
+                    os.write(self._commands, f"{command}\n".encode())
                 except OSError:
-                    pass  # the node is gone; the reports say so next
+                    pass  # the node is gone; the end of its reports says so next
 
-    def give_up(self) -> None:
-        """Whoever wanted the workers does not want them any more."""
+    def _give_up(self) -> None:
         if self._listens:
             self.kill()
-        elif self._node and not self.ended.is_set():
+        elif self._node:
+            # No thread receives its reports; its death makes the shepherd end the workers.
             try:
-                os.kill(self._node, _signal.SIGKILL)  # nobody would hear it; its shepherd ends the workers
+                os.kill(self._node, _signal.SIGKILL)
             except ProcessLookupError:
-                pass  # the program reaps every child, or ignores SIGCHLD
+                pass  # the caller reaps every child, or ignores SIGCHLD
             self._close()
-
-    def _fork(self, orders: Orders) -> int:
-        node = os.fork()
-        if node == 0:
-            tend_fork(orders, [self._commands, self._reports])
-        return node
+        else:
+            self.resources.close()
 
     def _listen(self) -> None:
         poll = select.poll()
-        poll.register(self._reports, select.POLLIN)
-        by_fd = {forwarder.fd: forwarder for forwarder in self._forwarders}
-        for fd in by_fd:
+        readers = {forwarder.fd: forwarder.forward for forwarder in self._forwarders}
+        readers[self._reports] = self._read_reports
+        for fd in readers:
             poll.register(fd, select.POLLIN)
-        rest = b""
-        open_ = True
-        while open_:
+        while self._reports in readers:
             for fd, _ in poll.poll():
-                if fd in by_fd:
-                    if not by_fd[fd].pass_on():
-                        poll.unregister(fd)
-                    continue
-                data = os.read(self._reports, 65536)
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    self._note(line.decode())
-                open_ = bool(data)
+                if not readers[fd]():
+                    poll.unregister(fd)
+                    del readers[fd]
         for forwarder in self._forwarders:
-            forwarder.finish()
+            while forwarder.forward():
+                pass
         self._close()
 
-    def _note(self, line: str) -> None:
-        word, *rest = line.split()
-        if word == "started":
-            self.pids[int(rest[0])] = int(rest[1])
-        elif word == "exited":
-            self.codes[int(rest[0])] = int(rest[1])
-        elif word == "unstarted":
-            self.unstarted[int(rest[0])] = int(rest[1])
-        elif word == "failure":
-            self.failures.append((int(rest[0]), int(rest[1]), rest[2], float(rest[3])))
-        elif word == "timeout":
+    def _read_reports(self) -> bool:
+        """Returns False when the node has ended."""
+        data = os.read(self._reports, 65536)
+        *lines, self._unfinished_line = (self._unfinished_line + data).split(b"\n")
+        for line in lines:
+            self._note(*line.decode().split())
+        return bool(data)
+
+    def _note(self, kind: str, *fields: str) -> None:
+        by_rank = {"started": self.pids, "exited": self.codes, "unstarted": self.start_errors}
+        if kind in by_rank:
+            by_rank[kind][int(fields[0])] = int(fields[1])
+        elif kind == "failure":
+            self.failures.append((int(fields[0]), int(fields[1]), fields[2], float(fields[3])))
+        elif kind == "timeout":
             self.timed_out = True
-        elif word == "ended":
-            self.kind, self.exit_code = rest[0], int(rest[1])
-        with self.changed:
-            self.changed.notify_all()
-        if len(self.pids) + len(self.unstarted) == self.workers:
-            self.started.set()
+        elif kind == "ended":
+            self.kind, self.exit_code = fields[0], int(fields[1])
+        with self._changed:
+            self._changed.notify_all()
 
     def _close(self) -> None:
         try:
-            self.code = os.waitstatus_to_exitcode(os.waitpid(self._node, 0)[1])
+            self.node_code = os.waitstatus_to_exitcode(os.waitpid(self._node, 0)[1])
         except ChildProcessError:
-            pass  # the program reaps every child, or ignores SIGCHLD
-        atexit.unregister(self._end_with_program)
-        os.close(self._reports)
-        self._release()
+            pass  # the caller reaps every child, or ignores SIGCHLD
+        atexit.unregister(self._end_with_caller)
         with self._writing:
-            os.close(self._commands)
-            self.started.set()
-            self.ended.set()
-        with self.changed:
-            self.changed.notify_all()
+            self.resources.close()
+            self.has_ended = True
+        with self._changed:
+            self._changed.notify_all()
 
-    def _release(self) -> None:
-        release(self._held)
-        for lock in self._locks:
-            os.close(lock)
-        close_outputs(self._forwarders)
-
-    def _end_with_program(self) -> None:
-        """The program is about to exit: daemons are ended, as is everybody when an exception is the reason."""
-        if os.getpid() != self._program:
-            return  # a fork of the program, whose exit is nobody's
-        # A shell notes every mistake that was made in it, and goes on.
+    def _end_with_caller(self) -> None:
+        """The caller is about to exit: daemons are killed, and after an uncaught exception all workers are."""
+        if os.getpid() != self._caller:
+            return  # a fork of the caller, whose exit has nothing to do with them
+        # A shell records every exception raised in it, and goes on.
         failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
         if self._daemon or failed:
             self.send("kill")
-        self.ended.wait()
+        self.wait_until(lambda: self.has_ended)
 
 
 def _flush() -> None:
@@ -207,25 +213,18 @@ def _flush() -> None:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            pass  # closed, or nobody reads it: the program's own to find out
+            pass  # closed, or without a reader: for the user's program to find out
 
 
-def _execute(orders: Orders, env: dict[str, str]) -> int:
-    inherited = (*orders.inherited, orders.commands, orders.reports)
-    import pickle
-
-    written = file_with(pickle.dumps(orders._replace(inherited=inherited)))
-    body = f"from flota.spawning.supervisor_process import main; main({written})"
-    try:
-        return os.posix_spawn(
-            sys.executable,
-            interpreter_command(body, bare=True),
-            env,
-            # Onto itself: that it stays open behind exec.
-            file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in (*inherited, written)],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=DEFAULTED,
-        )
-    finally:
-        os.close(written)
+def _execute(request: SpawnRequest, env: dict[str, str], request_fd: int) -> int:
+    body = f"from flota.spawning.supervisor_process import main; main({request_fd})"
+    return os.posix_spawn(
+        sys.executable,
+        interpreter_command(body, bare=True),
+        env,
+        # Onto itself: that it stays open behind exec.
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in (*inherited_fds(request), request_fd)],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=DEFAULTED,
+    )

@@ -19,13 +19,13 @@ from flota.errors.spawning import (
     UnknownOption,
     WorkerFailed,
 )
-from flota.spawning.options import DEFAULTS, understand
+from flota.spawning.options import OPTIONS, read_options
 
 FOUR = {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
 
 
-def wish(nprocs=-1, environ=FOUR, **options):
-    return understand("train", nprocs, options, environ)
+def options_of(nprocs=-1, environ=FOUR, **options):
+    return read_options("train", nprocs, options, environ)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def wish(nprocs=-1, environ=FOUR, **options):
     ],
 )
 def test_workers_and_their_devices(nprocs, options, workers, chosen):
-    made = wish(nprocs, **options)
+    made = options_of(nprocs, **options)
 
     assert made.spec.workers == workers
     assert made.spec.devices.chosen == chosen
@@ -82,7 +82,7 @@ def test_workers_and_their_devices(nprocs, options, workers, chosen):
 )
 def test_what_does_not_fit_is_one_clear_error(options, error, words):
     with pytest.raises(error) as caught:
-        wish(**options)
+        options_of(**options)
 
     assert words in caught.value.message
     assert caught.value.hint
@@ -98,11 +98,11 @@ def examples_in(hint):
 
 
 def test_none_is_as_if_it_had_not_been_given():
-    assert wish(**dict.fromkeys(DEFAULTS)) == wish()
+    assert options_of(**dict.fromkeys(OPTIONS)) == options_of()
 
 
 def test_gpus_are_found_beside_other_devices():
-    made = wish(environ={**FOUR, "XPU_VISIBLE_DEVICES": "0,1"}, gpus="5")
+    made = options_of(environ={**FOUR, "XPU_VISIBLE_DEVICES": "0,1"}, gpus="5")
 
     assert (made.spec.devices.kind, made.spec.devices.chosen) == ("gpu", ("5",))
 
@@ -111,16 +111,16 @@ def test_devices_where_there_are_none_are_an_error():
     hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "XPU_VISIBLE_DEVICES"), "")
 
     with pytest.raises(UnknownDevice, match="unknown device `4`: this machine shows no device") as caught:
-        wish(2, environ=hidden, gpus="4,5")
+        options_of(2, environ=hidden, gpus="4,5")
 
     assert caught.value.hint == "leave gpus out, or write devices='cpu'"
 
 
 def test_options_are_taken_in_pythons_words():
-    made = wish(2, framework=["torch", "jax"], backend="nccl", timeout="2m", log_dir="out", with_rank=1)
+    made = options_of(2, framework=["torch", "jax"], backend="nccl", timeout="2m", log_dir="out", with_rank=1)
 
     assert made.spec.frameworks == ("torch", "jax")
-    assert (made.spec.backend, made.timeout, made.with_rank, made.logged) == ("nccl", 120.0, True, True)
+    assert (made.spec.backend, made.timeout, made.with_rank, made.has_logs) == ("nccl", 120.0, True, True)
     assert made.spec.log.directory.endswith("/out")
 
 
@@ -152,6 +152,6 @@ def test_an_error_comes_whole_out_of_another_process():
 
 
 def test_values_come_whole_out_of_another_process():
-    made = wish(2).spec
+    made = options_of(2).spec
 
     assert pickle.loads(pickle.dumps(made)) == made

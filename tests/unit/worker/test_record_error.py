@@ -9,7 +9,7 @@ import pytest
 
 import flota
 from flota.errors.worker import NothingToRecord
-from flota.spawning.worker_process import leave_error, read_all
+from flota.spawning.worker_process import read_all, write_error
 from flota.worker import record_error
 
 
@@ -113,7 +113,7 @@ def test_an_error_that_cannot_tell_is_told_by_its_kind(error_file, hook, whole):
 
 def test_nor_does_a_worker_of_spawn_fail_otherwise_for_that(tmp_path):
     with open(tmp_path / "result", "w+b") as file:
-        assert leave_error(file.fileno(), Unspeakable()) == 1
+        assert write_error(file.fileno(), Unspeakable()) == 1
 
         assert read_all(file.fileno()).startswith(b"EUnspeakable\n")
 

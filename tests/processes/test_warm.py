@@ -250,9 +250,11 @@ def test_a_module_that_has_changed_is_imported_anew(flota, here, module):
     wait = "'2 of 2 interpreters are ready'" if module == "jax" else "'warm'"
     (here / "train.py").write_text(
         f"import at_first, os, {module}\nprint({module}.VERSION)\n"
-        f"import atexit; atexit.register(lambda: os.environ['RANK'] == '0' and open('{module}.py', 'w').write('VERSION = 22'))\n"
+        "if os.environ['RANK'] == os.environ['FLOTA_ATTEMPT'] == '0':\n"
+        f"    import atexit; atexit.register(os.replace, 'changed.py', '{module}.py')\n"
         f"at_first.first_fails({wait})"
     )
+    (here / "changed.py").write_text("VERSION = 22")  # put into place at once: the other rank may be about to import it
 
     ended = flota.run("--warm", module, "--max_restart", 1, "--nproc_per_node", 2, "train.py")
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from flota.cluster.admission import Admission
+from flota.cluster.gathering import Gathering
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState
 from flota.cluster.leaving import Leavers
 from flota.cluster.lost_nodes import LostNodes, has_anybody, is_ahead, is_followed
-from flota.cluster.node_record import DEAD, DONE, FAILED, READY, SERVING, Present
+from flota.cluster.node_record import DEAD, DONE, FAILED, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
-from flota.cluster.seating import lacks_a_role, seat
+from flota.cluster.seating import seat
 from flota.cluster.survey import Survey, SurveyUnderWay
-from flota.cluster.terms import Terms, has_worked, listed, missing_in_words, names, prospects, were
+from flota.cluster.terms import Terms, has_worked, listed, missing_in_words, names, were
 from flota.errors import TRY_AGAIN
 from flota.hangs.all_idle import AllIdle
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding
@@ -45,8 +46,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-FIRST_WORD, NEXT_WORD = 2.0, 30.0  # seconds until people are told who is missing, and told again
 
 
 class View(NamedTuple):
@@ -85,16 +84,13 @@ class Coordinator:
             # one.
             self.job_state = replace(heard, round=heard.round + 1)
         self.deadline: float | None = None
-        self.gathering_since = self.changed_at = now
-        self.next_word = now + FIRST_WORD
-        self.members: set[str] = set()
+        self.gathering = Gathering(terms, now)
         self.leavers = Leavers()
         self.gone = set(heard.left if heard else ())  # left or failed for good: their records count no more
         self.here: set[str] = set()
         self.done: set[str] = set()  # of the round
         self.failed_since: float | None = None  # in the round
         self.survey = SurveyUnderWay(now, None)
-        self.begins_at = now  # at the earliest: the next round
 
     def decide(self, records: list[Present], now: float, *, trusting: bool = True) -> JobState:
         """`trusting`: whether a record that is not there means that its node is not there either."""
@@ -105,7 +101,7 @@ class Coordinator:
         if refused != self.job_state.refused:
             self.job_state = replace(self.job_state, refused=refused)
         self._ask_again(self.admission.deadline)
-        self._note_members(present, now)
+        self.gathering.note(present, now)
         place = None
         for finding, sees in FINDINGS.items():
             if place != (self.job_state.phase, self.job_state.round):
@@ -141,12 +137,6 @@ class Coordinator:
             self._ask_again(self.lost_nodes.deadline if trusting else None)
         failed = [one for one in of_round if one.record.state == FAILED]
         return View(records, present, of_round, failed, lost, now, trusting)
-
-    def _note_members(self, present: list[Present], now: float) -> None:
-        members = {one.node for one in present}
-        if members != self.members:
-            self.members = members
-            self.changed_at = now
 
     # What it can see.
 
@@ -194,7 +184,7 @@ class Coordinator:
         seated = {row.node for row in self.job_state.seats}
         return [one for one in view.present if one.node not in seated]
 
-    def _sees_anything(self, _view: View) -> bool:
+    def _always(self, _view: View) -> bool:
         return True
 
     # What it does about that. True: nothing else is looked at this time.
@@ -305,16 +295,17 @@ class Coordinator:
 
     def _gather(self, view: View) -> bool:
         present = [one for one in view.present if one.node not in self.gone]
-        give_up = self.gathering_since + self.terms.join_timeout
-        if self._may_start(present, view.now) and view.trusting:
-            seats = seat(present, self.job_state.seats, by_address=self.terms.by_address)
-            self.job_state = replace(self.job_state, phase=RUNNING, seats=seats, why="", failures=(), missing="")
-        elif view.now >= give_up:
+        job, gathering = self.job_state, self.gathering
+        if gathering.may_start(present, job.seats, job.round, view.now) and view.trusting:
+            seats = seat(present, job.seats, by_address=self.terms.by_address)
+            self.job_state = replace(job, phase=RUNNING, seats=seats, why="", failures=(), missing="")
+        elif view.now >= gathering.gives_up_at:
             words = missing_in_words(present, self.terms)
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, f"the nodes did not meet in time: {words}"))
         else:
-            self._ask_again(give_up)
-            self._say_who_is_missing(present, view.now)
+            missing = gathering.words(present, job.round, view.now)
+            self.job_state = replace(job, missing=missing or job.missing)
+            self._ask_again(gathering.deadline)
         return False
 
     def _nothing(self, _view: View) -> bool:
@@ -348,10 +339,9 @@ class Coordinator:
         self._next_round(outcome.reason, view.now)
 
     def _restart(self, outcome: Restart, view: View) -> None:
-        self._next_round("", view.now, counted=True)
-        self.begins_at = view.now + outcome.delay
+        self._next_round("", view.now, delay=outcome.delay, counted=True)
         failures = (outcome.culprit._replace(said=()),)
-        self.job_state = replace(self.job_state, failures=failures, past=outcome.history, delay=outcome.delay)
+        self.job_state = replace(self.job_state, failures=failures, past=outcome.history)
 
     def _end_as_decided(self, outcome: EndJob, _view: View) -> None:
         self._end(outcome.ending)
@@ -378,10 +368,9 @@ class Coordinator:
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, reason))
         return False
 
-    def _next_round(self, why: str, now: float, *, counted: bool = False) -> None:
+    def _next_round(self, why: str, now: float, *, delay: float = 0.0, counted: bool = False) -> None:
         last = self.job_state
-        self.gathering_since = now
-        self.next_word = now + FIRST_WORD
+        self.gathering.begin(now, delay)
         self.done.clear()
         self.failed_since = None
         self.job_state = replace(
@@ -392,7 +381,7 @@ class Coordinator:
             why=why,
             failures=(),
             missing="",
-            delay=0.0,
+            delay=delay,
             slow=(),
             question=None,
             left=tuple(sorted(self.gone & self.here)),
@@ -401,63 +390,31 @@ class Coordinator:
     def _end(self, ending: JobEnding) -> None:
         self.job_state = replace(self.job_state, phase=ENDED, ending=ending, missing="", question=None)
 
-    def _may_start(self, present: list[Present], now: float) -> bool:
-        """At MAX at once; from MIN on when nobody has come or gone for the elastic timeout."""
-        ready = all(self._is_ready(one) for one in present) and not lacks_a_role(present, self.job_state.seats)
-        if not ready or len(present) < self.terms.least:
-            return False
-        settled = self.changed_at + (0.0 if len(present) == self.terms.most else self.terms.elastic_timeout)
-        starts_at = max(self.begins_at, settled)
-        self._ask_again(starts_at if now < starts_at else None)
-        return now >= starts_at
-
-    def _say_who_is_missing(self, present: list[Present], now: float) -> None:
-        if now >= self.next_word:
-            self.next_word = now + NEXT_WORD
-            late = [one.record.host for one in present if not self._is_ready(one)]
-            begins = max(0.0, self.changed_at + self.terms.elastic_timeout - now)
-            gives_up = self.gathering_since + self.terms.join_timeout - now
-            self.job_state = replace(self.job_state, missing=prospects(present, self.terms, late, begins, gives_up))
-        self._ask_again(self.next_word)
-
-    def _is_ready(self, one: Present) -> bool:
-        return one.record.state == READY and one.record.round == self.job_state.round
-
     def _ask_again(self, at: float | None) -> None:
         self.deadline = min((time for time in (at, self.deadline) if time is not None), default=None)
 
 
 C, nothing = Coordinator, Coordinator._nothing
-# What it looks for, in this order, and what it does about it in each phase. Where a function changes the phase, what
-# comes below is looked at in the new one.
-FINDINGS: dict[str, Callable[[Coordinator, View], bool]] = {
-    "a record of a later round": C._sees_later_round,
-    "a node that was asked to leave": C._sees_leaver,
-    "steps of ranks": C._sees_anything,
-    "a failed node": C._sees_failure,
-    "a lost node": C._sees_loss,
-    "all nodes are done, or only serve": C._sees_all_done,
-    "all nodes with work make no progress": C._sees_all_idle,
-    "a node without a seat": C._sees_newcomer,
-    "requests of users": C._sees_anything,
-    "answers to a question": C._sees_anything,
-    "nodes that gather": C._sees_anything,
-}
+# What it looks for, in this order, how, and what it does about it in each phase. Where a function changes the phase,
+# what comes below is looked at in the new one.
 _ROWS: dict[str, tuple[Callable[[Coordinator, View], bool], ...]] = {
-    # finding: gathering, running, deciding, ended
-    "a record of a later round": (C._catch_up, C._catch_up, C._catch_up, nothing),
-    "a node that was asked to leave": (C._let_leave, C._let_leave_or_preempt, C._let_leave_unless_preempted, nothing),
-    "steps of ranks": (nothing, C._note_slow_ranks, nothing, nothing),
-    "a failed node": (nothing, C._call_roll, nothing, nothing),
-    "a lost node": (nothing, C._replace_lost, nothing, nothing),
-    "all nodes are done, or only serve": (nothing, C._succeed, nothing, nothing),
-    "all nodes with work make no progress": (nothing, C._ask_for_stacks, nothing, nothing),
-    "a node without a seat": (nothing, C._start_over, nothing, nothing),
-    "requests of users": (nothing, C._serve_requests, nothing, nothing),
-    "answers to a question": (nothing, nothing, C._take_answers, nothing),
-    "nodes that gather": (C._gather, nothing, nothing, nothing),
+    # finding: how it is seen; gathering, running, deciding, ended
+    "a record of a later round": (C._sees_later_round, C._catch_up, C._catch_up, C._catch_up, nothing),
+    "a node that was asked to leave": (
+        *(C._sees_leaver, C._let_leave, C._let_leave_or_preempt, C._let_leave_unless_preempted, nothing),
+    ),
+    "steps of ranks": (C._always, nothing, C._note_slow_ranks, nothing, nothing),
+    "a failed node": (C._sees_failure, nothing, C._call_roll, nothing, nothing),
+    "a lost node": (C._sees_loss, nothing, C._replace_lost, nothing, nothing),
+    "all nodes are done, or only serve": (C._sees_all_done, nothing, C._succeed, nothing, nothing),
+    "all nodes with work make no progress": (C._sees_all_idle, nothing, C._ask_for_stacks, nothing, nothing),
+    "a node without a seat": (C._sees_newcomer, nothing, C._start_over, nothing, nothing),
+    "requests of users": (C._always, nothing, C._serve_requests, nothing, nothing),
+    "answers to a question": (C._always, nothing, nothing, C._take_answers, nothing),
+    "nodes that gather": (C._always, C._gather, nothing, nothing, nothing),
 }
-TABLE = {(phase, finding): cell for finding, cells in _ROWS.items() for phase, cell in zip(PHASES, cells, strict=True)}
+FINDINGS = {finding: row[0] for finding, row in _ROWS.items()}
+TABLE = {(phase, finding): cell for finding, row in _ROWS.items() for phase, cell in zip(PHASES, row[1:], strict=True)}
 OUTCOMES: dict[type[Outcome], Callable[[Coordinator, Any, View], None]] = {
     Wait: C._wait,
     AskAgain: C._ask_the_next,

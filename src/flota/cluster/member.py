@@ -117,7 +117,7 @@ class Member:
             or now >= self._stay_until
         ):
             return False
-        members = self.coordinator.members if self.coordinator else set()
+        members = self.coordinator.gathering.members if self.coordinator else set()
         return any(name in members and name != self.follower.name for name in self.registration.records or {})
 
     def _hear(self) -> None:

@@ -34,8 +34,10 @@ from flota.cluster.job_state import decode_state
 from flota.cluster.node_record import RUNNING, NodeRecord, decode_record, encode_record
 from flota.cluster.registration import RETRY
 from flota.job.nodes import NodesSpec, lease_of
-from flota.store.client import ANSWER_TIME, ROUTES, STREAMED
+from flota.store.client import ANSWER_TIME
 from flota.store.etcd_json import (
+    ROUTES,
+    STREAMED,
     KeyValue,
     LeaseAnswer,
     LeaseGrant,
@@ -48,7 +50,6 @@ from flota.store.etcd_json import (
     WatchCreate,
     WatchRequest,
     read_answer,
-    read_streamed,
 )
 from flota.store.keys import end_of, keys_of, node_of
 
@@ -190,8 +191,8 @@ class Crowd:
         for known, is_roster in self.heard:
             if text == known:
                 return is_roster
-        answer = read_streamed(200, line, WatchAnswer)
-        values = [event.kv.value for event in answer.events if event.kv and event.kv.key == KEYS.job_state]
+        answer = read_answer(200, line, WatchAnswer, streamed=True)
+        values = [event.kv.value for event in answer.events if event.kv.key == KEYS.job_state]
         self.heard.appendleft((text, any(map(self.is_roster, values))))
         return self.heard[0][1]
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-from flota.store.etcd_json import Request, encode_request
+from flota.store.etcd_json import Request, encode
 
 LARGEST_READ = 1 << 20
 
@@ -38,7 +38,7 @@ class Wire:
         self.awaited = 0
 
     def send(self, path: str, request: Request, header: str = "") -> None:
-        body = encode_request(request)
+        body = encode(request)
         host = f"{self.crowd.master[0]}:{self.crowd.master[1]}"
         head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n{header}"
         self.out += f"{head}content-length: {len(body)}\r\n\r\n".encode() + body

@@ -12,19 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flota.store.client import Lost
-from flota.store.etcd_json import (
-    LeaseGrant,
-    LeaseKeepAlive,
-    LeaseRevoke,
-    Put,
-    Range,
-    Refusal,
-    Txn,
-    WatchAnswer,
-    WatchCreate,
-)
+from flota.store.etcd_json import Refusal, WatchAnswer, WatchCreate
 from flota.store.kv import KeyValueStore
-from flota.store.server_watches import Watches
+from flota.store.server_watches import ServerWatches
 
 ANSWER_TIME = 2.0
 
@@ -57,12 +47,12 @@ class Store:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.core = KeyValueStore()
-        self.watches = Watches()
+        self.core = KeyValueStore(lambda: self._requests)
+        self.watches = ServerWatches()
         self.paused_until = 0.0
         self.dead = False
         self.loss = 0.0
-        self._last_lease = 0
+        self._requests = 0
         self._watchers: dict[Watching, WatchCreate] = {}
         world.after(0.25, self._expire)
 
@@ -75,18 +65,9 @@ class Store:
         self.world.after(0.25, self._expire)
 
     def serve(self, request: Any) -> Any:
-        now, core = self.world.now, self.core
-        self._last_lease += 1
-        calls: dict[type, Callable[[], Any]] = {
-            Range: lambda: core.range(request),
-            Put: lambda: core.put(request),
-            Txn: lambda: core.txn(request),
-            LeaseGrant: lambda: core.grant(request, self._last_lease, now),
-            LeaseKeepAlive: lambda: core.keep_alive(request, now),
-            LeaseRevoke: lambda: core.revoke(request),
-        }
+        self._requests += 1
         try:
-            answer = calls[type(request)]()
+            answer = self.core.answer(request, self.world.now)
         except Refusal as refusal:
             answer = refusal
         self._tell()
@@ -105,10 +86,10 @@ class Store:
             self.watches.remove(watching, ask)
 
     def _tell(self) -> None:
-        changes = self.core.take_changes()
-        for events, watchers in self.watches.news(changes) if changes else ():
+        events = self.core.take_events()
+        for chosen, watchers in self.watches.publish(events) if events else ():
             for watching in sorted(watchers, key=lambda one: one.number):
-                watching.deliver(WatchAnswer(self.core.header(), events=events))
+                watching.deliver(WatchAnswer(self.core.header(), events=chosen))
 
 
 class Client:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 
 import pytest
 
 from flota.host.loop import Loop
-from flota.store.client import Client, Lost, StoreMember
+from flota.job.nodes import Place
+from flota.store.client import Client, Lost
 from flota.store.etcd_json import (
     Compare,
     DeleteRange,
@@ -38,7 +38,7 @@ class Driver:
 
     def __init__(self, *ports: int, **options) -> None:
         self.loop = Loop()
-        self.client = Client(tuple(StoreMember("127.0.0.1", port) for port in ports), self.loop, **options)
+        self.client = Client(tuple(Place("127.0.0.1", port) for port in ports), self.loop, **options)
 
     def ask(self, request):
         answers = []
@@ -147,27 +147,6 @@ def test_a_silent_member_is_given_up_in_time(store):
         driver.client.close()
 
 
-def test_a_strangers_service_is_told_from_a_store():
-    with socket.create_server(("127.0.0.1", 0)) as stranger:
-        answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
-
-        def serve():
-            client, _ = stranger.accept()
-            client.recv(4096)
-            client.sendall(answer)
-            client.close()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        driver = Driver(stranger.getsockname()[1])
-        refusal = driver.ask(Range(key=b"a"))
-        thread.join()
-        driver.client.close()
-
-    assert isinstance(refusal, Refusal)
-    assert "no answer of a store" in refusal.words
-
-
 @pytest.mark.parametrize(("token", "granted"), [("right", True), ("wrong", False), ("", False)])
 def test_a_token_guards_every_request(token, granted):
     server = Embedded(token="right")
@@ -197,7 +176,7 @@ def test_the_owner_hears_of_wrong_tokens_once_a_second_at_the_most():
     for _ in range(20):
         assert isinstance(driver.ask(Put(key=b"a")), Refusal)
     assert told == ["127.0.0.1"]
-    server.master._quiet_until = 0.0
+    server.master._report_refusals_from = 0.0
     heard = []
     driver.client.watch(WatchCreate(key=b"a"), heard.append)
     driver.until(lambda: heard)

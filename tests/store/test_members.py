@@ -9,16 +9,17 @@ import time
 
 import pytest
 
+from flota.job.nodes import Place
 from flota.store import server_watches
-from flota.store.client import Lost, StoreMember
+from flota.store.client import Lost
 from flota.store.etcd_json import (
     UNKNOWN,
     LeaseGrant,
-    NotAdmitted,
+    NotAStore,
     Put,
     Range,
     Refusal,
-    Stranger,
+    Unauthenticated,
     WatchAnswer,
     WatchCreate,
 )
@@ -180,11 +181,11 @@ def test_a_member_without_a_leader_is_left_with_its_watches(embedded):
     driver = Driver(embedded.port, answer_time=1.0)
     heard = []
     listen(driver, heard)
-    driver.client.members = (StoreMember("127.0.0.1", cut_off.port), StoreMember("127.0.0.1", embedded.port))
+    driver.client.members = (Place("127.0.0.1", cut_off.port), Place("127.0.0.1", embedded.port))
 
     refusal = driver.ask(Put(key=b"k"))
 
-    assert (refusal.code, refusal.passing) == (14, True)
+    assert (refusal.code, refusal.is_temporary) == (14, True)
     assert heard[-1] == Lost(f"127.0.0.1:{cut_off.port}: etcdserver: no leader")
     assert not isinstance(driver.ask(Put(key=b"k")), (Refusal, Lost))
     driver.client.close()
@@ -222,7 +223,7 @@ def test_a_node_whose_master_was_silent_for_a_while_is_not_taken_for_dead(embedd
 
     assert heard[0].created
     give_up = time.monotonic() + 10
-    while sum(one.streaming for one in list(embedded.master.connections.values())) != 1:
+    while sum(bool(one.watch) for one in list(embedded.master.connections.values())) != 1:
         assert time.monotonic() < give_up, "the old connection is still there"
         time.sleep(0.01)
     assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
@@ -261,7 +262,7 @@ def test_a_strangers_service_is_told_from_a_store(answer, keep):
     drivers[2].until(lambda: heard)
 
     for refusal in [*refusals, *heard]:
-        assert isinstance(refusal, Stranger), refusal
+        assert isinstance(refusal, NotAStore), refusal
         assert refusal.code == UNKNOWN
     for driver in drivers:
         driver.client.close()
@@ -281,14 +282,14 @@ def test_a_wrong_token_is_told_from_other_refusals():
     server = Embedded(token="right")
     driver = Driver(server.port, token="wrong")
 
-    assert isinstance(driver.ask(Range(key=b"a")), NotAdmitted)
+    assert isinstance(driver.ask(Range(key=b"a")), Unauthenticated)
     driver.client.close()
     server.close()
 
 
 @pytest.mark.parametrize("kind", [Embedded, Etcd], ids=["flota", "etcd"])
 def test_a_watch_of_a_past_that_is_forgotten_is_refused(kind, monkeypatch):
-    monkeypatch.setattr(server_watches, "LONGEST_HISTORY", 8)
+    monkeypatch.setattr(server_watches, "LARGEST_HISTORY", 8 * server_watches.EVENT_SIZE)
     server = kind()
     driver = Driver(server.port)
     for _ in range(20):

@@ -18,7 +18,7 @@ from flota.store import server_watches as module
 from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, WatchCreate
 from flota.store.kv import KeyValueStore
 from flota.store.server import Master
-from flota.store.server_watches import Watches
+from flota.store.server_watches import ServerWatches
 from tests.store.servers import Client, Embedded
 
 MANY = 8192
@@ -35,9 +35,9 @@ def quickest(act, times: int = 200) -> float:
 
 
 def test_the_next_end_of_thousands_of_leases_is_known_without_looking_at_all():
-    store = KeyValueStore()
+    store = KeyValueStore(int)
     for number in range(1, MANY + 1):
-        store.grant(LeaseGrant(ttl=10, id=number), 0, now=number / MANY)
+        store.answer(LeaseGrant(ttl=10, id=number), number / MANY)
     assert store.deadline == 10 + 1 / MANY
 
     assert quickest(lambda: store.deadline) < 20e-6  # a look at all takes some 500
@@ -45,35 +45,35 @@ def test_the_next_end_of_thousands_of_leases_is_known_without_looking_at_all():
 
 
 def test_a_renewed_lease_outlives_the_others():
-    store = KeyValueStore()
+    store = KeyValueStore(int)
     for number in (1, 2, 3):
-        store.grant(LeaseGrant(ttl=10, id=number), 0, now=0)
-    store.keep_alive(LeaseKeepAlive(id=2), now=5)
-    store.revoke(LeaseRevoke(id=3))
+        store.answer(LeaseGrant(ttl=10, id=number), 0)
+    store.answer(LeaseKeepAlive(id=2), 5)
+    store.answer(LeaseRevoke(id=3), 0)
 
     store.expire(10)
 
-    assert [lease.id for lease in store.leases().leases] == ["2"]
     assert store.deadline == 15
+    assert [store.answer(LeaseKeepAlive(id=number), 11).ttl for number in (1, 2, 3)] == ["", "10", ""]
 
 
 def test_a_lease_that_is_granted_again_has_its_new_end():
-    store = KeyValueStore()
-    store.grant(LeaseGrant(ttl=100, id=1), 0, now=0)
-    store.revoke(LeaseRevoke(id=1))
-    store.grant(LeaseGrant(ttl=5, id=1), 0, now=0)
+    store = KeyValueStore(int)
+    store.answer(LeaseGrant(ttl=100, id=1), 0)
+    store.answer(LeaseRevoke(id=1), 0)
+    store.answer(LeaseGrant(ttl=5, id=1), 0)
 
     assert store.deadline == 5
 
 
-def put(store: KeyValueStore, watches: Watches, key: bytes, value: bytes = b"") -> int:
-    store.put(Put(key=key, value=value))
-    list(watches.news(store.take_changes()))
+def put(store: KeyValueStore, watches: ServerWatches, key: bytes, value: bytes = b"") -> int:
+    store.answer(Put(key=key, value=value), 0)
+    list(watches.publish(store.take_events()))
     return store.revision
 
 
 def test_a_watch_from_a_recent_revision_does_not_look_at_the_whole_history():
-    store, watches = KeyValueStore(), Watches()
+    store, watches = KeyValueStore(int), ServerWatches()
     for _ in range(30_000):
         put(store, watches, b"k")
     recent = WatchCreate(key=b"k", start_revision=store.revision - 1)
@@ -83,40 +83,40 @@ def test_a_watch_from_a_recent_revision_does_not_look_at_the_whole_history():
 
 
 def test_a_change_is_not_compared_with_the_watches_of_other_keys():
-    store, watches = KeyValueStore(), Watches()
+    store, watches = KeyValueStore(int), ServerWatches()
     for number in range(MANY):
         watches.add(number, WatchCreate(key=b"node/%d" % number))
     watches.add("coordinator", WatchCreate(key=b"node/", range_end=b"node0"))
-    store.put(Put(key=b"node/7"))
-    changes = store.take_changes()
+    store.answer(Put(key=b"node/7"), 0)
+    events = store.take_events()
 
-    told = [watcher for _, watchers in watches.news(changes) for watcher in watchers]
+    reached = [watcher for _, watchers in watches.publish(events) for watcher in watchers]
 
-    assert sorted(map(str, told)) == ["7", "coordinator"]
-    assert quickest(lambda: list(watches.news(changes))) < 100e-6  # some 3,000 otherwise
+    assert sorted(map(str, reached)) == ["7", "coordinator"]
+    assert quickest(lambda: list(watches.publish(events))) < 100e-6  # some 3,000 otherwise
 
 
 def test_watchers_of_a_key_and_of_a_range_that_begins_there_do_not_mix():
-    store, watches = KeyValueStore(), Watches()
+    store, watches = KeyValueStore(int), ServerWatches()
     one, many = WatchCreate(key=b"a"), WatchCreate(key=b"a", range_end=b"b")
     watches.add("one", one)
     watches.add("many", many)
 
     watches.remove("many", many)
-    store.put(Put(key=b"a"))
+    store.answer(Put(key=b"a"), 0)
 
-    assert [watchers for _, watchers in watches.news(store.take_changes())] == [{"one"}]
+    assert [watchers for _, watchers in watches.publish(store.take_events())] == [{"one"}]
 
 
-@pytest.mark.parametrize("large", [False, True])
-def test_the_past_is_kept_within_limits(monkeypatch, large):
-    monkeypatch.setattr(module, "LARGEST_HISTORY" if large else "LONGEST_HISTORY", 10_000 if large else 100)
-    store, watches = KeyValueStore(), Watches()
+@pytest.mark.parametrize("size", [0, 1000])
+def test_the_past_is_kept_within_limits(monkeypatch, size):
+    monkeypatch.setattr(module, "LARGEST_HISTORY", 100 * (module.EVENT_SIZE + size))
+    store, watches = KeyValueStore(int), ServerWatches()
     for _ in range(1000):
-        put(store, watches, b"k", b"x" * 100)
+        put(store, watches, b"k", b"x" * size)
 
     assert 80 <= len(watches._history) <= 100
-    assert watches._history[0].revision == watches.oldest
+    assert int(watches._history[0].kv.mod_revision) == watches.oldest
     assert len(watches.add("me", WatchCreate(key=b"k", start_revision=watches.oldest))) == len(watches._history)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from flota.store import revoke_lease
 from flota.store.client import Lost
-from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, NotAdmitted, Put, Range, Refusal, WatchCreate
+from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, Put, Range, Refusal, Unauthenticated, WatchCreate
 from flota.store.revoke_lease import revoke
 from tests.etcd import etcds, packaged_etcd
 from tests.store.servers import Client, Etcd, free_ports
@@ -126,7 +126,7 @@ def test_a_wrong_password_is_told_to_whoever_asked(etcd, wrong):
     (heard,) = hear(driver)
 
     for answer in [*answers, heard]:
-        assert isinstance(answer, NotAdmitted)
+        assert isinstance(answer, Unauthenticated)
         assert answer.words == "etcdserver: authentication failed, invalid user ID or password"
     driver.client.close()
 

@@ -15,7 +15,7 @@ from flota.cluster.questions import read_record
 from flota.cluster.registration import Registration
 from flota.cluster.terms import Terms
 from flota.job.nodes import LEASE
-from flota.store.etcd_json import Distrusted, NotAdmitted, Stranger
+from flota.store.etcd_json import BadServerCertificate, NotAStore, Unauthenticated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ LOOK = (
 
 def refusal_in_words(refusal: Refusal, where: str) -> str:
     if where.startswith("etcd"):
-        if isinstance(refusal, NotAdmitted) or "user name is empty" in refusal.words or refusal.code == DENIED:
+        if isinstance(refusal, Unauthenticated) or "user name is empty" in refusal.words or refusal.code == DENIED:
             return f"{where} says `{refusal.words}`: see FLOTA_ETCD_USER, FLOTA_ETCD_PASSWORD and what the user may do"
-    elif isinstance(refusal, NotAdmitted):
+    elif isinstance(refusal, Unauthenticated):
         return f"{where} does not know this job's token: set the same FLOTA_TOKEN on all nodes"
-    if isinstance(refusal, Stranger):
+    if isinstance(refusal, NotAStore):
         return (
             f"{where} answers, but not as a store: is it another program's port, or https:// (etcds://) that it wants?"
         )
-    if isinstance(refusal, Distrusted):
+    if isinstance(refusal, BadServerCertificate):
         advice = "--tls-ca names who must have signed it, and it must be for the host in --master"
         return f"the certificate of {where} will not do: {refusal.words.rstrip('.')}; {advice}"
     return f"{where} refuses to be this job's store: {refusal.words}"
@@ -83,17 +83,21 @@ class Member:
     @property
     def trouble(self) -> str:
         """Where the store should answer, and why it does not."""
-        why = self.registration.contact.trouble.removeprefix(f"{self.where}: ")
+        why = self.registration.reachability.trouble.removeprefix(f"{self.where}: ")
         return f"{self.where}: {why}" if why else self.where
 
     @property
     def silent_since(self) -> float | None:
         """Since when the store owes an answer; None if it does not."""
-        return self.began if self.registration.contact.heard_at is None else self.registration.contact.silent_since
+        return (
+            self.began
+            if self.registration.reachability.answered_at is None
+            else self.registration.reachability.silent_since
+        )
 
     def is_gone(self, now: float) -> bool:
         """Whether nothing of this node is left in the store, or the store is not there to ask."""
-        silent = self.registration.contact.silent_since is not None and now >= self._stay_until - LEASE + LAST_TRY
+        silent = self.registration.reachability.silent_since is not None and now >= self._stay_until - LEASE + LAST_TRY
         return self.registration.gone or (
             self.registration.leaving and (silent or self.registration.refusal is not None)
         )
@@ -144,10 +148,10 @@ class Member:
             self._look_at = max(now, self._next_look) if self._look_at is None else min(self._look_at, self._next_look)
         if self._look_at is None or now < self._look_at:
             return
-        trusting = now >= self.registration.contact.steady_from
+        trusting = now >= self.registration.reachability.trusted_from
         job_state = self.coordinator.decide(self._present(self.registration.records), now, trusting=trusting)
         self._next_look = now + len(self.registration.records) * LOOK
-        times = [self.coordinator.deadline, None if trusting else self.registration.contact.steady_from]
+        times = [self.coordinator.deadline, None if trusting else self.registration.reachability.trusted_from]
         self._look_at = min((time for time in times if time is not None), default=None)
         if job_state != self._proclaimed and not self._is_blank(job_state):
             self._proclaimed = job_state

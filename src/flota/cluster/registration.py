@@ -9,31 +9,31 @@ from __future__ import annotations
 
 from flota.store.client import Lost
 from flota.store.etcd_json import (
+    OUT_OF_RANGE,
     KeyValue,
     LeaseAnswer,
     LeaseGrant,
     LeaseKeepAlive,
     LeaseRevoke,
+    NotAStore,
     Range,
     RangeAnswer,
     Refusal,
     Request,
     StoreAnswer,
-    Stranger,
     TxnAnswer,
     WatchAnswer,
     WatchCreate,
 )
 from flota.store.keys import Keys, apply, end_of, node_of
-from flota.store.kv import OUT_OF_RANGE
-from flota.store.reachability import Contact
+from flota.store.reachability import Reachability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeGuard
 
-    from flota.store.client import Client, Watching
+    from flota.store.client import Client, ClientWatch
 
 SOON = 0.02  # seconds before a lost watch is asked for again
 RETRY = 0.2  # seconds before a question that was lost is asked again
@@ -46,7 +46,7 @@ class Registration:
     def __init__(
         self, client: Client, keys: Keys, name: str, ttl: int, *, may_coordinate: bool, clock: Callable[[], float]
     ) -> None:
-        self.contact = Contact(ttl)
+        self.reachability = Reachability(ttl)
         self.job_states: list[bytes] = []  # heard, in order, until the owner takes them: none may hide another
         self.found: bytes | None = None  # the job_state that was there when this node first joined
         self.records: dict[str, KeyValue] | None = None  # known to the coordinator only
@@ -64,9 +64,9 @@ class Registration:
         self._is_last, self._echo = False, 0  # the last job_state's own lease
         self._doubts = 0  # renewals until everything is said once more
         self._reign = 0  # the revision at which this node took the coordinator
-        self._ear: Watching | None = None
+        self._ear: ClientWatch | None = None
         self._listening = self._knows_coordinator = False  # the store has said so; and what was said before is known
-        self._eye: Watching | None = None
+        self._eye: ClientWatch | None = None
         self._renew_at: float | None = None
         self._retry_at: float | None = None
 
@@ -154,22 +154,22 @@ class Registration:
         if isinstance(answer, Refusal):
             self._on_refusal(answer)
         else:
-            self.contact.heard(self._clock())
+            self.reachability.record_answer(self._clock())
             then(answer)
         self.pursue()
 
     def _miss(self, why: str, asked: float) -> None:
-        self.contact.missed(why, asked)
+        self.reachability.record_loss(why, asked)
         self._doubts = 2  # a question that was lost may be carried out late, over what is said after it
         self.news = True
         self._retry_at = self._clock() + RETRY
 
     def _on_refusal(self, refusal: Refusal) -> None:
         if "lease not found" in refusal.words:
-            self.contact.heard(self._clock())
+            self.reachability.record_answer(self._clock())
             self._lose_lease()
-        elif refusal.passing or (
-            isinstance(refusal, Stranger) and self.contact.heard_at is not None
+        elif refusal.is_temporary or (
+            isinstance(refusal, NotAStore) and self.reachability.answered_at is not None
         ):  # a proxy's, by now
             self._miss(refusal.words, self._clock())
         else:
@@ -198,7 +198,7 @@ class Registration:
 
     def _lose_lease(self) -> None:
         """NodeRecord, coordinator and job_state are gone with it, and others may have lost theirs."""
-        self.contact.distrust(self._clock())
+        self.reachability.suspend_trust(self._clock())
         self.lease = self._echo = 0
         self._joined = False
         self._renew_at = None
@@ -292,7 +292,7 @@ class Registration:
             self._retry_at = self._clock() + SOON
             self._renew_at = self._clock() if self.lease else None  # the master takes us for dead unless we say so
             return False
-        self.contact.heard(self._clock())
+        self.reachability.record_answer(self._clock())
         return True
 
     def _close_ear(self) -> None:

@@ -13,7 +13,7 @@ from flota.host.open_files import raise_open_files
 from flota.job.nodes import NodesSpec, Place, lease_of
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec
-from flota.store.client import ANSWER_TIME, Client, StoreMember
+from flota.store.client import ANSWER_TIME, Client
 from flota.store.dns import numeric
 from flota.store.revoke_lease import revoke
 from flota.store.server import MOST_CONNECTIONS, Master
@@ -44,10 +44,10 @@ class StoreAccess:
         self.client = self._make_client()
 
     def _make_client(self) -> Client:
-        members = tuple(StoreMember(*place) for place in self.places)
+        members = self.places
         tls = self.tls
         if self.master:
-            members = (StoreMember(self._served, self.master.port),)
+            members = (Place(self._served, self.master.port),)
             self.places = (Place(self.places[0].host, self.master.port),)
             tls = trusting_tls() if tls else None
         secrets = self._nodes.secrets
@@ -107,7 +107,7 @@ class StoreAccess:
             self.tls,
             user=secrets.user,
             password=secrets.password,
-            last_word=last_word,
+            final_put=last_word,
         )
 
     def take_over(self) -> bool:

@@ -1,10 +1,10 @@
-"""Asks a store, the embedded master or a real etcd, without ever blocking: answers come as calls from the node's loop.
+"""Sends requests to a store, the embedded master or a real etcd, and never blocks: answers are calls from the loop.
 
-One connection for questions, one after the other, and one for each watch. A question that is not answered in time is
-lost, and the next one goes to the next member; whoever asked decides whether to ask again. A member that does not
-answer questions is not believed to tell news either: its watches are lost with the question.
+There is one connection for requests, which are sent one after the other, and one for each watch. A request that is not
+answered in time is lost, and the next one goes to the next member; the caller decides whether to send it again. A
+member that does not answer requests is not trusted to send events either: its watches are lost with the request.
 
-A real etcd may have users: it gives one a token for the password, and forgets it some minutes after its last use.
+A real etcd may have users: it gives out a token for a password, and forgets it some minutes after its last use.
 """
 
 from __future__ import annotations
@@ -12,31 +12,23 @@ from __future__ import annotations
 import time
 from collections import deque
 
+from flota.job.nodes import Place
+from flota.job.roster import endpoint
 from flota.store.client_connection import ClientConnection, Lost
-from flota.store.client_watch import Watching
+from flota.store.client_watch import ClientWatch
 from flota.store.etcd_json import (
+    INVALID,
+    ROUTES,
+    STREAMED,
     Authenticate,
     AuthenticateAnswer,
-    DeleteAnswer,
-    DeleteRange,
     Header,
-    LeaseAnswer,
-    LeaseGrant,
-    LeaseKeepAlive,
-    LeaseRevoke,
-    NotAdmitted,
-    Put,
-    PutAnswer,
-    Range,
-    RangeAnswer,
     Refusal,
     Request,
     StoreAnswer,
-    Txn,
-    TxnAnswer,
-    WatchAnswer,
+    Unauthenticated,
     WatchCreate,
-    encode_request,
+    encode,
     read_answer,
 )
 from flota.values import NamedTuple
@@ -46,37 +38,23 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+    from flota.store.client_watch import OnWatchAnswer
     from flota.store.server import LoopProtocol
 
-__all__ = ["Client", "Lost", "StoreMember", "Watching"]
+    OnAnswer = Callable[[StoreAnswer | Refusal | Lost], None]
+
+__all__ = ["Client", "ClientWatch", "Lost"]
 
 ANSWER_TIME = 2.0  # seconds: a paused or lost member costs this much before the next one is asked
 CANNOT_SERVE = (4, 14)  # gRPC's codes of a member that is cut off from the others, or has no leader
-ROUTES: dict[type[Request], tuple[str, type[StoreAnswer]]] = {
-    Range: ("/v3/kv/range", RangeAnswer),
-    Put: ("/v3/kv/put", PutAnswer),
-    DeleteRange: ("/v3/kv/deleterange", DeleteAnswer),
-    Txn: ("/v3/kv/txn", TxnAnswer),
-    LeaseGrant: ("/v3/lease/grant", LeaseAnswer),
-    LeaseRevoke: ("/v3/lease/revoke", LeaseAnswer),
-    LeaseKeepAlive: ("/v3/lease/keepalive", LeaseAnswer),
-    Authenticate: ("/v3/auth/authenticate", AuthenticateAnswer),
-}
-STREAMED = (LeaseKeepAlive,)
-FORGOTTEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
-INVALID = 3
+EXPIRED = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
 
-class StoreMember(NamedTuple):
-    host: str
-    port: int
-
-
-class Question(NamedTuple):
+class PendingRequest(NamedTuple):
     request: Request
-    then: Callable[[StoreAnswer | Refusal | Lost], None]
-    asked: float
-    again: bool = False
+    then: OnAnswer
+    sent_at: float
+    retried: bool = False
 
 
 class Client:
@@ -84,7 +62,7 @@ class Client:
 
     def __init__(
         self,
-        members: tuple[StoreMember, ...],
+        members: tuple[Place, ...],
         loop: LoopProtocol,
         token: str = "",
         tls: ssl.SSLContext | None = None,
@@ -94,192 +72,184 @@ class Client:
         answer_time: float = ANSWER_TIME,
     ) -> None:
         self.members = members
-        self._user = user
-        self._password = password
-        self._admitted = not user
-        self._held: list[Watching] = []  # until the user is admitted
-        self._answer_time = answer_time
         self.token = token
-        self._tls = tls
-        self._loop = loop
+        self._loop, self._tls = loop, tls
+        self._user, self._password = user, password
+        self._authenticated = not user
+        self._answer_time = answer_time
         self._turn = 0  # which member is asked, counted around
-        self._waiting: deque[Question] = deque()
-        self._asked: Question | None = None
-        self._link: ClientConnection | None = None
-        self._link_turn = 0
-        self._watches: list[Watching] = []
-        self._leaving: list[tuple[int, ClientConnection]] = []  # a lease, and a link that still names it
+        self._queue: deque[PendingRequest] = deque()
+        self._sent: PendingRequest | None = None
+        self._connection: ClientConnection | None = None
+        self._connection_turn = 0
+        self._watches: list[ClientWatch] = []  # those that are not open wait for the user's token
+        self._kept: list[tuple[int, ClientConnection]] = []  # of watches that were given up, by lease
 
-    def ask(self, request: Request, then: Callable[[StoreAnswer | Refusal | Lost], None], now: float) -> None:
-        self._waiting.append(Question(request, then, now))
-        self._next(now)
+    def ask(self, request: Request, then: OnAnswer, now: float) -> None:
+        self._queue.append(PendingRequest(request, then, now))
+        self._send_next(now)
 
-    def watch(
-        self, ask: WatchCreate, heard: Callable[[WatchAnswer | Refusal | Lost], None], lease: int = 0
-    ) -> Watching:
-        """`heard` is called for everything that comes; after Lost or Refusal nothing more does.
+    def watch(self, request: WatchCreate, on_answer: OnWatchAnswer, lease: int = 0) -> ClientWatch:
+        """`on_answer` is called for all that comes; after Lost or Refusal nothing more does.
 
-        The embedded master revokes `lease` when the last watch that names it has ended. So whoever moves on watches
-        anew first and closes the old one then.
+        The embedded master revokes `lease` when the last watch that names it has ended. So a caller that replaces a
+        watch begins the new one before it closes the old one.
         """
-        watching = Watching(self, ask, heard, lease)
-        self.begin(watching)
-        return watching
-
-    @property
-    def member(self) -> StoreMember:
-        return self.members[self._turn % len(self.members)]
+        watch = ClientWatch(self, request, on_answer, lease)
+        self.begin(watch)
+        return watch
 
     @property
     def deadline(self) -> float | None:
-        asked = [self._asked.asked] if self._asked else []
-        asked += [watching.asked for watching in self._watches if watching.asked is not None]
-        return min(asked) + self._answer_time if asked else None
+        sent = [self._sent.sent_at] if self._sent else []
+        sent += [watch.sent_at for watch in self._watches if watch.sent_at is not None]
+        return min(sent) + self._answer_time if sent else None
 
     def on_time(self, now: float) -> None:
         late = now - self._answer_time
-        if self._asked and self._asked.asked <= late:
-            place = self._leave(self._link_turn, "no answer in time")
-            self._give_up(f"{place}: no answer in time", now)
-        while overdue := [one for one in self._watches if one.asked is not None and one.asked <= late]:
-            self._leave(overdue[0].turn, "no answer in time")
+        if self._sent and self._sent.sent_at <= late:
+            self._fail_request(self._leave_member(self._connection_turn, "no answer in time"), now)
+        while overdue := [one for one in self._watches if one.sent_at is not None and one.sent_at <= late]:
+            self._leave_member(overdue[0].turn, "no answer in time")
 
     def close(self) -> None:
-        for watching in [*self._watches, *self._held]:
-            watching.close()
-        for _, link in self._leaving:
-            link.close()
-        self._leaving.clear()
-        self._drop_link()
-        self._waiting.clear()
-        self._asked = None
+        for watch in list(self._watches):
+            watch.close()
+        for _, connection in self._kept:
+            connection.close()
+        self._kept.clear()
+        self._close_connection()
+        self._queue.clear()
+        self._sent = None
 
     def headers(self) -> list[tuple[str, str]]:
         return [("authorization", self.token)] if self.token else []
 
     # For watches.
 
-    def begin(self, watching: Watching) -> None:
+    def begin(self, watch: ClientWatch) -> None:
         now = time.monotonic()
-        if self._admitted:
-            self._watches.append(watching)
-            watching.begin(self._turn, now)
+        self._watches.append(watch)
+        if self._authenticated:
+            watch.begin(self._turn, now)
         else:
-            self._held.append(watching)
-            self._next(now)
+            self._send_next(now)
 
-    def has_lapsed(self, refusal: Refusal, *more: str) -> bool:
-        """Whether the store may only have forgotten this user's token. Then a new one is asked for before all else."""
-        if not self._user or not any(words in refusal.words for words in (*FORGOTTEN, *more)):
+    def is_token_expired(self, refusal: Refusal, *more: str) -> bool:
+        """Whether the store may have forgotten this user's token. Then a new one is requested before all else."""
+        if not self._user or not any(words in refusal.words for words in (*EXPIRED, *more)):
             return False
-        self._admitted = False
+        self._authenticated = False
         return True
 
     def connect(
-        self, turn: int, on_message: Callable[[int, bytes], None], on_lost: Callable[[str], None]
+        self, turn: int, on_message: Callable[[int, bytes], None], on_lost: Callable[[Lost | Refusal], None]
     ) -> ClientConnection:
         # The next time around the members, a name's next address: the first may be one that never answers.
         around, number = divmod(turn, len(self.members))
-        member = self.members[number]
-        return ClientConnection(member.host, member.port, self._loop, self._tls, on_message, on_lost, around)
+        host, port = self.members[number]
+        return ClientConnection(host, port, self._loop, self._tls, on_message, on_lost, around)
 
-    def forget(self, watching: Watching) -> None:
-        for known in (self._watches, self._held):
-            if watching in known:
-                known.remove(watching)
+    def forget(self, watch: ClientWatch) -> None:
+        if watch in self._watches:
+            self._watches.remove(watch)
 
-    def linger(self, lease: int, link: ClientConnection) -> None:
-        """Keep a link that was given up until its lease is named by another: its end would be taken for this node's."""
-        self._leaving.append((lease, link))
+    def keep_open(self, connection: ClientConnection, lease: int) -> None:
+        """Until another connection names the lease: the store would take this one's end for this node's."""
+        self._kept.append((lease, connection))
 
-    def settle(self, lease: int) -> None:
-        for named, link in self._leaving:
+    def close_kept(self, lease: int) -> None:
+        for named, connection in self._kept:
             if named == lease:
-                link.close()
-        self._leaving = [(named, link) for named, link in self._leaving if named != lease]
+                connection.close()
+        self._kept = [(named, connection) for named, connection in self._kept if named != lease]
 
-    # Questions.
+    # Requests.
 
-    def _next(self, now: float) -> None:
-        if self._asked:
+    def _send_next(self, now: float) -> None:
+        if self._sent:
             return
-        if not self._admitted and (self._waiting or self._held):
-            self._send(Question(Authenticate(self._user, self._password), self._on_admitted, now))
-        elif self._waiting:
-            self._send(self._waiting.popleft()._replace(asked=now))
+        if not self._authenticated and (self._queue or self._waiting_watches()):
+            self._send(PendingRequest(Authenticate(self._user, self._password), self._on_authenticated, now))
+        elif self._queue:
+            self._send(self._queue.popleft()._replace(sent_at=now))
 
-    def _send(self, question: Question) -> None:
-        self._asked = question
-        path, _ = ROUTES[type(question.request)]
-        if self._link is None or not self._link.is_open or self._link_turn != self._turn:
-            self._drop_link()
-            self._link_turn = self._turn
-            self._link = self.connect(self._turn, self._on_answer, self._on_lost)
-        headers = [] if isinstance(question.request, Authenticate) else self.headers()
-        self._link.send(path, encode_request(question.request), headers)
+    def _send(self, pending: PendingRequest) -> None:
+        self._sent = pending
+        path, _ = ROUTES[type(pending.request)]
+        if self._connection is None or not self._connection.is_open or self._connection_turn != self._turn:
+            self._close_connection()
+            self._connection_turn = self._turn
+            self._connection = self.connect(self._turn, self._on_message, self._on_lost)
+        headers = [] if isinstance(pending.request, Authenticate) else self.headers()
+        self._connection.send(path, encode(pending.request), headers)
 
-    def _on_admitted(self, answer: StoreAnswer | Refusal | Lost) -> None:
-        held, self._held = self._held, []
+    def _on_authenticated(self, answer: StoreAnswer | Refusal | Lost) -> None:
+        waiting = self._waiting_watches()
         if isinstance(answer, Refusal) and "authentication is not enabled" in answer.words:
-            answer = AuthenticateAnswer(Header())  # there are no users: everybody is admitted
+            answer = AuthenticateAnswer(Header())  # this etcd has no users
         if isinstance(answer, AuthenticateAnswer):
             self.token = answer.token
-            self._admitted = True
-            for watching in held:
-                self.begin(watching)
+            self._authenticated = True
+            for watch in waiting:
+                watch.begin(self._turn, time.monotonic())
             return
         assert isinstance(answer, (Refusal, Lost))
         if isinstance(answer, Refusal) and answer.code == INVALID:
-            answer = NotAdmitted(answer.code, answer.words)
-        for watching in held:
-            watching.refuse(answer)
-        # A loss costs one question, as always; a wrong password is wrong for all.
-        for _ in range(min(1, len(self._waiting)) if isinstance(answer, Lost) else len(self._waiting)):
-            self._waiting.popleft().then(answer)
+            answer = Unauthenticated(answer.code, answer.words)
+        for watch in waiting:
+            watch.give_up(answer)
+        # A loss costs one request, as always; a wrong password is wrong for all.
+        for _ in range(min(1, len(self._queue)) if isinstance(answer, Lost) else len(self._queue)):
+            self._queue.popleft().then(answer)
 
-    def _on_answer(self, status: int, body: bytes) -> None:
-        question, self._asked = self._asked, None
-        if question is None:
+    def _waiting_watches(self) -> list[ClientWatch]:
+        return [watch for watch in self._watches if not watch.is_open]
+
+    def _on_message(self, status: int, body: bytes) -> None:
+        pending, self._sent = self._sent, None
+        if pending is None:
             return
-        _, kind = ROUTES[type(question.request)]
-        answer = read_answer(status, body, kind, streamed=isinstance(question.request, STREAMED))
+        _, kind = ROUTES[type(pending.request)]
+        answer = read_answer(status, body, kind, streamed=isinstance(pending.request, STREAMED))
         if isinstance(answer, Refusal) and answer.code in CANNOT_SERVE:
-            self._leave(self._link_turn, answer.words)
-        if isinstance(answer, Refusal) and not question.again and self.has_lapsed(answer):
-            self._waiting.appendleft(question._replace(again=True))
+            self._leave_member(self._connection_turn, answer.words)
+        if isinstance(answer, Refusal) and not pending.retried and self.is_token_expired(answer):
+            self._queue.appendleft(pending._replace(retried=True))
         else:
-            question.then(answer)
-        self._next(time.monotonic())
+            pending.then(answer)
+        self._send_next(time.monotonic())
 
-    def _on_lost(self, why: str) -> None:
-        if self._asked:
-            self._move_on(self._link_turn)
-            self._give_up(why, time.monotonic())
+    def _on_lost(self, reason: Lost | Refusal) -> None:
+        if self._sent:
+            self._next_member(self._connection_turn)
+            self._fail_request(reason, time.monotonic())
         else:
-            self._drop_link()  # closed while idle: the next question opens another
+            self._close_connection()  # closed while idle: the next request opens another
 
-    def _give_up(self, why: str, now: float) -> None:
-        question, self._asked = self._asked, None
-        self._drop_link()
-        if question:
-            question.then(Lost(why))
-        self._next(now)
+    def _fail_request(self, reason: Lost | Refusal, now: float) -> None:
+        pending, self._sent = self._sent, None
+        self._close_connection()
+        if pending:
+            pending.then(reason)
+        self._send_next(now)
 
-    def _leave(self, turn: int, why: str) -> str:
-        """A member that is silent, or cannot serve: what is watched there would be missed."""
-        self._move_on(turn)
+    def _leave_member(self, turn: int, why: str) -> Lost:
+        """It does not answer, or cannot serve: its watches would miss events."""
+        self._next_member(turn)
         number = turn % len(self.members)
-        place = ":".join(map(str, self.members[number]))
-        for watching in [one for one in self._watches if one.turn % len(self.members) == number]:
-            watching.lose(f"{place}: {why}")
-        return place
+        host, port = self.members[number]
+        lost = Lost(f"{endpoint(host, str(port))}: {why}")
+        for watch in [one for one in self._watches if one.is_open and one.turn % len(self.members) == number]:
+            watch.give_up(lost)
+        return lost
 
-    def _move_on(self, turn: int) -> None:
+    def _next_member(self, turn: int) -> None:
         if self._turn == turn:
             self._turn += 1
-            self._admitted = not self._user
+            self._authenticated = not self._user
 
-    def _drop_link(self) -> None:
-        if self._link:
-            self._link.close()
-            self._link = None
+    def _close_connection(self) -> None:
+        if self._connection:
+            self._connection.close()
+            self._connection = None

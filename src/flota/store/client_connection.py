@@ -9,7 +9,10 @@ import ssl
 
 import h11
 
+from flota.job.roster import endpoint
 from flota.store.dns import Lookup, numeric
+from flota.store.etcd_json import UNKNOWN, BadServerCertificate, NotAStore, Refusal
+from flota.store.server_connection import close_socket
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -21,8 +24,7 @@ if TYPE_CHECKING:
 READABLE, WRITABLE = 1, 4
 CHUNK = 256 << 10
 LARGEST_ANSWER = 64 << 20
-UNTRUSTED = -1
-KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, questions
+KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, probes
 
 
 class Lost(NamedTuple):
@@ -32,13 +34,10 @@ class Lost(NamedTuple):
 
 
 class ClientConnection:
-    """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost(why)` once.
+    """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost` at most once.
 
-    A status of 0 means that whoever is there does not speak HTTP, UNTRUSTED that its certificate will not do; the body
-    says why.
-
-    Calls come from the loop only, never from inside the call that asked. A name may have several addresses: they are
-    tried in turn, beginning with number `first`, counted around.
+    Both are called from the loop only, never from inside `send`. A name may have several addresses: they are tried in
+    turn, beginning with number `first`, counted around.
     """
 
     def __init__(
@@ -48,11 +47,11 @@ class ClientConnection:
         loop: LoopProtocol,
         tls: ssl.SSLContext | None,
         on_message: Callable[[int, bytes], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[Lost | Refusal], None],
         first: int = 0,
     ) -> None:
         self._host = host
-        self._place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._endpoint = endpoint(host, str(port))
         self._loop = loop
         self._tls = tls
         self._on_message = on_message
@@ -62,7 +61,7 @@ class ClientConnection:
         self._out = b""
         self._body = b""
         self._status = 0
-        self._heard_any = False
+        self._has_received = False
         self._arrived: list[tuple[int, bytes]] = []
         self._streaming = False
         self._closed = False
@@ -83,21 +82,18 @@ class ClientConnection:
         """Whether another request may be sent; a store may close a connection with its answer."""
         return bool(self._socket or self._lookup)
 
-    def send(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> None:
+    def send(self, path: str, body: bytes, headers: list[tuple[str, str]], *, stream: bool = False) -> None:
+        """With `stream` the answer comes line by line for as long as the connection lives."""
+        self._streaming = stream
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
-        place = self._place.encode("ascii", "replace").decode()  # nobody looks at it, but HTTP wants one
-        fixed = [("host", place), ("content-type", "application/json"), ("content-length", str(len(body)))]
+        host = self._endpoint.encode("ascii", "replace").decode()  # no store reads it, but HTTP requires one
+        fixed = [("host", host), ("content-type", "application/json"), ("content-length", str(len(body)))]
         head = h11.Request(method="POST", target=path, headers=[*fixed, *headers])
         self._body = b""
         self._out += (self._http.send(head) or b"") + (self._http.send(h11.Data(data=body)) or b"")
         self._out += self._http.send(h11.EndOfMessage()) or b""
         self._watch()
-
-    def stream(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> None:
-        """Ask for an answer that comes line by line for as long as the link lives."""
-        self._streaming = True
-        self.send(path, body, headers)
 
     def close(self) -> None:
         self._closed = True
@@ -107,12 +103,7 @@ class ClientConnection:
     def _close_socket(self) -> None:
         if self._socket:
             self._loop.forget(self._socket.fileno())
-            try:
-                # A process forked from this one may hold the socket too: the store must see the end all the same.
-                self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # not connected
-            self._socket.close()
+            close_socket(self._socket)
             self._socket = None
 
     def _end_lookup(self) -> None:
@@ -126,20 +117,20 @@ class ClientConnection:
         assert lookup is not None
         self._end_lookup()
         if not lookup.addresses:
-            self._lose(lookup.why)
+            self._lose(Lost(f"{self._endpoint}: {lookup.why}"))
             return
         turns = self._first % len(lookup.addresses)
         self._addresses = lookup.addresses[turns:] + lookup.addresses[:turns]
         self._connect()
 
     def _connect(self) -> None:
-        """To the next address. A socket whose connection fails at once is ready at once, so the loop tells of that."""
+        """To the next address. A socket whose connection fails at once is ready at once, so the loop reports that."""
         while self._addresses and not self._socket:
             family, address = self._addresses.pop(0)
             try:
                 self._socket = socket.socket(family, socket.SOCK_STREAM)
             except OSError:
-                continue  # not a family of this machine; without any descriptor left, the asker's time limit tells
+                continue  # not a family of this machine; without any descriptor left, the request's time limit ends it
             self._socket.setblocking(False)  # noqa: FBT003
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._keep_alive(self._socket)
@@ -148,7 +139,7 @@ class ClientConnection:
 
     @staticmethod
     def _keep_alive(sock: socket.socket) -> None:
-        """A watch may be silent for days: a firewall that forgets it must not let it be silent for ever."""
+        """A watch may be idle for days: if a firewall drops it meanwhile, that must be noticed."""
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in KEEP_ALIVE.items():
             if hasattr(socket, name):
@@ -160,29 +151,28 @@ class ClientConnection:
             self._loop.watch(self._socket.fileno(), self._on_ready, READABLE | (WRITABLE if wants_write else 0))
 
     def _on_ready(self) -> None:
-        why = ""
+        end: Lost | Refusal | None = None
         try:
             if not self._connecting or self._finish_connecting():
                 self._proceed()
         except ssl.SSLWantReadError:
-            # Nothing but this: there is room to write, and the loop would turn without end until an answer comes.
+            # Not writable as well: there is room to write, and the loop would turn without end until an answer comes.
             assert self._socket is not None
             self._loop.watch(self._socket.fileno(), self._on_ready, READABLE)
         except (BlockingIOError, ssl.SSLWantWriteError):
             self._watch()
         except h11.RemoteProtocolError as error:
-            why = str(error)
-            self._arrived.append((0, b""))
+            end = NotAStore(UNKNOWN, f"not HTTP: {error}")
         except ssl.SSLCertVerificationError as error:
-            why = error.verify_message
-            self._arrived.append((UNTRUSTED, why.encode()))
+            end = BadServerCertificate(UNKNOWN, error.verify_message)
         except ssl.SSLError as error:
-            why = f"no TLS connection ({(error.reason or str(error)).replace('_', ' ').lower()})"
+            why = (error.reason or str(error)).replace("_", " ").lower()
+            end = Lost(f"{self._endpoint}: no TLS connection ({why})")
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error)
+            end = Lost(f"{self._endpoint}: {getattr(error, 'strerror', None) or error}")
         self._deliver()
-        if why and not self._closed:
-            self._lose(why)
+        if end and not self._closed:
+            self._lose(end)
 
     def _deliver(self) -> None:
         arrived, self._arrived = self._arrived, []
@@ -190,9 +180,9 @@ class ClientConnection:
             if not self._closed:
                 self._on_message(status, body)
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, end: Lost | Refusal) -> None:
         self.close()
-        self._on_lost(f"{self._place}: {why}")
+        self._on_lost(end)
 
     def _finish_connecting(self) -> bool:
         """Whether there is a connection now; if not, the next address is tried."""
@@ -227,9 +217,9 @@ class ClientConnection:
         if not data:
             self._on_end()
             return
-        if not self._heard_any and not data.startswith(b"HTTP/"[: len(data)]):
-            raise h11.RemoteProtocolError("no HTTP")  # h11 would wait for the end of a head that never comes
-        self._heard_any = True
+        if not self._has_received and not data.startswith(b"HTTP/"[: len(data)]):
+            raise h11.RemoteProtocolError("unexpected bytes")  # h11 would wait for a head that never ends
+        self._has_received = True
         self._http.receive_data(data)
         self._read()
 
@@ -240,8 +230,8 @@ class ClientConnection:
         except h11.RemoteProtocolError:
             pass  # in the middle of one: it is lost, not wrong
         if self._socket:
-            words = "the store closed the connection" if self._heard_any else "it closed the connection without a word"
-            raise ConnectionResetError(errno.ECONNRESET, words)
+            when = "" if self._has_received else " before it answered"
+            raise ConnectionResetError(errno.ECONNRESET, f"the store closed the connection{when}")
 
     def _read(self) -> None:
         while True:

@@ -1,9 +1,9 @@
-"""One watch under way, on a connection of its own."""
+"""One watch of a client, on a connection of its own."""
 
 from __future__ import annotations
 
 from flota.store.client_connection import ClientConnection, Lost
-from flota.store.etcd_json import Refusal, WatchAnswer, WatchCreate, WatchRequest, encode_request, read_streamed
+from flota.store.etcd_json import OUT_OF_RANGE, Refusal, WatchAnswer, WatchCreate, WatchRequest, encode, read_answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,84 +11,81 @@ if TYPE_CHECKING:
 
     from flota.store.client import Client
 
-OUT_OF_RANGE = 11
+    OnWatchAnswer = Callable[[WatchAnswer | Refusal | Lost], None]
+
 REASONS = {"InvalidArgument": 3, "PermissionDenied": 7, "Unauthenticated": 16}  # gRPC's names and codes
 
 
-class Watching:
-    """`asked` is when it was asked for, until the store has begun to answer."""
+class ClientWatch:
+    """`sent_at` is when it was sent, until the store has begun to answer."""
 
-    def __init__(
-        self, client: Client, ask: WatchCreate, heard: Callable[[WatchAnswer | Refusal | Lost], None], lease: int
-    ) -> None:
+    def __init__(self, client: Client, request: WatchCreate, on_answer: OnWatchAnswer, lease: int) -> None:
         self.turn = 0
-        self.asked: float | None = None
+        self.sent_at: float | None = None
         self._client = client
-        self._body = encode_request(WatchRequest(create_request=ask))
-        self._heard = heard
+        self._body = encode(WatchRequest(create_request=request))
+        self._on_answer = on_answer
         self._lease = lease
-        self._link: ClientConnection | None = None
-        self._again = False
+        self._connection: ClientConnection | None = None
+        self._retried = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
 
     def begin(self, turn: int, now: float) -> None:
         self.turn = turn
-        self.asked = now
-        self._link = self._client.connect(turn, self._on_message, self._on_lost)
+        self.sent_at = now
+        self._connection = self._client.connect(turn, self._on_message, self._on_lost)
         headers = [("x-flota-lease", str(self._lease))] if self._lease else []
-        self._link.stream("/v3/watch", self._body, [*self._client.headers(), *headers])
+        self._connection.send("/v3/watch", self._body, [*self._client.headers(), *headers], stream=True)
 
     def close(self) -> None:
-        link = self._end()
-        if link:
-            link.close()
+        if connection := self._end():
+            connection.close()
 
-    def lose(self, why: str) -> None:
-        """It is not trusted any more. Its connection may live, and is not closed while the lease hangs on it."""
-        link = self._end()
-        if link and self._lease:
-            self._client.linger(self._lease, link)
-        elif link:
-            link.close()
-        self._heard(Lost(why))
-
-    def refuse(self, answer: Refusal | Lost) -> None:
-        """Before it could begin."""
-        self._end()
-        self._heard(answer)
+    def give_up(self, reason: Refusal | Lost) -> None:
+        """Its connection may be alive, and is not closed while the lease depends on it."""
+        connection = self._end()
+        if connection and self._lease:
+            self._client.keep_open(connection, self._lease)
+        elif connection:
+            connection.close()
+        self._on_answer(reason)
 
     def _end(self) -> ClientConnection | None:
-        link, self._link = self._link, None
-        self.asked = None
+        connection, self._connection = self._connection, None
+        self.sent_at = None
         self._client.forget(self)
-        return link
+        return connection
 
     def _on_message(self, status: int, line: bytes) -> None:
-        if self._link is None:
+        if self._connection is None:
             return
-        answer = read_streamed(status, line, WatchAnswer)
+        answer = read_answer(status, line, WatchAnswer, streamed=True)
         assert isinstance(answer, (WatchAnswer, Refusal))
-        self.asked = None
+        self.sent_at = None
         if isinstance(answer, WatchAnswer) and answer.canceled:
-            answer = _reason(answer)
+            answer = _refusal(answer)
         if isinstance(answer, Refusal):
             self.close()
-            # To etcd 3.5 a token that it has forgotten is one without permissions.
-            if not self._again and self._client.has_lapsed(answer, "permission denied"):
-                self._again = True
+            # etcd 3.5 treats a token that it has forgotten as one without permissions.
+            if not self._retried and self._client.is_token_expired(answer, "permission denied"):
+                self._retried = True
                 self._client.begin(self)
                 return
         elif answer.created and self._lease:
-            self._client.settle(self._lease)
-        self._heard(answer)
+            self._client.close_kept(self._lease)
+        self._on_answer(answer)
 
-    def _on_lost(self, why: str) -> None:
-        if self._link is not None:
+    def _on_lost(self, reason: Refusal | Lost) -> None:
+        if self._connection is not None:
             self.close()
-            self._heard(Lost(why))
+            self._on_answer(reason)
 
 
-def _reason(answer: WatchAnswer) -> Refusal:
-    """etcd begins a watch that it will not go on with, and then says so: as a refusal it is the same for all stores."""
+def _refusal(answer: WatchAnswer) -> Refusal:
+    """etcd begins a watch that it does not grant, and cancels it then: as a refusal it is the same for all stores."""
     if answer.compact_revision:
         return Refusal(OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
     head, _, words = answer.cancel_reason.partition(" desc = ")

@@ -1,23 +1,20 @@
 """Which of many deadlines comes first, without looking at all of them. Pure.
 
-A heap whose entries may be out of date: what was moved or removed is only noticed when its entry comes up. So renewing
-a lease, which happens thousands of times a second, is one assignment. Pure.
+A heap whose entries may be out of date: a moved or removed deadline is only noticed when its entry comes up. So
+renewing a lease, which happens thousands of times a second, is one assignment. Pure.
 """
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, heapreplace
 
-FEW = 64  # so many entries that mean nothing are not worth tidying
+FEW = 64  # so many stale entries are not worth removing
 
 
 class Deadlines:
     def __init__(self) -> None:
         self._ends: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._ends
 
     def __getitem__(self, number: int) -> float:
         return self._ends[number]

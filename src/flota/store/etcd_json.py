@@ -1,21 +1,25 @@
-"""etcd's v3 JSON, as far as flota speaks it: what is asked, what is answered. Values only.
+"""The subset of etcd's v3 JSON that flota speaks: requests, answers and errors. Values only.
 
-As etcd's own gateway does: bytes are base64, numbers are sent as text and taken as either, defaults are left out. Pure.
+Encoded as by etcd's gateway: bytes are base64, numbers are sent as text and accepted as either, defaults are left out.
+A request with any other field is an error: an option that is ignored would get a wrong answer. Pure.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-# What is raised for text that is no such value; the last one for what is nested too deeply.
+# Raised for text that is not such a value; the last one for what is nested too deeply.
 BAD_JSON = (msgspec.ValidationError, msgspec.DecodeError, RecursionError)
-PASSING = (4, 8, 10, 13, 14)  # gRPC's codes: too late, exhausted, aborted, internal, unavailable
-UNKNOWN = 2  # gRPC's code for an error of no known kind
-UNAUTHENTICATED = 16
+
+# gRPC's codes.
+UNKNOWN, INVALID, NOT_FOUND, EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 2, 3, 5, 8, 9, 11
+UNIMPLEMENTED, UNAUTHENTICATED = 12, 16
+TEMPORARY = (4, 8, 10, 13, 14)  # deadline exceeded, exhausted, aborted, internal, unavailable
 CODES = range(1, 17)
+
 MAX_KEY = 4096
 MAX_VALUE = 1 << 20
 
@@ -24,108 +28,92 @@ Value = Annotated[bytes, Meta(max_length=MAX_VALUE)]
 Number = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
-    """Whatever a client asks. Unknown fields are let pass, as etcd does."""
+class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a client may ask. Its subclasses inherit all three options."""
 
 
-class Range(Request, frozen=True, omit_defaults=True):
+class Range(Request, frozen=True):
+    """Entries are sorted by key. etcd3gw always asks for an order: only that one is accepted."""
+
     key: Key = b""
     range_end: Key = b""
-    limit: Number = 0
-    revision: Number = 0
-    sort_order: str | int = "NONE"
-    sort_target: str | int = "KEY"
-    keys_only: bool = False
-    count_only: bool = False
+    sort_order: Literal[0, "NONE"] = 0
+    sort_target: Literal[0, "KEY"] = 0
 
 
-class Put(Request, frozen=True, omit_defaults=True):
+class Put(Request, frozen=True):
     key: Key = b""
     value: Value = b""
     lease: Number = 0
-    prev_kv: bool = False
 
 
-class DeleteRange(Request, frozen=True, omit_defaults=True):
+class DeleteRange(Request, frozen=True):
     key: Key = b""
     range_end: Key = b""
-    prev_kv: bool = False
 
 
-class Compare(Request, frozen=True, omit_defaults=True):
-    """One condition of a transaction; which of the last five counts is said by `target`."""
+class Compare(Request, frozen=True):
+    """One condition of a transaction; `target` says which of the last two must be equal."""
 
-    key: Key = b""
-    result: str | int = "EQUAL"
-    target: str | int = "VERSION"
-    version: Number = 0
+    key: Key
+    target: Literal["CREATE", "VALUE"]
+    result: Literal["EQUAL"] = "EQUAL"
     create_revision: Number = 0
-    mod_revision: Number = 0
     value: Value = b""
-    lease: Number = 0
 
 
-class Operation(Request, frozen=True, omit_defaults=True):
-    """One of three."""
+class Operation(Request, frozen=True):
+    """One of the two."""
 
     request_range: Range | None = None
     request_put: Put | None = None
-    request_delete_range: DeleteRange | None = None
 
 
-class Txn(Request, frozen=True, omit_defaults=True):
+class Txn(Request, frozen=True):
     compare: Annotated[list[Compare], Meta(max_length=128)] = []
     success: Annotated[list[Operation], Meta(max_length=128)] = []
     failure: Annotated[list[Operation], Meta(max_length=128)] = []
 
 
-class LeaseGrant(Request, frozen=True, omit_defaults=True, rename={"ttl": "TTL", "id": "ID"}):
+class LeaseGrant(Request, frozen=True, rename={"ttl": "TTL", "id": "ID"}):
     ttl: Number = 0
     id: Number = 0
 
 
-class LeaseRevoke(Request, frozen=True, omit_defaults=True, rename={"id": "ID"}):
+class LeaseRevoke(Request, frozen=True, rename={"id": "ID"}):
     id: Number = 0
 
 
-class LeaseKeepAlive(Request, frozen=True, omit_defaults=True, rename={"id": "ID"}):
+class LeaseKeepAlive(Request, frozen=True, rename={"id": "ID"}):
     id: Number = 0
 
 
-class LeaseTimeToLive(Request, frozen=True, omit_defaults=True, rename={"id": "ID"}):
-    id: Number = 0
-    keys: bool = False
-
-
-class WatchCreate(Request, frozen=True, omit_defaults=True):
+class WatchCreate(Request, frozen=True):
     key: Key = b""
     range_end: Key = b""
     start_revision: Number = 0
-    prev_kv: bool = False
-    filters: list[str | int] = []
 
 
-class WatchRequest(Request, frozen=True, omit_defaults=True):
-    create_request: WatchCreate | None = None
+class WatchRequest(Request, frozen=True):
+    create_request: WatchCreate
 
 
-class Authenticate(Request, frozen=True, omit_defaults=True):
+class Authenticate(Request, frozen=True):
+    """For a real etcd: the embedded master has a token instead of users."""
+
     name: str = ""
     password: str = ""
 
 
 class StoreAnswer(Struct, frozen=True, omit_defaults=True):
-    """Whatever is answered. Numbers are text on the wire, as etcd's gateway writes them."""
+    """What a store answers. A real etcd sends more fields than flota reads."""
 
 
-class Header(StoreAnswer, frozen=True, omit_defaults=True):
-    cluster_id: str = ""
-    member_id: str = ""
+class Header(StoreAnswer, frozen=True):
     revision: str = ""
-    raft_term: str = ""
 
 
-class KeyValue(StoreAnswer, frozen=True, omit_defaults=True):
+class KeyValue(StoreAnswer, frozen=True):
     key: bytes = b""
     create_revision: str = ""
     mod_revision: str = ""
@@ -134,77 +122,57 @@ class KeyValue(StoreAnswer, frozen=True, omit_defaults=True):
     lease: str = ""
 
 
-class RangeAnswer(StoreAnswer, frozen=True, omit_defaults=True):
+class RangeAnswer(StoreAnswer, frozen=True):
     header: Header
     kvs: list[KeyValue] = []
-    more: bool = False
     count: str = ""
 
 
-class PutAnswer(StoreAnswer, frozen=True, omit_defaults=True):
+class PutAnswer(StoreAnswer, frozen=True):
     header: Header
-    prev_kv: KeyValue | None = None
 
 
-class DeleteAnswer(StoreAnswer, frozen=True, omit_defaults=True):
+class DeleteAnswer(StoreAnswer, frozen=True):
     header: Header
     deleted: str = ""
-    prev_kvs: list[KeyValue] = []
 
 
-class OperationAnswer(StoreAnswer, frozen=True, omit_defaults=True):
+class OperationAnswer(StoreAnswer, frozen=True):
     response_range: RangeAnswer | None = None
     response_put: PutAnswer | None = None
-    response_delete_range: DeleteAnswer | None = None
 
 
-class TxnAnswer(StoreAnswer, frozen=True, omit_defaults=True):
+class TxnAnswer(StoreAnswer, frozen=True):
     header: Header
     succeeded: bool = False
     responses: list[OperationAnswer] = []
 
 
-class LeaseAnswer(StoreAnswer, frozen=True, omit_defaults=True, rename={"ttl": "TTL", "id": "ID"}):
+class LeaseAnswer(StoreAnswer, frozen=True, rename={"ttl": "TTL", "id": "ID"}):
     header: Header
     id: str = ""
     ttl: str = ""
 
 
-class TimeToLiveAnswer(
-    StoreAnswer, frozen=True, omit_defaults=True, rename={"ttl": "TTL", "id": "ID", "granted": "grantedTTL"}
-):
+class StatusAnswer(StoreAnswer, frozen=True):
     header: Header
-    id: str = ""
-    ttl: str = ""
-    granted: str = ""
-    keys: list[bytes] = []
+    version: str = ""
 
 
-class AuthenticateAnswer(StoreAnswer, frozen=True, omit_defaults=True):
+class AuthenticateAnswer(StoreAnswer, frozen=True):
     header: Header
     token: str = ""
 
 
-class LeaseId(StoreAnswer, frozen=True, omit_defaults=True, rename={"id": "ID"}):
-    id: str = ""
-
-
-class LeasesAnswer(StoreAnswer, frozen=True, omit_defaults=True):
-    header: Header
-    leases: list[LeaseId] = []
-
-
-class Event(StoreAnswer, frozen=True, omit_defaults=True):
-    """A put unless it says DELETE."""
+class Event(StoreAnswer, frozen=True):
+    """A put unless its type is DELETE."""
 
     type: str = ""
-    kv: KeyValue | None = None
-    prev_kv: KeyValue | None = None
+    kv: KeyValue = KeyValue()
 
 
-class WatchAnswer(StoreAnswer, frozen=True, omit_defaults=True):
+class WatchAnswer(StoreAnswer, frozen=True):
     header: Header
-    watch_id: str = ""
     created: bool = False
     canceled: bool = False
     compact_revision: str = ""
@@ -212,8 +180,22 @@ class WatchAnswer(StoreAnswer, frozen=True, omit_defaults=True):
     events: list[Event] = []
 
 
+ROUTES: dict[type[Request], tuple[str, type[StoreAnswer]]] = {
+    Range: ("/v3/kv/range", RangeAnswer),
+    Put: ("/v3/kv/put", PutAnswer),
+    DeleteRange: ("/v3/kv/deleterange", DeleteAnswer),
+    Txn: ("/v3/kv/txn", TxnAnswer),
+    LeaseGrant: ("/v3/lease/grant", LeaseAnswer),
+    LeaseRevoke: ("/v3/lease/revoke", LeaseAnswer),
+    LeaseKeepAlive: ("/v3/lease/keepalive", LeaseAnswer),
+    WatchRequest: ("/v3/watch", WatchAnswer),
+    Authenticate: ("/v3/auth/authenticate", AuthenticateAnswer),
+}
+STREAMED = (LeaseKeepAlive, WatchRequest)  # their answers are wrapped
+
+
 class Refusal(Exception):
-    """A request that cannot be granted: gRPC's code, and the words that etcd uses."""
+    """A request that a store does not grant: gRPC's code, and etcd's words."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
@@ -221,38 +203,25 @@ class Refusal(Exception):
         self.words = words
 
     @property
-    def passing(self) -> bool:
-        """Whether the same question may be granted a little later: no leader, no quorum, too much to do."""
-        return self.code in PASSING
+    def is_temporary(self) -> bool:
+        """Whether the same request may be granted a little later: no leader, no quorum, overload."""
+        return self.code in TEMPORARY
 
 
-class Stranger(Refusal):
-    """Something answers there, but it is no store."""
+class NotAStore(Refusal):
+    """Another program answers there."""
 
 
-class Distrusted(Refusal):
-    """The certificate of whoever is there will not do."""
+class BadServerCertificate(Refusal):
+    """The store's certificate cannot be verified."""
 
 
-class NotAdmitted(Refusal):
-    """A store does not know whoever asks: a wrong token, user or password."""
+class Unauthenticated(Refusal):
+    """Wrong token, user or password."""
 
 
-def decode(body: bytes, kind: type[Request]) -> Request:
-    """A request from its JSON. Raises msgspec.ValidationError or DecodeError for what is none."""
-    return msgspec.json.decode(body or b"{}", type=kind, strict=False)
-
-
-def encode(answer: StoreAnswer) -> bytes:
-    return msgspec.json.encode(answer)
-
-
-def encode_request(request: Request) -> bytes:
-    return msgspec.json.encode(request)
-
-
-class Failed(Struct):
-    """What a gateway says when it refuses; in the middle of a stream the code has another name."""
+class ErrorBody(Struct):
+    """A gateway's error; in the middle of a stream the code has another name."""
 
     error: str = ""
     message: str = ""
@@ -262,38 +231,41 @@ class Failed(Struct):
     def refusal(self) -> Refusal | None:
         code, words = self.code or self.grpc_code, self.error or self.message
         if code not in CODES or not words:
-            return None  # others speak JSON too
-        return NotAdmitted(code, words) if code == UNAUTHENTICATED else Refusal(code, words)
+            return None  # the JSON of another program
+        return Unauthenticated(code, words) if code == UNAUTHENTICATED else Refusal(code, words)
 
 
-class Streamed(Struct):
+class StreamedLine(Struct):
     result: msgspec.Raw = msgspec.Raw(b"{}")
     error: msgspec.Raw | None = None
 
 
+def decode(body: bytes, kind: type[Request]) -> Request:
+    """A request from its JSON. Raises one of BAD_JSON."""
+    return msgspec.json.decode(body or b"{}", type=kind, strict=False)
+
+
+def encode(message: Request | StoreAnswer) -> bytes:
+    return msgspec.json.encode(message)
+
+
+def encode_streamed(answer: StoreAnswer) -> bytes:
+    return b'{"result":' + encode(answer) + b"}\n"
+
+
+def encode_error(code: int, words: str) -> bytes:
+    return msgspec.json.encode({"error": words, "message": words, "code": code})
+
+
 def read_answer(status: int, body: bytes, kind: type[StoreAnswer], *, streamed: bool = False) -> StoreAnswer | Refusal:
-    """An answer from its JSON, or why there is none. A stranger's service may say anything."""
-    if status < 0:
-        return Distrusted(UNKNOWN, body.decode(errors="replace"))
-    if streamed:
-        return read_streamed(status, body.split(b"\n")[0], kind)
+    """An answer from its JSON, or why there is none; with `streamed`, from a line of a stream."""
     try:
+        if streamed and status == 200:
+            line = msgspec.json.decode(body.partition(b"\n")[0], type=StreamedLine)
+            status, body = (200, bytes(line.result)) if line.error is None else (500, bytes(line.error))
         if status == 200:
             return msgspec.json.decode(body, type=kind)
-        refusal = msgspec.json.decode(body, type=Failed).refusal()
+        refusal = msgspec.json.decode(body, type=ErrorBody).refusal()
     except BAD_JSON:
         refusal = None
-    return refusal or Stranger(UNKNOWN, f"status {status}, and no answer of a store" if status else "no HTTP")
-
-
-def read_streamed(status: int, line: bytes, kind: type[StoreAnswer]) -> StoreAnswer | Refusal:
-    """One line of a streamed answer, out of its wrapping."""
-    if status != 200:
-        return read_answer(status, line, kind)
-    try:
-        wrapped = msgspec.json.decode(line, type=Streamed)
-    except BAD_JSON:
-        return Stranger(UNKNOWN, "no answer of a store")
-    if wrapped.error is not None:
-        return read_answer(500, bytes(wrapped.error), kind)
-    return read_answer(status, bytes(wrapped.result), kind)
+    return refusal or NotAStore(UNKNOWN, f"status {status}, and not a store's answer")

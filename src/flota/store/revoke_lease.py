@@ -1,6 +1,6 @@
-"""Ends a lease on behalf of a node that has died: a shepherd says it for its node, so that others need not wait.
+"""Revokes the lease of a node that has died: its shepherd does it, so that the other nodes need not wait.
 
-Blocks, but never long, and depends on nothing but sockets: who calls is about to end, and may be short of everything.
+Blocks, but never long, and depends on nothing but sockets: the caller is about to exit, and may be short of everything.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ import select
 import socket
 import time
 
+from flota.job.roster import endpoint
 from flota.store.dns import Lookup, numeric
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from flota.store.dns import Address
 
+    Headers = Sequence[tuple[str, str]]
+    Ask = Callable[[str, dict[str, str], Headers], bytes]
+
 LONGEST = 0.5  # seconds in all; every member gets an equal part of what is left
-REMEMBERED = 5  # seconds that a last word stays
+FINAL_TTL = 5  # seconds that a final value stays
 LARGEST_ANSWER = 16 << 10
 GONE = b"requested lease not found"
 
@@ -27,17 +31,17 @@ GONE = b"requested lease not found"
 def revoke(
     places: Sequence[tuple[str, int]],
     lease: int,
-    headers: Iterable[tuple[str, str]] = (),
+    headers: Headers = (),
     tls: ssl.SSLContext | None = None,
     user: str = "",
     password: str = "",
-    last_word: tuple[bytes, bytes] | None = None,
+    final_put: tuple[bytes, bytes] | None = None,
 ) -> bool:
-    """Whether a member has said that the lease is gone. `headers` as for every request: the token. Never raises.
+    """Whether a member has confirmed that the lease is gone. Never raises.
 
-    `last_word`: a key, and what it shall say for some seconds more, for whoever watches it or looks then.
+    `final_put`: a key, and the value that it has for some seconds more, for all that watch or read it then.
 
-    A token that etcd gave to a user may be forgotten by now: with `user` and `password` a new one is asked for first.
+    A token that etcd gave to a user may have expired: with `user` and `password` a new one replaces the `headers`.
     """
     end = time.monotonic() + LONGEST
     for number, (host, port) in enumerate(places):
@@ -45,65 +49,61 @@ def revoke(
         until = now + (end - now) / (len(places) - number)
         try:
             for address in _resolve(host, port, until):
-                store = Store(address, host, port, tls, until)
-                given = store.authorization(user, password) if user else list(headers)
-                if last_word:
-                    store.put(*last_word, given)
-                if store.revoke(lease, given):
+                ask = _asker(address, host, port, tls, until)
+                given = _authorization(ask, user, password) if user else headers
+                if final_put:
+                    _put(ask, *final_put, given)
+                answer = ask("/v3/lease/revoke", {"ID": str(lease)}, given)
+                if answer[:13].endswith(b" 200 ") or GONE in answer:
                     return True
         except Exception:  # noqa: S112  whatever it is, the next member may do better
             continue
     return False
 
 
-class Store:
-    """One address of a member, and the time it has."""
+def _authorization(ask: Ask, user: str, password: str) -> Headers:
+    answer = ask("/v3/auth/authenticate", {"name": user, "password": password}, ())
+    token = _field(answer, b"token")
+    return [("authorization", token)] if token else []
 
-    def __init__(self, address: Address, host: str, port: int, tls: ssl.SSLContext | None, until: float) -> None:
-        self._address = address
-        self._host = host
-        self._place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._tls = tls
-        self._until = until
 
-    def put(self, key: bytes, value: bytes, headers: list[tuple[str, str]]) -> None:
-        """Under a lease of its own that nobody renews."""
-        from binascii import b2a_base64
+def _put(ask: Ask, key: bytes, value: bytes, headers: Headers) -> None:
+    """Under a lease of its own that is never renewed."""
+    from binascii import b2a_base64
 
-        granted = self._ask("/v3/lease/grant", {"TTL": str(REMEMBERED)}, headers)
-        lease = granted.partition(b'"ID":"')[2].partition(b'"')[0].decode()
-        if not lease:
-            return
-        named = {"key": b2a_base64(key, newline=False).decode(), "value": b2a_base64(value, newline=False).decode()}
-        self._ask("/v3/kv/put", {**named, "lease": lease}, headers)
+    lease = _field(ask("/v3/lease/grant", {"TTL": str(FINAL_TTL)}, headers), b"ID")
+    if lease:
+        entry = {"key": b2a_base64(key, newline=False).decode(), "value": b2a_base64(value, newline=False).decode()}
+        ask("/v3/kv/put", {**entry, "lease": lease}, headers)
 
-    def revoke(self, lease: int, headers: list[tuple[str, str]]) -> bool:
-        answer = self._ask("/v3/lease/revoke", {"ID": str(lease)}, headers)
-        return answer[:13].endswith(b" 200 ") or GONE in answer
 
-    def authorization(self, user: str, password: str) -> list[tuple[str, str]]:
-        answer = self._ask("/v3/auth/authenticate", {"name": user, "password": password}, [])
-        token = answer.partition(b'"token":"')[2].partition(b'"')[0].decode()
-        return [("authorization", token)] if token else []
+def _field(answer: bytes, name: bytes) -> str:
+    return answer.partition(b'"%s":"' % name)[2].partition(b'"')[0].decode()
 
-    def _ask(self, path: str, ask: dict[str, str], headers: list[tuple[str, str]]) -> bytes:
-        import json
 
-        body = json.dumps(ask)
-        fixed = [("host", self._place), ("content-type", "application/json"), ("content-length", str(len(body)))]
-        lines = [f"{name}: {value}" for name, value in [*fixed, ("connection", "close"), *headers]]
-        request = "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", body]).encode()
+def _asker(address: Address, host: str, port: int, tls: ssl.SSLContext | None, until: float) -> Ask:
+    """Sends requests to one address of a member, each on a connection of its own."""
+    import json
+
+    def ask(path: str, request: dict[str, str], headers: Headers) -> bytes:
+        body = json.dumps(request)
+        fixed = [("host", endpoint(host, str(port))), ("content-type", "application/json")]
+        fixed += [("content-length", str(len(body))), ("connection", "close")]
+        lines = [f"{name}: {value}" for name, value in [*fixed, *headers]]
+        message = "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", body]).encode()
         try:
-            with socket.socket(self._address[0], socket.SOCK_STREAM) as plain:
-                plain.settimeout(_left(self._until))
-                plain.connect(self._address[1])
-                if self._tls is None:
-                    return _exchange(plain, request, self._until)
-                plain.settimeout(_left(self._until))
-                with self._tls.wrap_socket(plain, server_hostname=self._host) as wrapped:
-                    return _exchange(wrapped, request, self._until)
+            with socket.socket(address[0], socket.SOCK_STREAM) as plain:
+                plain.settimeout(_left(until))
+                plain.connect(address[1])
+                if tls is None:
+                    return _exchange(plain, message, until)
+                plain.settimeout(_left(until))
+                with tls.wrap_socket(plain, server_hostname=host) as wrapped:
+                    return _exchange(wrapped, message, until)
         except OSError:
             return b""  # this address does not answer; a name may have others
+
+    return ask
 
 
 def _resolve(host: str, port: int, until: float) -> list[Address]:
@@ -117,9 +117,9 @@ def _resolve(host: str, port: int, until: float) -> list[Address]:
     return lookup.addresses
 
 
-def _exchange(sock: socket.socket, request: bytes, until: float) -> bytes:
+def _exchange(sock: socket.socket, message: bytes, until: float) -> bytes:
     sock.settimeout(_left(until))
-    sock.sendall(request)
+    sock.sendall(message)
     answer = b""
     while len(answer) < LARGEST_ANSWER:
         sock.settimeout(_left(until))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hmac
+import os
 import socket
 import ssl
 import time
@@ -12,11 +13,27 @@ from functools import partial
 import h11
 
 from flota.store.deadlines import Deadlines
-from flota.store.etcd_json import BAD_JSON, UNAUTHENTICATED, Refusal, WatchAnswer, WatchCreate, WatchRequest, decode
-from flota.store.kv import INVALID, OUT_OF_RANGE, KeyValueStore
-from flota.store.routes import STATUS, Routes, error_text, streamed
-from flota.store.server_connection import Asked, Connection, frame
-from flota.store.server_watches import Watches
+from flota.store.etcd_json import (
+    BAD_JSON,
+    INVALID,
+    OUT_OF_RANGE,
+    ROUTES,
+    STREAMED,
+    UNAUTHENTICATED,
+    UNIMPLEMENTED,
+    LeaseRevoke,
+    Refusal,
+    StatusAnswer,
+    WatchAnswer,
+    WatchRequest,
+    decode,
+    encode,
+    encode_error,
+    encode_streamed,
+)
+from flota.store.kv import KeyValueStore
+from flota.store.server_connection import HttpRequest, ServerConnection, close_socket, frame
+from flota.store.server_watches import ServerWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,16 +52,21 @@ MOST_CONNECTIONS = 20_000
 ACCEPTED_AT_ONCE = 512  # a turn with thousands of requests takes long, and the kernel's queue is short
 BACKLOG = 4096
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-REST = 0.5  # seconds
-BETWEEN_REFUSALS = 1.0  # seconds: one who guesses tokens must not fill the owner's log
-BACK_IN = 0.25  # seconds in which a client whose connections broke renews its lease, if it is alive
+ACCEPT_PAUSE = 0.5  # seconds
+REFUSAL_INTERVAL = 1.0  # seconds: a client that guesses tokens must not fill the owner's log
+RECONNECT_TIME = 0.25  # seconds in which a client whose connections broke renews its lease, if it is alive
 LEASE_HEADER = b"x-flota-lease"
+VERSION = "3.4.0"  # clients choose the path of etcd's API by it
+STATUS = "/v3/maintenance/status"
+REQUESTS = {path: kind for kind, (path, _) in ROUTES.items()} | {"/v3/kv/lease/revoke": LeaseRevoke}  # etcd has both
+# gRPC's codes as etcd's gateway turns them into HTTP's.
+HTTP_STATUS = {3: 400, 5: 404, 8: 429, 9: 400, 11: 400, 12: 501, 16: 401}
 
 
 class Master:
     """Serves until `close`. Drive it: call `on_time` when `deadline` has passed.
 
-    `on_refused` is called with the address of a client whose token is wrong, once a second at the most.
+    `on_refused` is called with the address of a client whose token is wrong, at most once a second.
     """
 
     def __init__(
@@ -64,19 +86,17 @@ class Master:
         self._token = token.encode()
         self._tls = tls
         self._on_refused = on_refused
-        self._quiet_until = 0.0
-        self.store = KeyValueStore()
-        self.watches = Watches()
-        self.connections: dict[int, Connection] = {}
-        self._watched: dict[int, WatchCreate] = {}
+        self._report_refusals_from = 0.0
+        self.store = KeyValueStore(_new_lease_id)
+        self.watches = ServerWatches()
+        self.connections: dict[int, ServerConnection] = {}
         self._slow = Deadlines()  # of requests that have begun to arrive
-        self._tied: dict[int, int] = {}  # a lease to the number of connections that name it
-        self._routes = Routes(self.store, f"http://{self._listener.getsockname()[0]}:{self.port}")
+        self._lease_connections: dict[int, int] = {}  # how many connections name a lease
         loop.watch(self._listener.fileno(), self._accept)
 
     @property
     def deadline(self) -> float | None:
-        """When something is due without anybody asking: a lease's end, a request that takes too long."""
+        """When something is due without a request: a lease's end, a request that takes too long."""
         return min((end for end in (self.store.deadline, self._slow.first) if end is not None), default=None)
 
     def on_time(self, now: float) -> None:
@@ -85,18 +105,14 @@ class Master:
                 self._loop.watch(fd, self._accept)
                 continue
             connection = self.connections[fd]
-            connection.refuse(408, error_text(INVALID, "the request took too long to arrive"))
-            self._tidy(connection)
+            connection.refuse(408, encode_error(INVALID, "the request took too long to arrive"))
+            self._update(connection)
         self.store.expire(now)
-        self._tell_watchers()
+        self._send_events()
 
     def close(self) -> None:
         self._loop.forget(self._listener.fileno())
-        try:
-            self._listener.shutdown(socket.SHUT_RDWR)  # also for a forked process that holds it
-        except OSError:
-            pass
-        self._listener.close()
+        close_socket(self._listener)
         for connection in list(self.connections.values()):
             self._drop(connection)
 
@@ -105,9 +121,9 @@ class Master:
             try:
                 sock, _ = self._listener.accept()
             except OSError as error:
-                # Linux says so also when nobody waits: only the first time is it certain that somebody does.
+                # Linux reports this also when no client waits: only the first time is it certain that one does.
                 if error.errno in OUT_OF_DESCRIPTORS and number == 0 and not self._make_room():
-                    self._rest()
+                    self._pause_accepting()
                 return
             if len(self.connections) >= MOST_CONNECTIONS and not self._make_room():
                 sock.close()
@@ -121,89 +137,96 @@ class Master:
                 except OSError:
                     sock.close()
                     continue  # it has left already, which Python's TLS takes for an error
-            connection = Connection(sock, time.monotonic(), self._admits)
+            connection = ServerConnection(sock, time.monotonic(), self._is_authorized)
             self.connections[sock.fileno()] = connection
             self._watch(connection)
 
-    def _rest(self) -> None:
-        """Those who wait stay in the kernel's queue; without a pause the loop would turn for them without end."""
+    def _pause_accepting(self) -> None:
+        """New clients stay in the kernel's queue; without a pause the loop would turn for them without end."""
         self._loop.forget(self._listener.fileno())
-        self._slow[self._listener.fileno()] = time.monotonic() + REST
+        self._slow[self._listener.fileno()] = time.monotonic() + ACCEPT_PAUSE
 
     def _make_room(self) -> bool:
-        """Give up the connection that has been idle longest: a flood of idle ones must not lock others out."""
-        idle = [one for one in self.connections.values() if not one.streaming]
+        """Drop the connection that has been idle longest: a flood of idle ones must not lock others out."""
+        idle = [one for one in self.connections.values() if not one.watch]
         if not idle:
             return False
         self._drop(min(idle, key=lambda connection: connection.idle_since))
         return True
 
-    def _on_ready(self, connection: Connection) -> None:
+    def _on_ready(self, connection: ServerConnection) -> None:
         now = time.monotonic()
         try:
             connection.flush()
-            asked = connection.receive(now)
-            while asked and not connection.closed:
-                asked = self._answer(connection, asked, now)
+            request = connection.receive(now)
+            if request and not connection.closed:
+                self._serve(connection, request, now)
         except h11.RemoteProtocolError as error:
-            connection.refuse(error.error_status_hint, error_text(INVALID, str(error)))
-        self._tidy(connection)
-        self._tell_watchers()
+            connection.refuse(error.error_status_hint, encode_error(INVALID, str(error)))
+        self._update(connection)
+        self._send_events()
 
-    def _answer(self, connection: Connection, asked: Asked, now: float) -> Asked | None:
+    def _serve(self, connection: ServerConnection, http: HttpRequest, now: float) -> None:
         try:
-            self._check_token(connection, asked, now)
-            if asked.path.endswith("/watch") and asked.method == "POST":
-                self._begin_watch(connection, asked)
-                return None
-            return connection.answer(200, self._routes.answer(asked.method, asked.path, asked.body, now), now)
+            self._check_token(connection, http, now)
+            if http.method == "POST" and REQUESTS.get(http.path) is WatchRequest:
+                self._begin_watch(connection, http)
+            else:
+                connection.answer(200, self._answer(http, now))
         except Refusal as refusal:
-            return connection.answer(STATUS[refusal.code], error_text(refusal.code, refusal.words), now)
+            connection.answer(HTTP_STATUS[refusal.code], encode_error(refusal.code, refusal.words))
         except BAD_JSON as error:
-            return connection.answer(400, error_text(INVALID, str(error)), now)
-        except LookupError:
-            return connection.answer(404, b'{"error":"Not Found","message":"Not Found","code":5}', now)
+            connection.answer(400, encode_error(INVALID, f"etcdserver: not supported by this store: {error}"))
 
-    def _admits(self, authorization: bytes) -> bool:
+    def _answer(self, http: HttpRequest, now: float) -> bytes:
+        if (http.method, http.path) == ("GET", "/version"):
+            return f'{{"etcdserver":"{VERSION}","etcdcluster":"{VERSION}"}}'.encode()
+        if (http.method, http.path) == ("POST", STATUS):
+            return encode(StatusAnswer(self.store.header(), VERSION))
+        if http.method != "POST" or http.path not in REQUESTS:
+            raise Refusal(UNIMPLEMENTED, f"etcdserver: {http.method} {http.path} is not supported by this store")
+        request = decode(http.body, REQUESTS[http.path])
+        answer = self.store.answer(request, now)
+        return encode_streamed(answer) if isinstance(request, STREAMED) else encode(answer)
+
+    def _is_authorized(self, authorization: bytes) -> bool:
         return not self._token or hmac.compare_digest(authorization, self._token)
 
-    def _check_token(self, connection: Connection, asked: Asked, now: float) -> None:
-        if self._admits(asked.headers.get(b"authorization", b"")):
+    def _check_token(self, connection: ServerConnection, http: HttpRequest, now: float) -> None:
+        if self._is_authorized(http.headers.get(b"authorization", b"")):
             return
-        if self._on_refused and now >= self._quiet_until:
-            self._quiet_until = now + BETWEEN_REFUSALS
+        if self._on_refused and now >= self._report_refusals_from:
+            self._report_refusals_from = now + REFUSAL_INTERVAL
             self._on_refused(connection.address)
         raise Refusal(UNAUTHENTICATED, "etcdserver: invalid auth token")
 
-    def _begin_watch(self, connection: Connection, asked: Asked) -> None:
-        watch = decode(asked.body, WatchRequest)
-        assert isinstance(watch, WatchRequest)
-        ask = watch.create_request or WatchCreate()
-        lease = _lease_of(asked)
-        if 0 < ask.start_revision < self.watches.oldest:
+    def _begin_watch(self, connection: ServerConnection, http: HttpRequest) -> None:
+        request = decode(http.body, WatchRequest)
+        assert isinstance(request, WatchRequest)
+        watch = request.create_request
+        lease = _lease_of(http)
+        if 0 < watch.start_revision < self.watches.oldest:
             raise Refusal(OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
-        self._tell_watchers()  # a request before this one may have changed something: that is not news for this watcher
-        past = self.watches.add(connection, ask)
-        self._watched[connection.socket.fileno()] = ask
+        past = self.watches.add(connection, watch)
         if lease:
             connection.lease = lease
-            self._tied[lease] = self._tied.get(lease, 0) + 1
-        connection.begin_stream()
-        connection.send_chunk(frame(streamed(WatchAnswer(self.store.header(), created=True)) + b"\n"))
+            self._lease_connections[lease] = self._lease_connections.get(lease, 0) + 1
+        first = frame(encode_streamed(WatchAnswer(self.store.header(), created=True)))
         if past:
-            connection.send_chunk(frame(streamed(WatchAnswer(self.store.header(), events=past)) + b"\n"))
+            first += frame(encode_streamed(WatchAnswer(self.store.header(), events=past)))
+        connection.begin_stream(watch, first)
 
-    def _tell_watchers(self) -> None:
-        # Telling one may show that it is gone, and its lease with it: that is news again.
-        while changes := self.store.take_changes():
-            for events, watchers in self.watches.news(changes):
-                chunk = frame(streamed(WatchAnswer(self.store.header(), events=events)) + b"\n")
+    def _send_events(self) -> None:
+        # Sending may show that a watcher is gone, and its lease with it: that is a change again.
+        while events := self.store.take_events():
+            for chosen, watchers in self.watches.publish(events):
+                chunk = frame(encode_streamed(WatchAnswer(self.store.header(), events=chosen)))
                 for watcher in list(watchers):
-                    assert isinstance(watcher, Connection)
-                    watcher.send_chunk(chunk)
-                    self._tidy(watcher)
+                    assert isinstance(watcher, ServerConnection)
+                    watcher.send(chunk)
+                    self._update(watcher)
 
-    def _tidy(self, connection: Connection) -> None:
+    def _update(self, connection: ServerConnection) -> None:
         """After anything was done with a connection: send what can be sent, watch for what is left, drop the dead."""
         fd = connection.socket.fileno()
         if fd < 0 or fd not in self.connections:
@@ -214,45 +237,48 @@ class Master:
             return
         if connection.deadline is not None:
             self._slow[fd] = connection.deadline
-        elif fd in self._slow:
+        else:
             self._slow.remove(fd)
         self._watch(connection)
 
-    def _watch(self, connection: Connection) -> None:
-        """Tell the loop what to wait for, when that has changed: at thousands of requests a second it seldom has."""
+    def _watch(self, connection: ServerConnection) -> None:
+        """Tell the loop what to wait for, if that has changed: at thousands of requests a second it seldom has."""
         events = READABLE | (WRITABLE if connection.wants_to_write else 0)
         if events != connection.awaited:
             connection.awaited = events
             self._loop.watch(connection.socket.fileno(), partial(self._on_ready, connection), events)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ServerConnection) -> None:
         fd = connection.socket.fileno()
         self._loop.forget(fd)
         self.connections.pop(fd, None)
         self._slow.remove(fd)
-        ask = self._watched.pop(fd, None)
-        if ask:
-            self.watches.remove(connection, ask)
+        if connection.watch:
+            self.watches.remove(connection, connection.watch)
         connection.close()
         if connection.lease:
-            self._untie(connection)
+            self._release_lease(connection)
 
-    def _untie(self, connection: Connection) -> None:
-        """A client that moves on names its lease on the next connection first, so the last to end means its death, or a
-        broken connection: then it is back in a moment. One that was given up because it did not read may be alive: its
-        lease's own time decides."""
+    def _release_lease(self, connection: ServerConnection) -> None:
+        """A client that moves to another connection names its lease there first. So the end of the last one means that
+        the client is dead, or that its connection broke: then it renews in a moment. A client that was dropped because
+        it did not read may be alive: its lease ends at its own time."""
         lease = connection.lease
-        self._tied[lease] -= 1
-        if self._tied[lease]:
+        self._lease_connections[lease] -= 1
+        if self._lease_connections[lease]:
             return
-        del self._tied[lease]
-        if connection.left:
-            self.store.shorten(lease, time.monotonic() + BACK_IN)
+        del self._lease_connections[lease]
+        if connection.ended_by_client:
+            self.store.shorten(lease, time.monotonic() + RECONNECT_TIME)
 
 
-def _lease_of(asked: Asked) -> int:
-    """The lease that a watch's connection keeps. flota's own idea: a real etcd does not look at it."""
+def _lease_of(http: HttpRequest) -> int:
+    """The lease that ends with a watch's connection. flota's own addition: a real etcd ignores the header."""
     try:
-        return int(asked.headers.get(LEASE_HEADER, b"0"))
+        return int(http.headers.get(LEASE_HEADER, b"0"))
     except ValueError:
-        raise Refusal(INVALID, "x-flota-lease is no number") from None
+        raise Refusal(INVALID, "x-flota-lease is not a number") from None
+
+
+def _new_lease_id() -> int:
+    return int.from_bytes(os.urandom(8), "big") >> 1 or 1

@@ -13,8 +13,9 @@ import time
 import pytest
 
 from flota.host.loop import Loop
+from flota.job.nodes import Place
 from flota.store import dns
-from flota.store.client import Client, Lost, StoreMember
+from flota.store.client import Client, Lost
 from flota.store.etcd_json import Put, Range, WatchCreate
 from flota.store.server import Master
 from tests.store.servers import Embedded
@@ -50,7 +51,7 @@ def book(monkeypatch):
 class Named(Driver):
     def __init__(self, host: str, port: int, **options) -> None:
         self.loop = Loop()
-        self.client = Client((StoreMember(host, port),), self.loop, **options)
+        self.client = Client((Place(host, port),), self.loop, **options)
 
 
 def test_a_name_is_looked_up(master):
@@ -143,10 +144,11 @@ def test_an_address_needs_no_thread():
     code = """
 import sys
 from flota.host.loop import Loop
-from flota.store.client import Client, StoreMember
+from flota.job.nodes import Place
+from flota.store.client import Client
 loop = Loop()
 answers = []
-client = Client((StoreMember("127.0.0.1", 1), ), loop)
+client = Client((Place("127.0.0.1", 1), ), loop)
 from flota.store.etcd_json import Range
 client.ask(Range(key=b"a"), answers.append, 0.0)
 while not answers:
@@ -164,7 +166,7 @@ def test_an_ipv6_address_is_reached():
         master = Master("::1", 0, loop)
     except OSError:
         pytest.skip("no IPv6 here")
-    client = Client((StoreMember("::1", master.port),), loop)
+    client = Client((Place("::1", master.port),), loop)
     answers = []
     client.ask(Put(key=b"a"), answers.append, time.monotonic())
     give_up = time.monotonic() + 10

@@ -10,7 +10,7 @@ import pytest
 from flota.store import server_connection
 from flota.store.client import Lost
 from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, WatchCreate
-from flota.store.server import BACK_IN
+from flota.store.server import RECONNECT_TIME
 from tests.launching import wait_until
 from tests.store.servers import Client, Embedded, Etcd
 from tests.store.test_client import Driver
@@ -83,7 +83,7 @@ def test_a_node_whose_connection_broke_is_kept_if_it_renews(master, onlooker):
     node.watches[0].close()
     wait_for_watchers(master, 0)
     assert node.driver.ask(LeaseKeepAlive(id=node.lease)).ttl == "60"
-    time.sleep(2 * BACK_IN)
+    time.sleep(2 * RECONNECT_TIME)
     assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
     node.driver.client.close()
 
@@ -100,7 +100,7 @@ def test_a_lease_that_was_revoked_before_is_no_trouble(master, onlooker):
 
 def test_an_end_is_seen_though_a_forked_process_holds_the_socket(master, onlooker):
     node = Node(master.port)
-    kept = os.dup(node.watches[0]._link._socket.fileno())
+    kept = os.dup(node.watches[0]._connection._socket.fileno())
 
     node.driver.client.close()
     wait_until(lambda: onlooker.ask(Range(key=b"node")).kvs == [], "the key's end")
@@ -136,9 +136,9 @@ def test_a_watcher_that_is_given_up_keeps_its_lease(master, onlooker, monkeypatc
 
 def test_a_lease_that_is_no_number_is_refused(master):
     with Client(master.port) as client:
-        status, answer = client.ask("/v3/watch", {}, {"x-flota-lease": "many"})
+        status, answer = client.ask("/v3/watch", {"create_request": {}}, {"x-flota-lease": "many"})
 
-    assert (status, answer["message"]) == (400, "x-flota-lease is no number")
+    assert (status, answer["message"]) == (400, "x-flota-lease is not a number")
 
 
 def test_a_real_etcd_does_not_look_at_it():
@@ -155,6 +155,6 @@ def test_a_real_etcd_does_not_look_at_it():
 
 def wait_for_watchers(master: Embedded, count: int) -> None:
     give_up = time.monotonic() + 10
-    while sum(one.streaming for one in list(master.master.connections.values())) != count:
+    while sum(bool(one.watch) for one in list(master.master.connections.values())) != count:
         assert time.monotonic() < give_up, "the master still has other watchers"
         time.sleep(0.005)

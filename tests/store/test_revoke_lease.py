@@ -63,11 +63,11 @@ def timed(act):
 
 
 def test_a_last_word_outlives_the_lease_by_some_seconds(store, driver, lease, patient):
-    assert revoke([(HERE, store.port)], lease, last_word=(b"node", b"dead")) is True
+    assert revoke([(HERE, store.port)], lease, final_put=(b"node", b"dead")) is True
 
     (entry,) = driver.ask(Range(key=b"node")).kvs
     assert entry.value == b"dead"
-    assert 0 < int(driver.ask(LeaseKeepAlive(id=int(entry.lease))).ttl) <= revoke_lease.REMEMBERED
+    assert 0 < int(driver.ask(LeaseKeepAlive(id=int(entry.lease))).ttl) <= revoke_lease.FINAL_TTL
 
 
 def test_a_lease_and_its_keys_are_gone(store, driver, lease, patient):

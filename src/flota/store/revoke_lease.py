@@ -5,24 +5,23 @@ Blocks, but never long, and depends on nothing but sockets: the caller is about 
 
 from __future__ import annotations
 
-import select
+import _thread
 import socket
 import time
+from _queue import Empty, SimpleQueue  # the C core of `queue`, which would load `threading`
 
 from flota.job.roster import endpoint
-from flota.store.dns import Lookup, numeric
+from flota.store import dns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
-    from flota.store.dns import Address
-
     Headers = Sequence[tuple[str, str]]
     Ask = Callable[[str, dict[str, str], Headers], bytes]
 
-LONGEST = 0.5  # seconds in all; every member gets an equal part of what is left
+LONGEST = 0.5  # seconds in all
 FINAL_TTL = 5  # seconds that a final value stays
 LARGEST_ANSWER = 16 << 10
 GONE = b"requested lease not found"
@@ -37,33 +36,44 @@ def revoke(
     password: str = "",
     final_put: tuple[bytes, bytes] | None = None,
 ) -> bool:
-    """Whether a member has confirmed that the lease is gone. Never raises.
+    """Whether a member has confirmed in time that the lease is gone. Asks all of them at once. Never raises.
 
     `final_put`: a key, and the value that it has for some seconds more, for all that watch or read it then.
 
     A token that etcd gave to a user may have expired: with `user` and `password` a new one replaces the `headers`.
     """
-    end = time.monotonic() + LONGEST
-    for number, (host, port) in enumerate(places):
-        now = time.monotonic()
-        until = now + (end - now) / (len(places) - number)
+    results: SimpleQueue[bool] = SimpleQueue()
+
+    def ask_member(host: str, port: int) -> None:
+        gone = False
         try:
-            for address in _resolve(host, port, until):
-                ask = _asker(address, host, port, tls, until)
+            for address in dns.numeric(host, port) or dns.find_addresses(host, port):
+                ask = _asker(address, host, port, tls)
                 given = _authorization(ask, user, password) if user else headers
                 if final_put:
                     _put(ask, *final_put, given)
                 answer = ask("/v3/lease/revoke", {"ID": str(lease)}, given)
-                if answer[:13].endswith(b" 200 ") or GONE in answer:
-                    return True
-        except Exception:  # noqa: S112  whatever it is, the next member may do better
-            continue
-    return False
+                gone = answer[:13].endswith(b" 200 ") or GONE in answer
+                if gone:
+                    break
+        except Exception:  # noqa: S110  whatever it is, another member may do better
+            pass
+        results.put(gone)
+
+    end = time.monotonic() + LONGEST
+    for host, port in places:
+        try:
+            _thread.start_new_thread(ask_member, (host, port))
+        except RuntimeError:  # too many threads
+            ask_member(host, port)
+    try:
+        return any(results.get(timeout=max(0.0, end - time.monotonic())) for _ in places)
+    except Empty:
+        return False
 
 
 def _authorization(ask: Ask, user: str, password: str) -> Headers:
-    answer = ask("/v3/auth/authenticate", {"name": user, "password": password}, ())
-    token = _field(answer, b"token")
+    token = _field(ask("/v3/auth/authenticate", {"name": user, "password": password}, ()), b"token")
     return [("authorization", token)] if token else []
 
 
@@ -81,7 +91,7 @@ def _field(answer: bytes, name: bytes) -> str:
     return answer.partition(b'"%s":"' % name)[2].partition(b'"')[0].decode()
 
 
-def _asker(address: Address, host: str, port: int, tls: ssl.SSLContext | None, until: float) -> Ask:
+def _asker(address: dns.Address, host: str, port: int, tls: ssl.SSLContext | None) -> Ask:
     """Sends requests to one address of a member, each on a connection of its own."""
     import json
 
@@ -91,47 +101,17 @@ def _asker(address: Address, host: str, port: int, tls: ssl.SSLContext | None, u
         fixed += [("content-length", str(len(body))), ("connection", "close")]
         lines = [f"{name}: {value}" for name, value in [*fixed, *headers]]
         message = "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", body]).encode()
+        answer = b""
         try:
             with socket.socket(address[0], socket.SOCK_STREAM) as plain:
-                plain.settimeout(_left(until))
+                plain.settimeout(LONGEST)
                 plain.connect(address[1])
-                if tls is None:
-                    return _exchange(plain, message, until)
-                plain.settimeout(_left(until))
-                with tls.wrap_socket(plain, server_hostname=host) as wrapped:
-                    return _exchange(wrapped, message, until)
+                with tls.wrap_socket(plain, server_hostname=host) if tls else plain as sock:
+                    sock.sendall(message)
+                    while len(answer) < LARGEST_ANSWER and (data := sock.recv(4096)):
+                        answer += data
         except OSError:
-            return b""  # this address does not answer; a name may have others
+            pass  # this address does not answer; a name may have others
+        return answer
 
     return ask
-
-
-def _resolve(host: str, port: int, until: float) -> list[Address]:
-    if found := numeric(host, port):
-        return found
-    lookup = Lookup(host, port)
-    poll = select.poll()
-    poll.register(lookup.fd, select.POLLIN)
-    poll.poll(_left(until) * 1000)
-    lookup.close()
-    return lookup.addresses
-
-
-def _exchange(sock: socket.socket, message: bytes, until: float) -> bytes:
-    sock.settimeout(_left(until))
-    sock.sendall(message)
-    answer = b""
-    while len(answer) < LARGEST_ANSWER:
-        sock.settimeout(_left(until))
-        data = sock.recv(4096)
-        if not data:
-            break
-        answer += data
-    return answer
-
-
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left

@@ -14,23 +14,9 @@ from collections import deque
 
 from flota.job.nodes import Place
 from flota.job.roster import endpoint
+from flota.store import etcd_json as etcd
 from flota.store.client_connection import ClientConnection, Lost
 from flota.store.client_watch import ClientWatch
-from flota.store.etcd_json import (
-    INVALID,
-    ROUTES,
-    STREAMED,
-    Authenticate,
-    AuthenticateAnswer,
-    Header,
-    Refusal,
-    Request,
-    StoreAnswer,
-    Unauthenticated,
-    WatchCreate,
-    encode,
-    read_answer,
-)
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -41,7 +27,7 @@ if TYPE_CHECKING:
     from flota.store.client_watch import OnWatchAnswer
     from flota.store.server import LoopProtocol
 
-    OnAnswer = Callable[[StoreAnswer | Refusal | Lost], None]
+    OnAnswer = Callable[[etcd.StoreAnswer | etcd.Refusal | Lost], None]
 
 __all__ = ["Client", "ClientWatch", "Lost"]
 
@@ -51,7 +37,7 @@ EXPIRED = ("invalid auth token", "user name is empty", "revision of auth store i
 
 
 class PendingRequest(NamedTuple):
-    request: Request
+    request: etcd.Request
     then: OnAnswer
     sent_at: float
     retried: bool = False
@@ -83,13 +69,13 @@ class Client:
         self._connection: ClientConnection | None = None
         self._connection_turn = 0
         self._watches: list[ClientWatch] = []  # those that are not open wait for the user's token
-        self._kept: list[tuple[int, ClientConnection]] = []  # of watches that were given up, by lease
+        self._kept: dict[int, list[ClientConnection]] = {}  # of watches that were given up, by lease
 
-    def ask(self, request: Request, then: OnAnswer, now: float) -> None:
+    def ask(self, request: etcd.Request, then: OnAnswer, now: float) -> None:
         self._queue.append(PendingRequest(request, then, now))
         self._send_next(now)
 
-    def watch(self, request: WatchCreate, on_answer: OnWatchAnswer, lease: int = 0) -> ClientWatch:
+    def watch(self, request: etcd.WatchCreate, on_answer: OnWatchAnswer, lease: int = 0) -> ClientWatch:
         """`on_answer` is called for all that comes; after Lost or Refusal nothing more does.
 
         The embedded master revokes `lease` when the last watch that names it has ended. So a caller that replaces a
@@ -108,16 +94,15 @@ class Client:
     def on_time(self, now: float) -> None:
         late = now - self._answer_time
         if self._sent and self._sent.sent_at <= late:
-            self._fail_request(self._leave_member(self._connection_turn, "no answer in time"), now)
+            self._on_lost(self._leave_member(self._connection_turn, "no answer in time"))
         while overdue := [one for one in self._watches if one.sent_at is not None and one.sent_at <= late]:
             self._leave_member(overdue[0].turn, "no answer in time")
 
     def close(self) -> None:
         for watch in list(self._watches):
             watch.close()
-        for _, connection in self._kept:
-            connection.close()
-        self._kept.clear()
+        for lease in list(self._kept):
+            self.close_kept(lease)
         self._close_connection()
         self._queue.clear()
         self._sent = None
@@ -135,7 +120,7 @@ class Client:
         else:
             self._send_next(now)
 
-    def is_token_expired(self, refusal: Refusal, *more: str) -> bool:
+    def is_token_expired(self, refusal: etcd.Refusal, *more: str) -> bool:
         """Whether the store may have forgotten this user's token. Then a new one is requested before all else."""
         if not self._user or not any(words in refusal.words for words in (*EXPIRED, *more)):
             return False
@@ -143,7 +128,7 @@ class Client:
         return True
 
     def connect(
-        self, turn: int, on_message: Callable[[int, bytes], None], on_lost: Callable[[Lost | Refusal], None]
+        self, turn: int, on_message: Callable[[int, bytes], None], on_lost: Callable[[Lost | etcd.Refusal], None]
     ) -> ClientConnection:
         # The next time around the members, a name's next address: the first may be one that never answers.
         around, number = divmod(turn, len(self.members))
@@ -156,13 +141,11 @@ class Client:
 
     def keep_open(self, connection: ClientConnection, lease: int) -> None:
         """Until another connection names the lease: the store would take this one's end for this node's."""
-        self._kept.append((lease, connection))
+        self._kept.setdefault(lease, []).append(connection)
 
     def close_kept(self, lease: int) -> None:
-        for named, connection in self._kept:
-            if named == lease:
-                connection.close()
-        self._kept = [(named, connection) for named, connection in self._kept if named != lease]
+        for connection in self._kept.pop(lease, []):
+            connection.close()
 
     # Requests.
 
@@ -170,33 +153,33 @@ class Client:
         if self._sent:
             return
         if not self._authenticated and (self._queue or self._waiting_watches()):
-            self._send(PendingRequest(Authenticate(self._user, self._password), self._on_authenticated, now))
+            self._send(PendingRequest(etcd.Authenticate(self._user, self._password), self._on_authenticated, now))
         elif self._queue:
             self._send(self._queue.popleft()._replace(sent_at=now))
 
     def _send(self, pending: PendingRequest) -> None:
         self._sent = pending
-        path, _ = ROUTES[type(pending.request)]
+        path, _ = etcd.ROUTES[type(pending.request)]
         if self._connection is None or not self._connection.is_open or self._connection_turn != self._turn:
             self._close_connection()
             self._connection_turn = self._turn
             self._connection = self.connect(self._turn, self._on_message, self._on_lost)
-        headers = [] if isinstance(pending.request, Authenticate) else self.headers()
-        self._connection.send(path, encode(pending.request), headers)
+        headers = [] if isinstance(pending.request, etcd.Authenticate) else self.headers()
+        self._connection.send(path, etcd.encode(pending.request), headers)
 
-    def _on_authenticated(self, answer: StoreAnswer | Refusal | Lost) -> None:
+    def _on_authenticated(self, answer: etcd.StoreAnswer | etcd.Refusal | Lost) -> None:
         waiting = self._waiting_watches()
-        if isinstance(answer, Refusal) and "authentication is not enabled" in answer.words:
-            answer = AuthenticateAnswer(Header())  # this etcd has no users
-        if isinstance(answer, AuthenticateAnswer):
+        if isinstance(answer, etcd.Refusal) and "authentication is not enabled" in answer.words:
+            answer = etcd.AuthenticateAnswer(etcd.Header())  # this etcd has no users
+        if isinstance(answer, etcd.AuthenticateAnswer):
             self.token = answer.token
             self._authenticated = True
             for watch in waiting:
                 watch.begin(self._turn, time.monotonic())
             return
-        assert isinstance(answer, (Refusal, Lost))
-        if isinstance(answer, Refusal) and answer.code == INVALID:
-            answer = Unauthenticated(answer.code, answer.words)
+        assert isinstance(answer, (etcd.Refusal, Lost))
+        if isinstance(answer, etcd.Refusal) and answer.code == etcd.INVALID:
+            answer = etcd.Unauthenticated(answer.code, answer.words)
         for watch in waiting:
             watch.give_up(answer)
         # A loss costs one request, as always; a wrong password is wrong for all.
@@ -210,29 +193,23 @@ class Client:
         pending, self._sent = self._sent, None
         if pending is None:
             return
-        _, kind = ROUTES[type(pending.request)]
-        answer = read_answer(status, body, kind, streamed=isinstance(pending.request, STREAMED))
-        if isinstance(answer, Refusal) and answer.code in CANNOT_SERVE:
+        _, kind = etcd.ROUTES[type(pending.request)]
+        answer = etcd.read_answer(status, body, kind, streamed=isinstance(pending.request, etcd.STREAMED))
+        if isinstance(answer, etcd.Refusal) and answer.code in CANNOT_SERVE:
             self._leave_member(self._connection_turn, answer.words)
-        if isinstance(answer, Refusal) and not pending.retried and self.is_token_expired(answer):
+        if isinstance(answer, etcd.Refusal) and not pending.retried and self.is_token_expired(answer):
             self._queue.appendleft(pending._replace(retried=True))
         else:
             pending.then(answer)
         self._send_next(time.monotonic())
 
-    def _on_lost(self, reason: Lost | Refusal) -> None:
-        if self._sent:
-            self._next_member(self._connection_turn)
-            self._fail_request(reason, time.monotonic())
-        else:
-            self._close_connection()  # closed while idle: the next request opens another
-
-    def _fail_request(self, reason: Lost | Refusal, now: float) -> None:
-        pending, self._sent = self._sent, None
+    def _on_lost(self, reason: Lost | etcd.Refusal) -> None:
         self._close_connection()
-        if pending:
+        pending, self._sent = self._sent, None
+        if pending:  # if not, it was closed while idle: the next request opens another
+            self._next_member(self._connection_turn)
             pending.then(reason)
-        self._send_next(now)
+            self._send_next(time.monotonic())
 
     def _leave_member(self, turn: int, why: str) -> Lost:
         """It does not answer, or cannot serve: its watches would miss events."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 READABLE, WRITABLE = 1, 4
 CHUNK = 256 << 10
 LARGEST_ANSWER = 64 << 20
-KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, probes
+# A watch may be idle for days: if a firewall drops it meanwhile, that must be noticed. Seconds, seconds, probes.
+KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 
 class Lost(NamedTuple):
@@ -97,16 +98,13 @@ class ClientConnection:
 
     def close(self) -> None:
         self._closed = True
-        self._end_lookup()
-        self._close_socket()
+        self._disconnect()
 
-    def _close_socket(self) -> None:
+    def _disconnect(self) -> None:
         if self._socket:
             self._loop.forget(self._socket.fileno())
             close_socket(self._socket)
             self._socket = None
-
-    def _end_lookup(self) -> None:
         if self._lookup:
             self._loop.forget(self._lookup.fd)
             self._lookup.close()
@@ -115,7 +113,7 @@ class ClientConnection:
     def _on_looked_up(self) -> None:
         lookup = self._lookup
         assert lookup is not None
-        self._end_lookup()
+        self._disconnect()
         if not lookup.addresses:
             self._lose(Lost(f"{self._endpoint}: {lookup.why}"))
             return
@@ -132,18 +130,11 @@ class ClientConnection:
             except OSError:
                 continue  # not a family of this machine; without any descriptor left, the request's time limit ends it
             self._socket.setblocking(False)  # noqa: FBT003
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._keep_alive(self._socket)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in ((socket.TCP_NODELAY, 1), *KEEP_ALIVE):
+                self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
             self._refused = self._socket.connect_ex(address)
             self._watch()
-
-    @staticmethod
-    def _keep_alive(sock: socket.socket) -> None:
-        """A watch may be idle for days: if a firewall drops it meanwhile, that must be noticed."""
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in KEEP_ALIVE.items():
-            if hasattr(socket, name):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def _watch(self) -> None:
         if self._socket:
@@ -170,15 +161,12 @@ class ClientConnection:
             end = Lost(f"{self._endpoint}: no TLS connection ({why})")
         except (OSError, ValueError) as error:
             end = Lost(f"{self._endpoint}: {getattr(error, 'strerror', None) or error}")
-        self._deliver()
-        if end and not self._closed:
-            self._lose(end)
-
-    def _deliver(self) -> None:
         arrived, self._arrived = self._arrived, []
         for status, body in arrived:
             if not self._closed:
                 self._on_message(status, body)
+        if end and not self._closed:
+            self._lose(end)
 
     def _lose(self, end: Lost | Refusal) -> None:
         self.close()
@@ -190,7 +178,7 @@ class ClientConnection:
         under_way = self._refused in (0, errno.EINPROGRESS)
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if under_way else self._refused
         if code and self._addresses:
-            self._close_socket()
+            self._disconnect()
             self._connect()
             return False
         if code:
@@ -257,4 +245,4 @@ class ClientConnection:
             raise ConnectionResetError(errno.ECONNRESET, "the store ended the watch")
         self._arrived.append((self._status, self._body))
         if self._http.their_state is not h11.DONE:
-            self._close_socket()
+            self._disconnect()

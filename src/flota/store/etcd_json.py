@@ -105,15 +105,15 @@ class Authenticate(Request, frozen=True):
     password: str = ""
 
 
-class StoreAnswer(Struct, frozen=True, omit_defaults=True):
-    """What a store answers. A real etcd sends more fields than flota reads."""
+class Part(Struct, frozen=True, omit_defaults=True):
+    """Of an answer. A real etcd sends more fields than flota reads; defaults are left out."""
 
 
-class Header(StoreAnswer, frozen=True):
+class Header(Part, frozen=True):
     revision: str = ""
 
 
-class KeyValue(StoreAnswer, frozen=True):
+class KeyValue(Part, frozen=True):
     key: bytes = b""
     create_revision: str = ""
     mod_revision: str = ""
@@ -122,57 +122,48 @@ class KeyValue(StoreAnswer, frozen=True):
     lease: str = ""
 
 
-class RangeAnswer(StoreAnswer, frozen=True):
-    header: Header
-    kvs: list[KeyValue] = []
-    count: str = ""
-
-
-class PutAnswer(StoreAnswer, frozen=True):
-    header: Header
-
-
-class DeleteAnswer(StoreAnswer, frozen=True):
-    header: Header
-    deleted: str = ""
-
-
-class OperationAnswer(StoreAnswer, frozen=True):
-    response_range: RangeAnswer | None = None
-    response_put: PutAnswer | None = None
-
-
-class TxnAnswer(StoreAnswer, frozen=True):
-    header: Header
-    succeeded: bool = False
-    responses: list[OperationAnswer] = []
-
-
-class LeaseAnswer(StoreAnswer, frozen=True, rename={"ttl": "TTL", "id": "ID"}):
-    header: Header
-    id: str = ""
-    ttl: str = ""
-
-
-class StatusAnswer(StoreAnswer, frozen=True):
-    header: Header
-    version: str = ""
-
-
-class AuthenticateAnswer(StoreAnswer, frozen=True):
-    header: Header
-    token: str = ""
-
-
-class Event(StoreAnswer, frozen=True):
+class Event(Part, frozen=True):
     """A put unless its type is DELETE."""
 
     type: str = ""
     kv: KeyValue = KeyValue()
 
 
-class WatchAnswer(StoreAnswer, frozen=True):
+class StoreAnswer(Part, frozen=True):
+    """What a store answers. The header tells it from other programs' JSON. This is all that a put returns."""
+
     header: Header
+
+
+class RangeAnswer(StoreAnswer, frozen=True):
+    kvs: list[KeyValue] = []
+    count: str = ""
+
+
+class DeleteAnswer(StoreAnswer, frozen=True):
+    deleted: str = ""
+
+
+class OperationAnswer(Part, frozen=True):
+    response_range: RangeAnswer | None = None
+    response_put: StoreAnswer | None = None
+
+
+class TxnAnswer(StoreAnswer, frozen=True):
+    succeeded: bool = False
+    responses: list[OperationAnswer] = []
+
+
+class LeaseAnswer(StoreAnswer, frozen=True, rename={"ttl": "TTL", "id": "ID"}):
+    id: str = ""
+    ttl: str = ""
+
+
+class AuthenticateAnswer(StoreAnswer, frozen=True):
+    token: str = ""
+
+
+class WatchAnswer(StoreAnswer, frozen=True):
     created: bool = False
     canceled: bool = False
     compact_revision: str = ""
@@ -182,7 +173,7 @@ class WatchAnswer(StoreAnswer, frozen=True):
 
 ROUTES: dict[type[Request], tuple[str, type[StoreAnswer]]] = {
     Range: ("/v3/kv/range", RangeAnswer),
-    Put: ("/v3/kv/put", PutAnswer),
+    Put: ("/v3/kv/put", StoreAnswer),
     DeleteRange: ("/v3/kv/deleterange", DeleteAnswer),
     Txn: ("/v3/kv/txn", TxnAnswer),
     LeaseGrant: ("/v3/lease/grant", LeaseAnswer),
@@ -245,7 +236,7 @@ def decode(body: bytes, kind: type[Request]) -> Request:
     return msgspec.json.decode(body or b"{}", type=kind, strict=False)
 
 
-def encode(message: Request | StoreAnswer) -> bytes:
+def encode(message: Request | Part) -> bytes:
     return msgspec.json.encode(message)
 
 

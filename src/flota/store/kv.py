@@ -7,36 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
+from flota.store import etcd_json as etcd
 from flota.store.deadlines import Deadlines
-from flota.store.etcd_json import (
-    EXHAUSTED,
-    FAILED_PRECONDITION,
-    INVALID,
-    NOT_FOUND,
-    OUT_OF_RANGE,
-    UNIMPLEMENTED,
-    Compare,
-    DeleteAnswer,
-    DeleteRange,
-    Event,
-    Header,
-    KeyValue,
-    LeaseAnswer,
-    LeaseGrant,
-    LeaseKeepAlive,
-    LeaseRevoke,
-    Operation,
-    OperationAnswer,
-    Put,
-    PutAnswer,
-    Range,
-    RangeAnswer,
-    Refusal,
-    Request,
-    StoreAnswer,
-    Txn,
-    TxnAnswer,
-)
+from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +22,9 @@ MOST_KEYS = 1 << 17
 MOST_LEASES = 1 << 15
 
 
-class Lease:
-    def __init__(self, ttl: int) -> None:
-        self.ttl = ttl
-        self.keys: set[bytes] = set()
+class Lease(NamedTuple):
+    ttl: int
+    keys: set[bytes]
 
 
 class KeyValueStore:
@@ -61,32 +33,29 @@ class KeyValueStore:
     def __init__(self, new_id: Callable[[], int]) -> None:
         self.revision = 1
         self._new_id = new_id
-        self._entries: dict[bytes, KeyValue] = {}
+        self._entries: dict[bytes, etcd.KeyValue] = {}
         self._order: list[bytes] = []
         self._leases: dict[int, Lease] = {}
         self._ends = Deadlines()
-        self._events: list[Event] = []
-        self._handlers: dict[type[Request], Callable[[Any, float], StoreAnswer]] = {
-            Range: lambda request, _: self._range(request),
-            Put: lambda request, _: self._put_one(request),
-            DeleteRange: lambda request, _: self._delete_range(request),
-            Txn: lambda request, _: self._txn(request),
-            LeaseGrant: self._grant,
-            LeaseKeepAlive: self._keep_alive,
-            LeaseRevoke: lambda request, _: self._revoke(request),
+        self._events: list[etcd.Event] = []
+        self._handlers: dict[type[etcd.Request], Callable[[Any, float], etcd.StoreAnswer]] = {
+            etcd.Range: lambda request, _: self._range(request),
+            etcd.Put: lambda request, _: self._put_one(request),
+            etcd.DeleteRange: lambda request, _: self._delete_range(request),
+            etcd.Txn: lambda request, _: self._txn(request),
+            etcd.LeaseGrant: self._grant,
+            etcd.LeaseKeepAlive: self._keep_alive,
+            etcd.LeaseRevoke: lambda request, _: self._revoke(request),
         }
 
-    def answer(self, request: Request, now: float) -> StoreAnswer:
+    def answer(self, request: etcd.Request, now: float) -> etcd.StoreAnswer:
         """Raises Refusal."""
-        handle = self._handlers.get(type(request))
-        if handle is None:
-            raise Refusal(UNIMPLEMENTED, f"etcdserver: {type(request).__name__} is not supported by this store")
-        return handle(request, now)
+        return self._handlers[type(request)](request, now)
 
-    def header(self) -> Header:
-        return Header(str(self.revision))
+    def header(self) -> etcd.Header:
+        return etcd.Header(str(self.revision))
 
-    def take_events(self) -> list[Event]:
+    def take_events(self) -> list[etcd.Event]:
         """What has changed since the last call."""
         events, self._events = self._events, []
         return events
@@ -106,24 +75,24 @@ class KeyValueStore:
         if number in self._leases:
             self._ends[number] = min(end, self._ends[number])
 
-    def _range(self, request: Range) -> RangeAnswer:
+    def _range(self, request: etcd.Range) -> etcd.RangeAnswer:
         _check_key(request.key)
         found = [self._entries[key] for key in self._keys_between(request.key, request.range_end)]
-        return RangeAnswer(self.header(), found, str(len(found)) if found else "")
+        return etcd.RangeAnswer(self.header(), found, str(len(found)) if found else "")
 
-    def _put_one(self, request: Put) -> PutAnswer:
+    def _put_one(self, request: etcd.Put) -> etcd.StoreAnswer:
         self._check_put(request)
         self.revision += 1
         self._put(request, self.revision)
-        return PutAnswer(self.header())
+        return etcd.StoreAnswer(self.header())
 
-    def _delete_range(self, request: DeleteRange) -> DeleteAnswer:
+    def _delete_range(self, request: etcd.DeleteRange) -> etcd.DeleteAnswer:
         _check_key(request.key)
         keys = self._keys_between(request.key, request.range_end)
         self._delete(keys)
-        return DeleteAnswer(self.header(), str(len(keys)) if keys else "")
+        return etcd.DeleteAnswer(self.header(), str(len(keys)) if keys else "")
 
-    def _txn(self, request: Txn) -> TxnAnswer:
+    def _txn(self, request: etcd.Txn) -> etcd.TxnAnswer:
         """All or nothing: checked as a whole before anything is changed. All changes have the same revision."""
         _check_operations(request.success)
         _check_operations(request.failure)
@@ -134,53 +103,53 @@ class KeyValueStore:
                 self._check_put(operation.request_put)
         revision = self.revision + 1
         answers = [self._operate(operation, revision) for operation in operations]
-        return TxnAnswer(self.header(), succeeded, answers)
+        return etcd.TxnAnswer(self.header(), succeeded, answers)
 
-    def _operate(self, operation: Operation, revision: int) -> OperationAnswer:
+    def _operate(self, operation: etcd.Operation, revision: int) -> etcd.OperationAnswer:
         if operation.request_put:
             self._put(operation.request_put, revision)
             self.revision = revision
-            return OperationAnswer(response_put=PutAnswer(self.header()))
-        return OperationAnswer(response_range=self._range(operation.request_range or Range()))
+            return etcd.OperationAnswer(response_put=etcd.StoreAnswer(self.header()))
+        return etcd.OperationAnswer(response_range=self._range(operation.request_range or etcd.Range()))
 
-    def _holds(self, compare: Compare) -> bool:
+    def _holds(self, compare: etcd.Compare) -> bool:
         entry = self._entries.get(compare.key)
         if compare.target == "CREATE":
             return int(entry.create_revision if entry else 0) == compare.create_revision
         return entry is not None and entry.value == compare.value  # a missing key has no value, not even an empty one
 
-    def _grant(self, request: LeaseGrant, now: float) -> LeaseAnswer:
+    def _grant(self, request: etcd.LeaseGrant, now: float) -> etcd.LeaseAnswer:
         number = request.id or self._new_id()
         if number in self._leases:
-            raise Refusal(FAILED_PRECONDITION, "etcdserver: lease already exists")
+            raise etcd.Refusal(etcd.FAILED_PRECONDITION, "etcdserver: lease already exists")
         if len(self._leases) >= MOST_LEASES:
-            raise Refusal(EXHAUSTED, "etcdserver: too many leases")
+            raise etcd.Refusal(etcd.EXHAUSTED, "etcdserver: too many leases")
         if not 0 < request.ttl <= LONGEST_LEASE:
-            raise Refusal(OUT_OF_RANGE, "etcdserver: too large lease TTL")
+            raise etcd.Refusal(etcd.OUT_OF_RANGE, "etcdserver: too large lease TTL")
         ttl = max(request.ttl, SHORTEST_LEASE)
-        self._leases[number] = Lease(ttl)
+        self._leases[number] = Lease(ttl, set())
         self._ends[number] = now + ttl
-        return LeaseAnswer(self.header(), str(number), str(ttl))
+        return etcd.LeaseAnswer(self.header(), str(number), str(ttl))
 
-    def _keep_alive(self, request: LeaseKeepAlive, now: float) -> LeaseAnswer:
+    def _keep_alive(self, request: etcd.LeaseKeepAlive, now: float) -> etcd.LeaseAnswer:
         lease = self._leases.get(request.id)
         if lease is None:
-            return LeaseAnswer(self.header(), str(request.id))
+            return etcd.LeaseAnswer(self.header(), str(request.id))
         self._ends[request.id] = now + lease.ttl
-        return LeaseAnswer(self.header(), str(request.id), str(lease.ttl))
+        return etcd.LeaseAnswer(self.header(), str(request.id), str(lease.ttl))
 
-    def _revoke(self, request: LeaseRevoke) -> LeaseAnswer:
+    def _revoke(self, request: etcd.LeaseRevoke) -> etcd.LeaseAnswer:
         if request.id not in self._leases:
-            raise Refusal(NOT_FOUND, "etcdserver: requested lease not found")
+            raise etcd.Refusal(etcd.NOT_FOUND, "etcdserver: requested lease not found")
         self._end_lease(request.id)
-        return LeaseAnswer(self.header())
+        return etcd.LeaseAnswer(self.header())
 
     def _end_lease(self, number: int) -> None:
         self._delete(sorted(self._leases[number].keys))
         del self._leases[number]
         self._ends.remove(number)
 
-    def _put(self, request: Put, revision: int) -> None:
+    def _put(self, request: etcd.Put, revision: int) -> None:
         key, before = request.key, self._entries.get(request.key)
         if before is None:
             insort(self._order, key)
@@ -188,7 +157,7 @@ class KeyValueStore:
             self._detach(before)
         if request.lease:
             self._leases[request.lease].keys.add(key)
-        self._entries[key] = KeyValue(
+        self._entries[key] = etcd.KeyValue(
             key=key,
             create_revision=before.create_revision if before else str(revision),
             mod_revision=str(revision),
@@ -196,16 +165,16 @@ class KeyValueStore:
             value=request.value,
             lease=str(request.lease) if request.lease else "",
         )
-        self._events.append(Event(kv=self._entries[key]))
+        self._events.append(etcd.Event(kv=self._entries[key]))
 
     def _delete(self, keys: list[bytes]) -> None:
         self.revision += bool(keys)
         for key in keys:
             self._detach(self._entries.pop(key))
             del self._order[bisect_left(self._order, key)]
-            self._events.append(Event(type="DELETE", kv=KeyValue(key=key, mod_revision=str(self.revision))))
+            self._events.append(etcd.Event(type="DELETE", kv=etcd.KeyValue(key=key, mod_revision=str(self.revision))))
 
-    def _detach(self, entry: KeyValue) -> None:
+    def _detach(self, entry: etcd.KeyValue) -> None:
         if entry.lease:
             self._leases[int(entry.lease)].keys.discard(entry.key)
 
@@ -217,18 +186,18 @@ class KeyValueStore:
         last = len(self._order) if end == b"\0" else bisect_left(self._order, end)
         return self._order[first:last]
 
-    def _check_put(self, request: Put) -> None:
+    def _check_put(self, request: etcd.Put) -> None:
         _check_key(request.key)
         if request.lease and request.lease not in self._leases:
-            raise Refusal(NOT_FOUND, "etcdserver: requested lease not found")
+            raise etcd.Refusal(etcd.NOT_FOUND, "etcdserver: requested lease not found")
         if len(self._entries) >= MOST_KEYS and request.key not in self._entries:
-            raise Refusal(EXHAUSTED, "etcdserver: mvcc: database space exceeded")
+            raise etcd.Refusal(etcd.EXHAUSTED, "etcdserver: mvcc: database space exceeded")
 
 
-def _check_operations(operations: list[Operation]) -> None:
+def _check_operations(operations: list[etcd.Operation]) -> None:
     put = [operation.request_put.key for operation in operations if operation.request_put]
     if len(put) != len(set(put)):
-        raise Refusal(INVALID, "etcdserver: duplicate key given in txn request")
+        raise etcd.Refusal(etcd.INVALID, "etcdserver: duplicate key given in txn request")
     for operation in operations:
         request = operation.request_put or operation.request_range
         _check_key(request.key if request else b"")
@@ -236,4 +205,4 @@ def _check_operations(operations: list[Operation]) -> None:
 
 def _check_key(key: bytes) -> None:
     if not key:
-        raise Refusal(INVALID, "etcdserver: key is not provided")
+        raise etcd.Refusal(etcd.INVALID, "etcdserver: key is not provided")

@@ -12,25 +12,8 @@ from functools import partial
 
 import h11
 
+from flota.store import etcd_json as etcd
 from flota.store.deadlines import Deadlines
-from flota.store.etcd_json import (
-    BAD_JSON,
-    INVALID,
-    OUT_OF_RANGE,
-    ROUTES,
-    STREAMED,
-    UNAUTHENTICATED,
-    UNIMPLEMENTED,
-    LeaseRevoke,
-    Refusal,
-    StatusAnswer,
-    WatchAnswer,
-    WatchRequest,
-    decode,
-    encode,
-    encode_error,
-    encode_streamed,
-)
 from flota.store.kv import KeyValueStore
 from flota.store.server_connection import HttpRequest, ServerConnection, close_socket, frame
 from flota.store.server_watches import ServerWatches
@@ -55,10 +38,12 @@ OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 ACCEPT_PAUSE = 0.5  # seconds
 REFUSAL_INTERVAL = 1.0  # seconds: a client that guesses tokens must not fill the owner's log
 RECONNECT_TIME = 0.25  # seconds in which a client whose connections broke renews its lease, if it is alive
-LEASE_HEADER = b"x-flota-lease"
-VERSION = "3.4.0"  # clients choose the path of etcd's API by it
+LEASE_HEADER = b"x-flota-lease"  # of a watch, whose end shortens the lease; a real etcd ignores the header
+LONGEST_LEASE_ID = 19  # digits
+VERSION = b"3.4.0"  # clients choose the path of etcd's API by it
 STATUS = "/v3/maintenance/status"
-REQUESTS = {path: kind for kind, (path, _) in ROUTES.items()} | {"/v3/kv/lease/revoke": LeaseRevoke}  # etcd has both
+REQUESTS = {path: kind for kind, (path, _) in etcd.ROUTES.items() if kind is not etcd.Authenticate}
+REQUESTS["/v3/kv/lease/revoke"] = etcd.LeaseRevoke  # another path of etcd's for the same
 # gRPC's codes as etcd's gateway turns them into HTTP's.
 HTTP_STATUS = {3: 400, 5: 404, 8: 429, 9: 400, 11: 400, 12: 501, 16: 401}
 
@@ -105,7 +90,7 @@ class Master:
                 self._loop.watch(fd, self._accept)
                 continue
             connection = self.connections[fd]
-            connection.refuse(408, encode_error(INVALID, "the request took too long to arrive"))
+            connection.refuse(408, etcd.encode_error(etcd.INVALID, "the request took too long to arrive"))
             self._update(connection)
         self.store.expire(now)
         self._send_events()
@@ -149,10 +134,9 @@ class Master:
     def _make_room(self) -> bool:
         """Drop the connection that has been idle longest: a flood of idle ones must not lock others out."""
         idle = [one for one in self.connections.values() if not one.watch]
-        if not idle:
-            return False
-        self._drop(min(idle, key=lambda connection: connection.idle_since))
-        return True
+        if idle:
+            self._drop(min(idle, key=lambda connection: connection.idle_since))
+        return bool(idle)
 
     def _on_ready(self, connection: ServerConnection) -> None:
         now = time.monotonic()
@@ -162,32 +146,32 @@ class Master:
             if request and not connection.closed:
                 self._serve(connection, request, now)
         except h11.RemoteProtocolError as error:
-            connection.refuse(error.error_status_hint, encode_error(INVALID, str(error)))
+            connection.refuse(error.error_status_hint, etcd.encode_error(etcd.INVALID, str(error)))
         self._update(connection)
         self._send_events()
 
     def _serve(self, connection: ServerConnection, http: HttpRequest, now: float) -> None:
         try:
             self._check_token(connection, http, now)
-            if http.method == "POST" and REQUESTS.get(http.path) is WatchRequest:
+            if http.method == "POST" and REQUESTS.get(http.path) is etcd.WatchRequest:
                 self._begin_watch(connection, http)
             else:
                 connection.answer(200, self._answer(http, now))
-        except Refusal as refusal:
-            connection.answer(HTTP_STATUS[refusal.code], encode_error(refusal.code, refusal.words))
-        except BAD_JSON as error:
-            connection.answer(400, encode_error(INVALID, f"etcdserver: not supported by this store: {error}"))
+        except etcd.Refusal as refusal:
+            connection.answer(HTTP_STATUS[refusal.code], etcd.encode_error(refusal.code, refusal.words))
+        except etcd.BAD_JSON as error:
+            connection.answer(400, etcd.encode_error(etcd.INVALID, f"not supported by this store: {error}"))
 
     def _answer(self, http: HttpRequest, now: float) -> bytes:
         if (http.method, http.path) == ("GET", "/version"):
-            return f'{{"etcdserver":"{VERSION}","etcdcluster":"{VERSION}"}}'.encode()
+            return b'{"etcdserver":"%s","etcdcluster":"%s"}' % (VERSION, VERSION)
         if (http.method, http.path) == ("POST", STATUS):
-            return encode(StatusAnswer(self.store.header(), VERSION))
+            return b'{"header":%s,"version":"%s"}' % (etcd.encode(self.store.header()), VERSION)
         if http.method != "POST" or http.path not in REQUESTS:
-            raise Refusal(UNIMPLEMENTED, f"etcdserver: {http.method} {http.path} is not supported by this store")
-        request = decode(http.body, REQUESTS[http.path])
+            raise etcd.Refusal(etcd.UNIMPLEMENTED, f"{http.method} {http.path} is not supported by this store")
+        request = etcd.decode(http.body, REQUESTS[http.path])
         answer = self.store.answer(request, now)
-        return encode_streamed(answer) if isinstance(request, STREAMED) else encode(answer)
+        return etcd.encode_streamed(answer) if isinstance(request, etcd.STREAMED) else etcd.encode(answer)
 
     def _is_authorized(self, authorization: bytes) -> bool:
         return not self._token or hmac.compare_digest(authorization, self._token)
@@ -198,29 +182,31 @@ class Master:
         if self._on_refused and now >= self._report_refusals_from:
             self._report_refusals_from = now + REFUSAL_INTERVAL
             self._on_refused(connection.address)
-        raise Refusal(UNAUTHENTICATED, "etcdserver: invalid auth token")
+        raise etcd.Refusal(etcd.UNAUTHENTICATED, "etcdserver: invalid auth token")
 
     def _begin_watch(self, connection: ServerConnection, http: HttpRequest) -> None:
-        request = decode(http.body, WatchRequest)
-        assert isinstance(request, WatchRequest)
+        request = etcd.decode(http.body, etcd.WatchRequest)
+        assert isinstance(request, etcd.WatchRequest)
         watch = request.create_request
-        lease = _lease_of(http)
+        lease = http.headers.get(LEASE_HEADER, b"0")
+        if not lease.isdigit() or len(lease) > LONGEST_LEASE_ID:
+            raise etcd.Refusal(etcd.INVALID, "x-flota-lease is not a number")
         if 0 < watch.start_revision < self.watches.oldest:
-            raise Refusal(OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
+            raise etcd.Refusal(etcd.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
         past = self.watches.add(connection, watch)
-        if lease:
-            connection.lease = lease
-            self._lease_connections[lease] = self._lease_connections.get(lease, 0) + 1
-        first = frame(encode_streamed(WatchAnswer(self.store.header(), created=True)))
+        connection.lease = int(lease)
+        if connection.lease:
+            self._lease_connections[connection.lease] = self._lease_connections.get(connection.lease, 0) + 1
+        first = frame(etcd.encode_streamed(etcd.WatchAnswer(self.store.header(), created=True)))
         if past:
-            first += frame(encode_streamed(WatchAnswer(self.store.header(), events=past)))
+            first += frame(etcd.encode_streamed(etcd.WatchAnswer(self.store.header(), events=past)))
         connection.begin_stream(watch, first)
 
     def _send_events(self) -> None:
         # Sending may show that a watcher is gone, and its lease with it: that is a change again.
         while events := self.store.take_events():
             for chosen, watchers in self.watches.publish(events):
-                chunk = frame(encode_streamed(WatchAnswer(self.store.header(), events=chosen)))
+                chunk = frame(etcd.encode_streamed(etcd.WatchAnswer(self.store.header(), events=chosen)))
                 for watcher in list(watchers):
                     assert isinstance(watcher, ServerConnection)
                     watcher.send(chunk)
@@ -243,7 +229,7 @@ class Master:
 
     def _watch(self, connection: ServerConnection) -> None:
         """Tell the loop what to wait for, if that has changed: at thousands of requests a second it seldom has."""
-        events = READABLE | (WRITABLE if connection.wants_to_write else 0)
+        events = READABLE | (WRITABLE if connection.unsent else 0)
         if events != connection.awaited:
             connection.awaited = events
             self._loop.watch(connection.socket.fileno(), partial(self._on_ready, connection), events)
@@ -270,14 +256,6 @@ class Master:
         del self._lease_connections[lease]
         if connection.ended_by_client:
             self.store.shorten(lease, time.monotonic() + RECONNECT_TIME)
-
-
-def _lease_of(http: HttpRequest) -> int:
-    """The lease that ends with a watch's connection. flota's own addition: a real etcd ignores the header."""
-    try:
-        return int(http.headers.get(LEASE_HEADER, b"0"))
-    except ValueError:
-        raise Refusal(INVALID, "x-flota-lease is not a number") from None
 
 
 def _new_lease_id() -> int:

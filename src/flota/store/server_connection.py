@@ -28,6 +28,7 @@ LARGEST_BODY = 2 << 20
 LARGEST_BACKLOG = 32 << 20  # bytes that a client has not taken: beyond that it is given up
 REQUEST_TIME = 10.0  # seconds from a request's first byte to its last
 CHUNK = 64 << 10
+TLS_REQUIRED = b"HTTP/1.1 400 TLS is required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 \r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -56,14 +57,10 @@ class ServerConnection:
         self._reader: h11.Connection | None = None
         self._head: h11.Request | None = None
         self._body = b""
-        self._out: list[memoryview] = []
-        self._waiting = 0
+        self.unsent: list[memoryview] = []
+        self._unsent_bytes = 0
         self._last_answer = False
         self._shaking_hands = isinstance(sock, ssl.SSLSocket)
-
-    @property
-    def wants_to_write(self) -> bool:
-        return bool(self._out)
 
     @property
     def address(self) -> str:
@@ -97,9 +94,7 @@ class ServerConnection:
     def _answer_without_tls(self) -> None:
         """To a client that speaks HTTP where TLS is required: without an answer it would retry for ever."""
         try:
-            os.write(
-                self.socket.fileno(), b"HTTP/1.1 400 TLS is required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-            )
+            os.write(self.socket.fileno(), TLS_REQUIRED)
         except OSError:
             pass
 
@@ -119,9 +114,6 @@ class ServerConnection:
                     raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
             elif isinstance(event, h11.EndOfMessage):
                 return self._whole(now)
-            elif isinstance(event, h11.ConnectionClosed):
-                self.closed = True
-                return None
             else:
                 return None  # more has to come
 
@@ -140,13 +132,9 @@ class ServerConnection:
         return request
 
     def answer(self, status: int, body: bytes) -> None:
-        self.send(self._answer_head(status, len(body)) + body)
-
-    def _answer_head(self, status: int, length: int) -> bytes:
         close = "connection: close\r\n" if self._last_answer else ""
-        return (
-            f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{close}\r\n"
-        ).encode()
+        head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{close}\r\n"
+        self.send(head.encode() + body)
 
     def begin_stream(self, watch: WatchCreate, first: bytes) -> None:
         """From here on this connection carries a watch's events."""
@@ -157,26 +145,26 @@ class ServerConnection:
     def send(self, data: bytes) -> None:
         """Chunks are the same object for every watcher: what waits to be sent is kept once."""
         if not self.closed:
-            self._out.append(memoryview(data))
-            self._waiting += len(data)
-            if self._waiting > LARGEST_BACKLOG:
+            self.unsent.append(memoryview(data))
+            self._unsent_bytes += len(data)
+            if self._unsent_bytes > LARGEST_BACKLOG:
                 self.closed = True
 
     def flush(self) -> None:
         """Send what the client takes without waiting."""
         try:
-            while self._out:
-                sent = self.socket.send(self._out[0])
-                self._waiting -= sent
-                if sent < len(self._out[0]):
-                    self._out[0] = self._out[0][sent:]
+            while self.unsent:
+                sent = self.socket.send(self.unsent[0])
+                self._unsent_bytes -= sent
+                if sent < len(self.unsent[0]):
+                    self.unsent[0] = self.unsent[0][sent:]
                 else:
-                    del self._out[0]
+                    del self.unsent[0]
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError:
             self.closed = self.ended_by_client = True
-        self.closed = self.closed or (self._last_answer and not self._out)
+        self.closed = self.closed or (self._last_answer and not self.unsent)
 
     def close(self) -> None:
         self.closed = True

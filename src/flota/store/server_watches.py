@@ -20,9 +20,7 @@ KEPT = 7 / 8  # of a history that grew too large: so that it is not cut at every
 
 class ServerWatches:
     def __init__(self) -> None:
-        # By key, and by key and end. Most watch one key, and most changes are of other keys.
-        self._of_keys: dict[bytes, set[Hashable]] = {}
-        self._of_ranges: dict[tuple[bytes, bytes], set[Hashable]] = {}
+        self._groups: dict[tuple[bytes, bytes], set[Hashable]] = {}  # by key and end; in a job there are two
         self._history: list[Event] = []
         self._bytes = 0
         self.oldest = 1  # the first revision whose changes are all still known
@@ -30,28 +28,22 @@ class ServerWatches:
     def add(self, watcher: Hashable, request: WatchCreate) -> list[Event]:
         """Returns the events of the past that the watcher asks for."""
         key, end = request.key, request.range_end
-        group = self._of_ranges.setdefault((key, end), set()) if end else self._of_keys.setdefault(key, set())
-        group.add(watcher)
+        self._groups.setdefault((key, end), set()).add(watcher)
         if not request.start_revision:
             return []
         first = bisect_left(self._history, request.start_revision, key=_revision)
         return _choose(key, end, self._history[first:])
 
     def remove(self, watcher: Hashable, request: WatchCreate) -> None:
-        key, end = request.key, request.range_end
-        group = self._of_ranges.get((key, end), set()) if end else self._of_keys.get(key, set())
+        group = self._groups.get((request.key, request.range_end), set())
         group.discard(watcher)
-        if not group and end:
-            self._of_ranges.pop((key, end), None)
-        elif not group:
-            self._of_keys.pop(key, None)
+        if not group:
+            self._groups.pop((request.key, request.range_end), None)
 
     def publish(self, events: list[Event]) -> Iterator[tuple[list[Event], set[Hashable]]]:
         """For each group that watches one of the keys: its events, and the watchers that get them."""
         self._remember(events)
-        groups = list(self._of_ranges.items())
-        groups += [((key, b""), self._of_keys[key]) for key in {one.kv.key for one in events} if key in self._of_keys]
-        for (key, end), group in groups:
+        for (key, end), group in list(self._groups.items()):
             if chosen := _choose(key, end, events):
                 yield chosen, group
 

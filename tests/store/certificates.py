@@ -1,7 +1,8 @@
-"""Certificates for tests, made with the openssl command: an authority, and what it signs."""
+"""Certificates for tests, made with the openssl command: an authority, what it signs, and TLS contexts with them."""
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,20 @@ def sign(directory: Path, name: str, subject: str = "/O=lab") -> None:
         directory,
         f"x509 -req -days 2 -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile ext -out {name}.pem",
     )
+
+
+def server_context(directory, *, wants_client: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=directory / "ca.pem")
+    context.load_cert_chain(directory / "server.pem", directory / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED if wants_client else ssl.CERT_NONE
+    return context
+
+
+def client_context(directory, *, own: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=directory / "ca.pem")
+    if own:
+        context.load_cert_chain(directory / "client.pem", directory / "client.key")
+    return context
 
 
 def _openssl(directory: Path, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Stores to talk to: flota's embedded master in a thread, and real etcd as a process. And the plainest of clients."""
+"""Stores to talk to: flota's embedded master in a thread, and real etcd as a process. And two clients: a plain one, and flota's with a loop."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import time
 
 from flota.host.loop import Loop
 from flota.host.ports import hold_free, port_of, release
+from flota.job.nodes import Place
+from flota.store.client import Client as StoreClient
 from flota.store.server import Master
 from tests.etcd import packaged_etcd
 
@@ -134,7 +136,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Client:
-    """http.client and json: what a stranger would write in ten lines."""
+    """http.client and json: the client that anyone would write in ten lines."""
 
     def __init__(self, port: int) -> None:
         self.http = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
@@ -150,3 +152,24 @@ class Client:
         response = self.http.getresponse()
         text = response.read()
         return response.status, json.loads(text.splitlines()[0] or b"{}")
+
+
+class Driver:
+    """A client and the loop that drives it, as a node has them."""
+
+    def __init__(self, *ports: int, **options) -> None:
+        self.loop = Loop()
+        self.client = StoreClient(tuple(Place("127.0.0.1", port) for port in ports), self.loop, **options)
+
+    def ask(self, request):
+        answers = []
+        self.client.ask(request, answers.append, time.monotonic())
+        self.until(lambda: answers)
+        return answers[0]
+
+    def until(self, condition, seconds: float = 10) -> None:
+        give_up = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < give_up, "waited too long"
+            self.loop.turn(0.02)
+            self.client.on_time(time.monotonic())

@@ -7,9 +7,7 @@ import time
 
 import pytest
 
-from flota.host.loop import Loop
-from flota.job.nodes import Place
-from flota.store.client import Client, Lost
+from flota.store.client import Lost
 from flota.store.etcd_json import (
     Compare,
     DeleteRange,
@@ -23,35 +21,7 @@ from flota.store.etcd_json import (
     Txn,
     WatchCreate,
 )
-from tests.store.servers import Embedded, Etcd
-
-
-@pytest.fixture(scope="module", params=[Embedded, Etcd], ids=["flota", "etcd"])
-def store(request):
-    server = request.param()
-    yield server
-    server.close()
-
-
-class Driver:
-    """A client and the loop that drives it, as a node has them."""
-
-    def __init__(self, *ports: int, **options) -> None:
-        self.loop = Loop()
-        self.client = Client(tuple(Place("127.0.0.1", port) for port in ports), self.loop, **options)
-
-    def ask(self, request):
-        answers = []
-        self.client.ask(request, answers.append, time.monotonic())
-        self.until(lambda: answers)
-        return answers[0]
-
-    def until(self, condition, seconds: float = 10) -> None:
-        give_up = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < give_up, "waited too long"
-            self.loop.turn(0.02)
-            self.client.on_time(time.monotonic())
+from tests.store.servers import Driver, Embedded
 
 
 @pytest.fixture
@@ -89,13 +59,13 @@ def test_keys_end_with_their_lease(driver):
     assert driver.ask(LeaseKeepAlive(id=int(lease.id))).ttl == ""
 
 
-def test_a_lease_that_is_not_kept_alive_ends_by_itself(driver):
+def test_a_lease_that_is_not_kept_alive_expires(driver):
     lease = driver.ask(LeaseGrant(ttl=2))
     driver.ask(Put(key=b"mine", value=b"1", lease=int(lease.id)))
-    heard = []
-    driver.client.watch(WatchCreate(key=b"mine"), heard.append)
+    received = []
+    driver.client.watch(WatchCreate(key=b"mine"), received.append)
 
-    driver.until(lambda: any(event.type == "DELETE" for answer in heard for event in answer.events), 10)
+    driver.until(lambda: any(event.type == "DELETE" for answer in received for event in answer.events), 10)
 
 
 def test_a_refusal_says_why(driver):
@@ -105,14 +75,14 @@ def test_a_refusal_says_why(driver):
     assert (refusal.code, refusal.words) == (5, "etcdserver: requested lease not found")
 
 
-def test_a_watch_hears_every_change_from_a_revision_on(driver):
+def test_a_watch_gets_every_change_from_a_revision_on(driver):
     first = driver.ask(Put(key=b"k", value=b"0"))
-    heard = []
-    driver.client.watch(WatchCreate(key=b"k", start_revision=int(first.header.revision)), heard.append)
+    received = []
+    driver.client.watch(WatchCreate(key=b"k", start_revision=int(first.header.revision)), received.append)
     for number in range(1, 6):
         driver.ask(Put(key=b"k", value=str(number).encode()))
 
-    values = lambda: [event.kv.value for answer in heard for event in answer.events]  # noqa: E731
+    values = lambda: [event.kv.value for answer in received for event in answer.events]  # noqa: E731
     driver.until(lambda: len(values()) == 6)
     assert values() == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
@@ -127,9 +97,9 @@ def test_questions_are_answered_in_order(driver):
 
 
 def test_a_dead_member_costs_one_question_and_the_next_goes_to_another(store):
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        driver = Driver(nobody.getsockname()[1], store.port)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        driver = Driver(unused.getsockname()[1], store.port)
 
         assert isinstance(driver.ask(Put(key=b"a")), Lost)
         assert not isinstance(driver.ask(Put(key=b"a")), Lost)
@@ -153,35 +123,35 @@ def test_a_token_guards_every_request(token, granted):
     driver = Driver(server.port, token=token)
 
     answer = driver.ask(Put(key=b"a"))
-    heard = []
-    driver.client.watch(WatchCreate(key=b"a"), heard.append)
-    driver.until(lambda: heard)
+    received = []
+    driver.client.watch(WatchCreate(key=b"a"), received.append)
+    driver.until(lambda: received)
     driver.client.close()
     server.close()
 
     assert isinstance(answer, Refusal) is not granted
-    assert isinstance(heard[0], Refusal) is not granted
+    assert isinstance(received[0], Refusal) is not granted
     if not granted:
-        assert answer.code == heard[0].code == 16
+        assert answer.code == received[0].code == 16
 
 
-def test_the_owner_hears_of_wrong_tokens_once_a_second_at_the_most():
-    told = []
-    server = Embedded(token="right", on_refused=told.append)
+def test_wrong_tokens_are_reported_at_most_once_a_second():
+    reported = []
+    server = Embedded(token="right", on_refused=reported.append)
     driver = Driver(server.port, token="wrong")
     honest = Driver(server.port, token="right")
 
     assert not isinstance(honest.ask(Put(key=b"a")), Refusal)
-    assert told == []
+    assert reported == []
     for _ in range(20):
         assert isinstance(driver.ask(Put(key=b"a")), Refusal)
-    assert told == ["127.0.0.1"]
+    assert reported == ["127.0.0.1"]
     server.master._report_refusals_from = 0.0
-    heard = []
-    driver.client.watch(WatchCreate(key=b"a"), heard.append)
-    driver.until(lambda: heard)
+    received = []
+    driver.client.watch(WatchCreate(key=b"a"), received.append)
+    driver.until(lambda: received)
 
-    assert told == ["127.0.0.1"] * 2
+    assert reported == ["127.0.0.1"] * 2
     for made in (driver, honest):
         made.client.close()
     server.close()

@@ -18,18 +18,10 @@ from flota.store import dns
 from flota.store.client import Client, Lost
 from flota.store.etcd_json import Put, Range, WatchCreate
 from flota.store.server import Master
-from tests.store.servers import Embedded
-from tests.store.test_client import Driver
-from tests.store.test_tls import certificates, client_context, server_context  # noqa: F401
+from tests.store.certificates import client_context, server_context
+from tests.store.servers import Driver
 
 HERE = "127.0.0.1"
-
-
-@pytest.fixture
-def master():
-    server = Embedded()
-    yield server
-    server.close()
 
 
 @pytest.fixture
@@ -78,15 +70,15 @@ def test_when_no_address_answers_the_loss_names_the_name(master, book):
 
 
 @pytest.mark.parametrize("name", ["no.such.host.invalid", "x" * 400, "a..b", "café\udc80"])
-def test_a_name_that_nobody_knows_is_lost_with_the_name(name):
+def test_an_unknown_name_is_lost_with_the_name(name):
     driver = Named(name, 2379)
-    heard = []
-    driver.client.watch(WatchCreate(key=b"a"), heard.append)
+    received = []
+    driver.client.watch(WatchCreate(key=b"a"), received.append)
 
     lost = driver.ask(Put(key=b"a"))
-    driver.until(lambda: heard)
+    driver.until(lambda: received)
 
-    assert isinstance(lost, Lost) and isinstance(heard[0], Lost)
+    assert isinstance(lost, Lost) and isinstance(received[0], Lost)
     assert name in lost.why
     driver.client.close()
 
@@ -120,20 +112,20 @@ def test_an_address_that_never_answers_is_not_the_first_the_next_time(master, bo
         driver.client.close()
 
 
-def test_a_client_closed_while_a_name_is_looked_up_hears_no_more(book):
+def test_a_client_closed_while_a_name_is_looked_up_calls_nothing_more(book):
     release = threading.Event()
     book["slow"] = lambda: release.wait(20) and [HERE]
     driver = Named("slow", 1)
     open_before = set(os.listdir("/proc/self/fd"))
-    heard = []
-    driver.client.ask(Put(key=b"a"), heard.append, time.monotonic())
-    driver.client.watch(WatchCreate(key=b"a"), heard.append)
+    received = []
+    driver.client.ask(Put(key=b"a"), received.append, time.monotonic())
+    driver.client.watch(WatchCreate(key=b"a"), received.append)
 
     driver.client.close()
     release.set()
     driver.loop.turn(0.05)
 
-    assert heard == []
+    assert received == []
     give_up = time.monotonic() + 5
     while set(os.listdir("/proc/self/fd")) - open_before:
         assert time.monotonic() < give_up, "descriptors are left"
@@ -199,7 +191,7 @@ def test_a_store_may_close_the_connection_with_its_answer():
     assert revisions == ["7", "7"]
 
 
-def test_a_bug_of_whoever_asked_is_not_taken_for_a_lost_store(master):
+def test_a_bug_of_the_caller_is_not_taken_for_a_lost_store(master):
     driver = Driver(master.port)
 
     def fail(_):
@@ -211,7 +203,7 @@ def test_a_bug_of_whoever_asked_is_not_taken_for_a_lost_store(master):
     driver.client.close()
 
 
-def test_a_connection_that_takes_its_time_is_no_error_with_tls(certificates):  # noqa: F811
+def test_a_connection_that_takes_its_time_is_no_error_with_tls(certificates):
     with socket.socket() as full:
         full.bind((HERE, 0))
         full.listen(0)
@@ -227,7 +219,7 @@ def test_a_connection_that_takes_its_time_is_no_error_with_tls(certificates):  #
         driver.client.close()
 
 
-def test_waiting_for_a_handshake_takes_no_processor_time(certificates):  # noqa: F811
+def test_waiting_for_a_handshake_takes_no_processor_time(certificates):
     with socket.create_server((HERE, 0)) as silent:
         driver = Driver(silent.getsockname()[1], tls=client_context(certificates))
         answers = []
@@ -241,7 +233,7 @@ def test_waiting_for_a_handshake_takes_no_processor_time(certificates):  # noqa:
         driver.client.close()
 
 
-def test_the_master_survives_a_tls_client_that_speaks_and_leaves_before_it_is_looked_at(certificates):  # noqa: F811
+def test_the_master_survives_a_tls_client_that_speaks_and_leaves_before_it_is_looked_at(certificates):
     loop = Loop()
     master = Master(HERE, 0, loop, tls=server_context(certificates, wants_client=False))
     for data in (b"", b"\x16\x03\x01", b"hello"):

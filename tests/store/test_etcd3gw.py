@@ -7,14 +7,7 @@ import threading
 import etcd3gw
 import pytest
 
-from tests.store.servers import Embedded, Etcd
-
-
-@pytest.fixture(scope="module", params=[Embedded, Etcd], ids=["flota", "etcd"])
-def store(request):
-    server = request.param()
-    yield server
-    server.close()
+from tests.store.servers import Embedded
 
 
 @pytest.fixture

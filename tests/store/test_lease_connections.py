@@ -12,21 +12,13 @@ from flota.store.client import Lost
 from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, WatchCreate
 from flota.store.server import RECONNECT_TIME
 from tests.launching import wait_until
-from tests.store.servers import Client, Embedded, Etcd
-from tests.store.test_client import Driver
+from tests.store.servers import Client, Driver, Embedded, Etcd
 
 NODE = WatchCreate(key=b"roster")
 
 
 @pytest.fixture
-def master():
-    server = Embedded()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def onlooker(master):
+def observer(master):
     made = Driver(master.port)
     yield made
     made.client.close()
@@ -43,77 +35,77 @@ class Node:
         self.watch()
 
     def watch(self):
-        heard = []
-        self.watches.append(self.driver.client.watch(NODE, heard.append, lease=self.lease))
-        self.driver.until(lambda: heard)
-        return heard
+        received = []
+        self.watches.append(self.driver.client.watch(NODE, received.append, lease=self.lease))
+        self.driver.until(lambda: received)
+        return received
 
 
-def test_a_nodes_keys_go_with_its_connection(master, onlooker):
+def test_a_nodes_keys_go_with_its_connection(master, observer):
     node = Node(master.port)
-    heard = []
-    onlooker.client.watch(WatchCreate(key=b"node"), heard.append)
-    onlooker.until(lambda: heard)
+    received = []
+    observer.client.watch(WatchCreate(key=b"node"), received.append)
+    observer.until(lambda: received)
     began = time.monotonic()
 
     node.driver.client.close()
-    onlooker.until(lambda: len(heard) > 1)
+    observer.until(lambda: len(received) > 1)
 
-    assert [event.type for event in heard[1].events] == ["DELETE"]
+    assert [event.type for event in received[1].events] == ["DELETE"]
     assert time.monotonic() - began < 2
-    assert onlooker.ask(LeaseKeepAlive(id=node.lease)).ttl == ""
+    assert observer.ask(LeaseKeepAlive(id=node.lease)).ttl == ""
 
 
-def test_a_node_that_moves_on_is_kept_until_its_last_connection_ends(master, onlooker):
+def test_a_node_that_moves_on_is_kept_until_its_last_connection_ends(master, observer):
     node = Node(master.port)
     node.watch()
 
     node.watches[0].close()
     wait_for_watchers(master, 1)
-    assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
+    assert len(observer.ask(Range(key=b"node")).kvs) == 1
 
     node.watches[1].close()
     wait_for_watchers(master, 0)
-    wait_until(lambda: onlooker.ask(Range(key=b"node")).kvs == [], "the key's end")
+    wait_until(lambda: observer.ask(Range(key=b"node")).kvs == [], "the key's end")
     node.driver.client.close()
 
 
-def test_a_node_whose_connection_broke_is_kept_if_it_renews(master, onlooker):
+def test_a_node_whose_connection_broke_is_kept_if_it_renews(master, observer):
     node = Node(master.port)
     node.watches[0].close()
     wait_for_watchers(master, 0)
     assert node.driver.ask(LeaseKeepAlive(id=node.lease)).ttl == "60"
     time.sleep(2 * RECONNECT_TIME)
-    assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
+    assert len(observer.ask(Range(key=b"node")).kvs) == 1
     node.driver.client.close()
 
 
-def test_a_lease_that_was_revoked_before_is_no_trouble(master, onlooker):
+def test_a_lease_that_was_revoked_before_is_no_trouble(master, observer):
     node = Node(master.port)
-    onlooker.ask(LeaseRevoke(id=node.lease))
+    observer.ask(LeaseRevoke(id=node.lease))
 
     node.driver.client.close()
     wait_for_watchers(master, 0)
 
-    assert onlooker.ask(Range(key=b"node")).kvs == []
+    assert observer.ask(Range(key=b"node")).kvs == []
 
 
-def test_an_end_is_seen_though_a_forked_process_holds_the_socket(master, onlooker):
+def test_an_end_is_seen_though_a_forked_process_holds_the_socket(master, observer):
     node = Node(master.port)
     kept = os.dup(node.watches[0]._connection._socket.fileno())
 
     node.driver.client.close()
-    wait_until(lambda: onlooker.ask(Range(key=b"node")).kvs == [], "the key's end")
+    wait_until(lambda: observer.ask(Range(key=b"node")).kvs == [], "the key's end")
     os.close(kept)
 
 
 def test_the_master_is_seen_to_close_though_a_forked_process_holds_its_sockets(master):
     node = Node(master.port)
-    heard = node.watch()
+    received = node.watch()
     kept = [os.dup(fd) for fd in [*master.master.connections, master.master._listener.fileno()]]
 
     master.close()
-    node.driver.until(lambda: isinstance(heard[-1], Lost))
+    node.driver.until(lambda: isinstance(received[-1], Lost))
 
     assert isinstance(node.driver.ask(Range(key=b"node")), Lost)
     node.driver.client.close()
@@ -121,7 +113,7 @@ def test_the_master_is_seen_to_close_though_a_forked_process_holds_its_sockets(m
         os.close(fd)
 
 
-def test_a_watcher_that_is_given_up_keeps_its_lease(master, onlooker, monkeypatch):
+def test_a_watcher_that_is_given_up_keeps_its_lease(master, observer, monkeypatch):
     monkeypatch.setattr(server_connection, "LARGEST_BACKLOG", 1 << 20)
     node = Node(master.port)  # which from here on does not read
 
@@ -130,7 +122,7 @@ def test_a_watcher_that_is_given_up_keeps_its_lease(master, onlooker, monkeypatc
             writer.ask("/v3/kv/put", {"key": "cm9zdGVy", "value": "A" * 800_000})
     wait_for_watchers(master, 0)
 
-    assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
+    assert len(observer.ask(Range(key=b"node")).kvs) == 1
     node.driver.client.close()
 
 
@@ -143,13 +135,13 @@ def test_a_lease_that_is_no_number_is_refused(master):
 
 def test_a_real_etcd_does_not_look_at_it():
     etcd = Etcd()
-    onlooker = Driver(etcd.port)
+    observer = Driver(etcd.port)
     node = Node(etcd.port)
 
     node.driver.client.close()
 
-    assert onlooker.ask(LeaseKeepAlive(id=node.lease)).ttl == "60"
-    onlooker.client.close()
+    assert observer.ask(LeaseKeepAlive(id=node.lease)).ttl == "60"
+    observer.client.close()
     etcd.close()
 
 

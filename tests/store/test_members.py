@@ -1,4 +1,4 @@
-"""Members that are paused, killed, cut off, or no store at all: what it costs, and what is said."""
+"""Members that are paused, killed, cut off, or not a store at all: what it costs, and what is reported."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from flota.store.etcd_json import (
     WatchAnswer,
     WatchCreate,
 )
-from tests.store.servers import Cluster, Embedded, Etcd
-from tests.store.test_client import Driver
+from tests.store.servers import Cluster, Driver, Embedded, Etcd
 
 
 class Service:
@@ -70,27 +69,20 @@ def http(status: int, body: bytes, more: bytes = b"") -> bytes:
 
 
 @pytest.fixture
-def embedded():
-    server = Embedded()
-    yield server
-    server.close()
-
-
-@pytest.fixture
 def cluster():
     made = Cluster()
     yield made
     made.close()
 
 
-def listen(driver: Driver, heard: list, **more) -> None:
-    driver.client.watch(WatchCreate(key=b"k"), heard.append, **more)
-    driver.until(lambda: heard)
-    assert heard[0].created
+def listen(driver: Driver, received: list, **more) -> None:
+    driver.client.watch(WatchCreate(key=b"k"), received.append, **more)
+    driver.until(lambda: received)
+    assert received[0].created
 
 
-class Ear:
-    """Listens as a node does: watches anew, from where it was, whenever a watch is lost."""
+class Listener:
+    """Listens as a node does: watches again, from where it was, whenever a watch is lost."""
 
     def __init__(self, driver: Driver) -> None:
         self.client = driver.client
@@ -101,9 +93,9 @@ class Ear:
         self._watch()
 
     def _watch(self) -> None:
-        self.client.watch(WatchCreate(key=b"k", start_revision=self._next), self._heard)
+        self.client.watch(WatchCreate(key=b"k", start_revision=self._next), self._on_answer)
 
-    def _heard(self, answer: WatchAnswer | Refusal | Lost) -> None:
+    def _on_answer(self, answer: WatchAnswer | Refusal | Lost) -> None:
         if isinstance(answer, Lost):
             self.lost.append(answer)
             self._watch()
@@ -126,10 +118,10 @@ def test_a_paused_member_costs_one_time_limit_and_its_watches(cluster, leads):
     leader = cluster.leader()
     members = sorted(cluster.members, key=lambda member: (member is leader) != leads)
     driver = Driver(*(member.port for member in members), answer_time=1.0)
-    ear = Ear(driver)
-    driver.until(lambda: ear.created)
+    listener = Listener(driver)
+    driver.until(lambda: listener.created)
     put(driver, b"1")
-    driver.until(lambda: ear.values == [b"1"])
+    driver.until(lambda: listener.values == [b"1"])
 
     members[0].process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
@@ -137,56 +129,56 @@ def test_a_paused_member_costs_one_time_limit_and_its_watches(cluster, leads):
     took = time.monotonic() - began
     put(driver, b"3")
 
-    assert lost == ear.lost[0] == Lost(f"127.0.0.1:{members[0].port}: no answer in time")
+    assert lost == listener.lost[0] == Lost(f"127.0.0.1:{members[0].port}: no answer in time")
     assert took < 2
-    driver.until(lambda: ear.values[-1:] == [b"3"])
+    driver.until(lambda: listener.values[-1:] == [b"3"])
     members[0].process.send_signal(signal.SIGCONT)
     driver.client.close()
 
 
-def test_a_killed_leader_is_got_over(cluster):
+def test_a_killed_leader_is_survived(cluster):
     leader = cluster.leader()
     members = sorted(cluster.members, key=lambda member: member is not leader)
     driver = Driver(*(member.port for member in members))
-    ear = Ear(driver)
-    driver.until(lambda: ear.created)
+    listener = Listener(driver)
+    driver.until(lambda: listener.created)
 
     leader.process.kill()
     leader.process.wait()
-    driver.until(lambda: ear.lost)
+    driver.until(lambda: listener.lost)
     put(driver, b"new")
 
-    driver.until(lambda: ear.values[-1:] == [b"new"])
+    driver.until(lambda: listener.values[-1:] == [b"new"])
     driver.client.close()
 
 
-def test_a_watch_that_is_never_begun_is_lost_in_time(embedded):
+def test_a_watch_that_is_never_begun_is_lost_in_time(master):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        driver = Driver(silent.getsockname()[1], embedded.port, answer_time=0.3)
-        heard = []
-        driver.client.watch(WatchCreate(key=b"k"), heard.append)
+        driver = Driver(silent.getsockname()[1], master.port, answer_time=0.3)
+        received = []
+        driver.client.watch(WatchCreate(key=b"k"), received.append)
         assert driver.client.deadline is not None
 
-        driver.until(lambda: heard)
-        assert isinstance(heard[0], Lost)
+        driver.until(lambda: received)
+        assert isinstance(received[0], Lost)
 
-        heard.clear()
-        listen(driver, heard)  # at the next member
+        received.clear()
+        listen(driver, received)  # at the next member
         assert driver.client.deadline is None
         driver.client.close()
 
 
-def test_a_member_without_a_leader_is_left_with_its_watches(embedded):
+def test_a_member_without_a_leader_is_left_with_its_watches(master):
     cut_off = Service(http(503, b'{"error":"etcdserver: no leader","message":"etcdserver: no leader","code":14}'))
-    driver = Driver(embedded.port, answer_time=1.0)
-    heard = []
-    listen(driver, heard)
-    driver.client.members = (Place("127.0.0.1", cut_off.port), Place("127.0.0.1", embedded.port))
+    driver = Driver(master.port, answer_time=1.0)
+    received = []
+    listen(driver, received)
+    driver.client.members = (Place("127.0.0.1", cut_off.port), Place("127.0.0.1", master.port))
 
     refusal = driver.ask(Put(key=b"k"))
 
     assert (refusal.code, refusal.is_temporary) == (14, True)
-    assert heard[-1] == Lost(f"127.0.0.1:{cut_off.port}: etcdserver: no leader")
+    assert received[-1] == Lost(f"127.0.0.1:{cut_off.port}: etcdserver: no leader")
     assert not isinstance(driver.ask(Put(key=b"k")), (Refusal, Lost))
     driver.client.close()
     cut_off.close()
@@ -206,33 +198,33 @@ def test_every_question_has_its_own_time():
     slow.close()
 
 
-def test_a_node_whose_master_was_silent_for_a_while_is_not_taken_for_dead(embedded):
-    node, onlooker = Driver(embedded.port, answer_time=0.3), Driver(embedded.port)
+def test_a_node_whose_master_was_silent_for_a_while_is_not_taken_for_dead(master):
+    node, observer = Driver(master.port, answer_time=0.3), Driver(master.port)
     lease = int(node.ask(LeaseGrant(ttl=60)).id)
     node.ask(Put(key=b"node", lease=lease))
-    heard = []
-    listen(node, heard, lease=lease)
+    received = []
+    listen(node, received, lease=lease)
 
-    embedded.pause()
+    master.pause()
     assert isinstance(node.ask(Range(key=b"node")), Lost)
-    assert isinstance(heard[-1], Lost)
-    heard.clear()
-    node.client.watch(WatchCreate(key=b"k"), heard.append, lease=lease)
-    embedded.resume()
-    node.until(lambda: heard)
+    assert isinstance(received[-1], Lost)
+    received.clear()
+    node.client.watch(WatchCreate(key=b"k"), received.append, lease=lease)
+    master.resume()
+    node.until(lambda: received)
 
-    assert heard[0].created
+    assert received[0].created
     give_up = time.monotonic() + 10
-    while sum(bool(one.watch) for one in list(embedded.master.connections.values())) != 1:
+    while sum(bool(one.watch) for one in list(master.master.connections.values())) != 1:
         assert time.monotonic() < give_up, "the old connection is still there"
         time.sleep(0.01)
-    assert len(onlooker.ask(Range(key=b"node")).kvs) == 1
+    assert len(observer.ask(Range(key=b"node")).kvs) == 1
     node.client.close()
-    onlooker.until(lambda: onlooker.ask(Range(key=b"node")).kvs == [])
-    onlooker.client.close()
+    observer.until(lambda: observer.ask(Range(key=b"node")).kvs == [])
+    observer.client.close()
 
 
-STRANGERS = {
+OTHER_PROGRAMS = {
     "text": http(200, b"hello"),
     "a page": http(200, b"<html>It works!</html>", b"content-type: text/html\r\n"),
     "other json": http(200, b'{"status":"ok"}'),
@@ -248,20 +240,20 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("answer", STRANGERS.values(), ids=STRANGERS)
+@pytest.mark.parametrize("answer", OTHER_PROGRAMS.values(), ids=OTHER_PROGRAMS)
 @pytest.mark.parametrize("keep", [True, False], ids=["keeps", "closes"])
-def test_a_strangers_service_is_told_from_a_store(answer, keep):
+def test_another_program_is_not_taken_for_a_store(answer, keep):
     if answer.startswith(b"HTTP/1.0"):
         keep = False
     service = Service(answer, keep=keep)
     drivers = [Driver(service.port, answer_time=1.0) for _ in range(3)]
-    heard = []
+    received = []
 
     refusals = [drivers[0].ask(Range(key=b"a")), drivers[1].ask(Put(key=b"a"))]
-    drivers[2].client.watch(WatchCreate(key=b"a"), heard.append)
-    drivers[2].until(lambda: heard)
+    drivers[2].client.watch(WatchCreate(key=b"a"), received.append)
+    drivers[2].until(lambda: received)
 
-    for refusal in [*refusals, *heard]:
+    for refusal in [*refusals, *received]:
         assert isinstance(refusal, NotAStore), refusal
         assert refusal.code == UNKNOWN
     for driver in drivers:
@@ -269,7 +261,7 @@ def test_a_strangers_service_is_told_from_a_store(answer, keep):
     service.close()
 
 
-def test_an_answer_that_breaks_off_is_lost_and_no_strangers():
+def test_an_answer_that_breaks_off_is_lost():
     service = Service(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{")
     driver = Driver(service.port)
 
@@ -278,7 +270,7 @@ def test_an_answer_that_breaks_off_is_lost_and_no_strangers():
     service.close()
 
 
-def test_a_wrong_token_is_told_from_other_refusals():
+def test_a_wrong_token_is_a_refusal_of_its_own():
     server = Embedded(token="right")
     driver = Driver(server.port, token="wrong")
 
@@ -296,11 +288,11 @@ def test_a_watch_of_a_past_that_is_forgotten_is_refused(kind, monkeypatch):
         last = driver.ask(Put(key=b"k"))
     if isinstance(server, Etcd):
         server.ask("/v3/kv/compaction", {"revision": last.header.revision})
-    heard = []
+    received = []
 
-    driver.client.watch(WatchCreate(key=b"k", start_revision=2), heard.append)
-    driver.until(lambda: heard and isinstance(heard[-1], Refusal))
+    driver.client.watch(WatchCreate(key=b"k", start_revision=2), received.append)
+    driver.until(lambda: received and isinstance(received[-1], Refusal))
 
-    assert (heard[-1].code, heard[-1].words) == (11, "etcdserver: mvcc: required revision has been compacted")
+    assert (received[-1].code, received[-1].words) == (11, "etcdserver: mvcc: required revision has been compacted")
     driver.client.close()
     server.close()

@@ -1,4 +1,4 @@
-"""The shepherd's farewell for its node: the lease is gone at once, and nothing it meets can hold it up."""
+"""The shepherd revokes the lease of its dead node: it is gone at once, and no member can hold that up."""
 
 from __future__ import annotations
 
@@ -14,20 +14,12 @@ import pytest
 from flota.store import dns, revoke_lease
 from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, Put, Range
 from flota.store.revoke_lease import revoke
-from tests.store.servers import Embedded, Etcd
-from tests.store.test_client import Driver
-from tests.store.test_tls import certificates, client_context, server_context  # noqa: F401
+from tests.store.certificates import client_context, server_context
+from tests.store.servers import Driver, Embedded, Etcd
 
 HERE = "127.0.0.1"
 SOON = 1.0  # half a second, and what a busy machine adds
 PATIENT = 3.0
-
-
-@pytest.fixture(scope="module", params=[Embedded, Etcd], ids=["flota", "etcd"])
-def store(request):
-    server = request.param()
-    yield server
-    server.close()
 
 
 @pytest.fixture
@@ -46,14 +38,14 @@ def lease(driver):
 
 @pytest.fixture
 def silent():
-    """Takes connections and never says a word."""
+    """Accepts connections and never answers."""
     with socket.create_server((HERE, 0)) as server:
         yield server.getsockname()[1]
 
 
 @pytest.fixture
 def patient(monkeypatch):
-    """For what has to succeed, on a busy machine too; how long it may take is told by the others."""
+    """For what has to succeed, on a busy machine as well; other tests check how long it may take."""
     monkeypatch.setattr(revoke_lease, "LONGEST", PATIENT)
 
 
@@ -62,7 +54,7 @@ def timed(act):
     return act(), time.monotonic() - began
 
 
-def test_a_last_word_outlives_the_lease_by_some_seconds(store, driver, lease, patient):
+def test_a_final_value_outlives_the_lease_by_some_seconds(store, driver, lease, patient):
     assert revoke([(HERE, store.port)], lease, final_put=(b"node", b"dead")) is True
 
     (entry,) = driver.ask(Range(key=b"node")).kvs
@@ -81,7 +73,7 @@ def test_a_lease_that_is_gone_already_is_gone(store, patient):
     assert revoke([(HERE, store.port)], 4242) is True
 
 
-def test_a_silent_member_does_not_keep_the_next_from_hearing(store, lease, silent, patient):
+def test_a_silent_member_does_not_hold_up_the_next(store, lease, silent, patient):
     done, took = timed(lambda: revoke([(HERE, silent), (HERE, store.port)], lease))
 
     assert done is True
@@ -118,10 +110,10 @@ def test_a_resolver_that_does_not_answer_is_not_waited_for(store, lease, monkeyp
     assert took < PATIENT
 
 
-def test_nobody_there_is_no_error(silent):
-    with socket.socket() as nobody:
-        nobody.bind((HERE, 0))
-        places = [(HERE, nobody.getsockname()[1]), (HERE, silent), ("no.such.host.invalid", 1), ("", 0), ("x" * 400, 1)]
+def test_no_answer_at_all_is_not_an_error(silent):
+    with socket.socket() as unused:
+        unused.bind((HERE, 0))
+        places = [(HERE, unused.getsockname()[1]), (HERE, silent), ("no.such.host.invalid", 1), ("", 0), ("x" * 400, 1)]
 
         done, took = timed(lambda: revoke(places, 1))
 
@@ -129,16 +121,16 @@ def test_nobody_there_is_no_error(silent):
     assert took < SOON
 
 
-def test_no_members_is_no_error():
+def test_no_members_is_not_an_error():
     assert revoke([], 1) is False
 
 
-def test_a_stranger_who_talks_for_ever_is_cut_short():
-    with socket.create_server((HERE, 0)) as stranger:
+def test_an_answer_without_end_is_cut_short():
+    with socket.create_server((HERE, 0)) as service:
         stop = threading.Event()
 
         def serve():
-            client, _ = stranger.accept()
+            client, _ = service.accept()
             with client:
                 while not stop.is_set():
                     try:
@@ -149,7 +141,7 @@ def test_a_stranger_who_talks_for_ever_is_cut_short():
 
         thread = threading.Thread(target=serve)
         thread.start()
-        done, took = timed(lambda: revoke([(HERE, stranger.getsockname()[1])], 1))
+        done, took = timed(lambda: revoke([(HERE, service.getsockname()[1])], 1))
         stop.set()
         thread.join()
 
@@ -170,7 +162,7 @@ def test_it_carries_the_token(token, done, patient):
     server.close()
 
 
-def test_it_speaks_tls(certificates, patient):  # noqa: F811
+def test_it_speaks_tls(certificates, patient):
     server = Embedded(tls=server_context(certificates, wants_client=True))
     context = client_context(certificates, own=True)
     driver = Driver(server.port, tls=context)
@@ -184,7 +176,7 @@ def test_it_speaks_tls(certificates, patient):  # noqa: F811
     server.close()
 
 
-def test_a_paused_etcd_costs_its_share_and_no_more(patient):
+def test_a_paused_etcd_does_not_hold_up_another(patient):
     etcds = [Etcd(), Etcd()]
     driver = Driver(etcds[1].port)
     number = int(driver.ask(LeaseGrant(ttl=60)).id)

@@ -123,14 +123,14 @@ def test_the_past_is_kept_within_limits(monkeypatch, size):
 class CountingLoop(Loop):
     def __init__(self) -> None:
         super().__init__()
-        self.told = 0
+        self.calls = 0
 
     def watch(self, *args) -> None:
-        self.told += 1
+        self.calls += 1
         super().watch(*args)
 
 
-def test_the_loop_is_told_once_a_connection_and_not_once_a_request():
+def test_the_loop_is_called_once_per_connection_and_not_per_request():
     loop = CountingLoop()
     server = Embedded(loop=loop)
     with Client(server.port) as client:
@@ -138,7 +138,7 @@ def test_the_loop_is_told_once_a_connection_and_not_once_a_request():
             assert client.ask("/v3/kv/range", {"key": "YQ=="})[0] == 200
     server.close()
 
-    assert loop.told == 2  # the listener and the connection
+    assert loop.calls == 2  # the listener and the connection
 
 
 def test_a_deadline_costs_the_same_with_thousands_of_connections():
@@ -171,7 +171,7 @@ while True:
 
 
 class Served:
-    """The master in a process of its own, so that its memory and its time can be told from the clients'."""
+    """The master in a process of its own, so that its memory and its time can be measured apart from the clients'."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE)

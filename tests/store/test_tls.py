@@ -9,44 +9,20 @@ import pytest
 
 from flota.store.client import Lost
 from flota.store.etcd_json import Put, Range, Refusal, WatchCreate
-from tests.store.certificates import authority, sign
-from tests.store.servers import Embedded
-from tests.store.test_client import Driver
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("certificates")
-    authority(directory)
-    sign(directory, "server")
-    sign(directory, "client")
-    return directory
-
-
-def server_context(directory, *, wants_client: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=directory / "ca.pem")
-    context.load_cert_chain(directory / "server.pem", directory / "server.key")
-    context.verify_mode = ssl.CERT_REQUIRED if wants_client else ssl.CERT_NONE
-    return context
-
-
-def client_context(directory, *, own: bool = False) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=directory / "ca.pem")
-    if own:
-        context.load_cert_chain(directory / "client.pem", directory / "client.key")
-    return context
+from tests.store.certificates import authority, client_context, server_context
+from tests.store.servers import Driver, Embedded
 
 
 def test_questions_and_watches_go_through_tls(certificates):
     server = Embedded(tls=server_context(certificates, wants_client=True), token="t")
     driver = Driver(server.port, tls=client_context(certificates, own=True), token="t")
-    heard = []
-    driver.client.watch(WatchCreate(key=b"k"), heard.append)
-    driver.until(lambda: heard)
+    received = []
+    driver.client.watch(WatchCreate(key=b"k"), received.append)
+    driver.until(lambda: received)
 
     big = b"x" * 500_000
     driver.ask(Put(key=b"k", value=big))
-    driver.until(lambda: any(answer.events for answer in heard))
+    driver.until(lambda: any(answer.events for answer in received))
 
     assert driver.ask(Range(key=b"k")).kvs[0].value == big
     driver.client.close()

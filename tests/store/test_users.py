@@ -1,4 +1,4 @@
-"""A real etcd that has users: tokens are got, renewed and never asked of whoever uses the client."""
+"""A real etcd that has users: the client gets and renews tokens by itself."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from flota.store.client import Lost
 from flota.store.etcd_json import LeaseGrant, LeaseKeepAlive, Put, Range, Refusal, Unauthenticated, WatchCreate
 from flota.store.revoke_lease import revoke
 from tests.etcd import etcds, packaged_etcd
-from tests.store.servers import Client, Etcd, free_ports
-from tests.store.test_client import Driver
+from tests.store.servers import Client, Driver, Etcd, free_ports
 
 FLOTA = {"user": "flota", "password": 'se"cret é'}
 ROOT = {"name": "root", "password": "root"}
 
 
 class Guarded(Etcd):
-    """An etcd where `flota` may do everything below `job/`, and nobody anything else."""
+    """An etcd where `flota` may do everything below `job/`, and nothing else is allowed."""
 
     def __init__(self, program: str | None = None, *more: str) -> None:
         port, peer = free_ports(2)
@@ -58,20 +57,20 @@ def driver(etcd):
     made.client.close()
 
 
-def hear(driver: Driver, ask: WatchCreate = WatchCreate(key=b"job/a")) -> list:  # noqa: B008
-    heard = []
-    driver.client.watch(ask, heard.append)
-    driver.until(lambda: heard)
-    return heard
+def watch(driver: Driver, ask: WatchCreate = WatchCreate(key=b"job/a")) -> list:  # noqa: B008
+    received = []
+    driver.client.watch(ask, received.append)
+    driver.until(lambda: received)
+    return received
 
 
 def test_a_user_asks_and_watches(driver):
-    heard = hear(driver)
+    received = watch(driver)
 
     driver.ask(Put(key=b"job/a", value=b"1"))
-    driver.until(lambda: len(heard) > 1)
+    driver.until(lambda: len(received) > 1)
 
-    assert heard[0].created
+    assert received[0].created
     assert driver.ask(Range(key=b"job/a")).kvs[0].value == b"1"
 
 
@@ -87,9 +86,9 @@ def test_a_token_that_was_forgotten_is_renewed_for_a_watch(driver):
     driver.ask(Put(key=b"job/a", value=b"1"))
     driver.client.token = "forgotten"
 
-    (heard,) = hear(driver)
+    (received,) = watch(driver)
 
-    assert heard.created and not heard.canceled
+    assert received.created and not received.canceled
 
 
 def test_a_token_older_than_a_change_of_users_is_renewed(driver, etcd):
@@ -106,8 +105,8 @@ def test_a_token_that_ran_out_is_renewed():
     driver.ask(Put(key=b"job/a", value=b"1"))
     give_up = time.monotonic() + 20
     old = {"authorization": driver.client.token}
-    with Client(etcd.port) as stranger:
-        while stranger.ask("/v3/kv/range", {"key": b64("job/a")}, old)[0] == 200:
+    with Client(etcd.port) as other:
+        while other.ask("/v3/kv/range", {"key": b64("job/a")}, old)[0] == 200:
             assert time.monotonic() < give_up
             time.sleep(2.5)  # asking renews it
 
@@ -117,15 +116,15 @@ def test_a_token_that_ran_out_is_renewed():
 
 
 @pytest.mark.parametrize("wrong", [{"user": "flota", "password": "wrong"}, {"user": "nobody", "password": "x"}])
-def test_a_wrong_password_is_told_to_whoever_asked(etcd, wrong):
+def test_a_wrong_password_is_reported_to_the_caller(etcd, wrong):
     driver = Driver(etcd.port, **wrong)
     answers = []
     for _ in range(3):
         driver.client.ask(Put(key=b"job/a"), answers.append, time.monotonic())
     driver.until(lambda: len(answers) == 3)
-    (heard,) = hear(driver)
+    (received,) = watch(driver)
 
-    for answer in [*answers, heard]:
+    for answer in [*answers, received]:
         assert isinstance(answer, Unauthenticated)
         assert answer.words == "etcdserver: authentication failed, invalid user ID or password"
     driver.client.close()
@@ -133,19 +132,19 @@ def test_a_wrong_password_is_told_to_whoever_asked(etcd, wrong):
 
 def test_what_a_user_may_not_do_is_refused_once(driver):
     refusal = driver.ask(Put(key=b"other"))
-    (heard,) = hear(driver, WatchCreate(key=b"other"))
+    (received,) = watch(driver, WatchCreate(key=b"other"))
 
-    for answer in (refusal, heard):
+    for answer in (refusal, received):
         assert (answer.code, answer.words) == (7, "etcdserver: permission denied")
 
 
-def test_an_etcd_without_users_admits_everybody():
+def test_an_etcd_without_users_admits_every_user():
     etcd = Etcd()
     driver = Driver(etcd.port, **FLOTA)
 
-    (heard,) = hear(driver)
+    (received,) = watch(driver)
 
-    assert heard.created
+    assert received.created
     assert not isinstance(driver.ask(Put(key=b"a")), Refusal)
     driver.client.close()
     etcd.close()
@@ -154,30 +153,30 @@ def test_an_etcd_without_users_admits_everybody():
 def test_another_member_is_asked_for_a_token_of_its_own(etcd):
     first = Guarded()
     driver = Driver(first.port, etcd.port, **FLOTA)
-    heard = hear(driver)
+    received = watch(driver)
     driver.ask(Put(key=b"job/a", value=b"1"))
     driver.client.token = "ofamember.99999"  # of one that is ahead: others wait until they know it
 
     first.close()
-    driver.until(lambda: isinstance(heard[-1], Lost))
+    driver.until(lambda: isinstance(received[-1], Lost))
     assert isinstance(driver.ask(Put(key=b"job/a", value=b"2")), Lost)
-    heard = hear(driver)
+    received = watch(driver)
     assert not isinstance(driver.ask(Put(key=b"job/a", value=b"3")), (Lost, Refusal))
 
-    driver.until(lambda: len(heard) > 1)
-    assert heard[0].created
+    driver.until(lambda: len(received) > 1)
+    assert received[0].created
     driver.client.close()
 
 
-def test_nobody_is_let_in_without_a_user(etcd):
+def test_a_user_is_required(etcd):
     driver = Driver(etcd.port)
 
     assert driver.ask(Range(key=b"job/a")).words == "etcdserver: user name is empty"
-    assert isinstance(hear(driver)[0], Refusal)
+    assert isinstance(watch(driver)[0], Refusal)
     driver.client.close()
 
 
-def test_a_farewell_gets_a_token_of_its_own(driver, etcd, monkeypatch):
+def test_revoke_gets_a_token_of_its_own(driver, etcd, monkeypatch):
     lease = int(driver.ask(LeaseGrant(ttl=60)).id)
     driver.ask(Put(key=b"job/node", lease=lease))
     places = [("127.0.0.1", etcd.port)]

@@ -55,5 +55,5 @@ class Lookup:
         try:
             os.write(writer, b".")  # closing it is not enough: a process forked meanwhile has it too
         except OSError:
-            pass  # nobody waits any more
+            pass  # closed meanwhile
         os.close(writer)

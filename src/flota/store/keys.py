@@ -36,7 +36,7 @@ class Keys(NamedTuple):
         return Txn(success=[put] if knowing else [put, coordinator])
 
     def campaigning(self, node: str, lease: int) -> Txn:
-        """Take the coordinator if it is free; whoever has it then is in the answer."""
+        """Take the coordinator if it is free; the node that has it then is in the answer."""
         free = Compare(key=self.coordinator, target="CREATE", create_revision=0)
         take = Operation(request_put=Put(key=self.coordinator, value=node.encode(), lease=lease))
         holder = Operation(request_range=Range(key=self.coordinator))

@@ -105,15 +105,15 @@ class Authenticate(Request, frozen=True):
     password: str = ""
 
 
-class Part(Struct, frozen=True, omit_defaults=True):
-    """Of an answer. A real etcd sends more fields than flota reads; defaults are left out."""
+class AnswerPart(Struct, frozen=True, omit_defaults=True):
+    """A real etcd sends more fields than flota reads; defaults are left out."""
 
 
-class Header(Part, frozen=True):
+class Header(AnswerPart, frozen=True):
     revision: str = ""
 
 
-class KeyValue(Part, frozen=True):
+class KeyValue(AnswerPart, frozen=True):
     key: bytes = b""
     create_revision: str = ""
     mod_revision: str = ""
@@ -122,15 +122,15 @@ class KeyValue(Part, frozen=True):
     lease: str = ""
 
 
-class Event(Part, frozen=True):
+class Event(AnswerPart, frozen=True):
     """A put unless its type is DELETE."""
 
     type: str = ""
     kv: KeyValue = KeyValue()
 
 
-class StoreAnswer(Part, frozen=True):
-    """What a store answers. The header tells it from other programs' JSON. This is all that a put returns."""
+class StoreAnswer(AnswerPart, frozen=True):
+    """What a store answers. Other JSON has no such header. This is all that a put returns."""
 
     header: Header
 
@@ -144,7 +144,7 @@ class DeleteAnswer(StoreAnswer, frozen=True):
     deleted: str = ""
 
 
-class OperationAnswer(Part, frozen=True):
+class OperationAnswer(AnswerPart, frozen=True):
     response_range: RangeAnswer | None = None
     response_put: StoreAnswer | None = None
 
@@ -236,7 +236,7 @@ def decode(body: bytes, kind: type[Request]) -> Request:
     return msgspec.json.decode(body or b"{}", type=kind, strict=False)
 
 
-def encode(message: Request | Part) -> bytes:
+def encode(message: Request | AnswerPart) -> bytes:
     return msgspec.json.encode(message)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -99,6 +101,11 @@ class Etcd:
             status, answer = client.ask(path, body, headers)
             assert status == 200, answer
             return answer
+
+    def pause(self) -> None:
+        """Wait until it has stopped: on a busy machine its threads run on for some milliseconds."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def close(self) -> None:
         self.process.kill()

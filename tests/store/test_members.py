@@ -123,7 +123,7 @@ def test_a_paused_member_costs_one_time_limit_and_its_watches(cluster, leads):
     put(driver, b"1")
     driver.until(lambda: listener.values == [b"1"])
 
-    members[0].process.send_signal(signal.SIGSTOP)
+    members[0].pause()
     began = time.monotonic()
     lost = driver.ask(Put(key=b"k", value=b"2"))
     took = time.monotonic() - began

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import subprocess
 import sys
@@ -180,7 +179,7 @@ def test_a_paused_etcd_does_not_hold_up_another(patient):
     etcds = [Etcd(), Etcd()]
     driver = Driver(etcds[1].port)
     number = int(driver.ask(LeaseGrant(ttl=60)).id)
-    etcds[0].process.send_signal(signal.SIGSTOP)
+    etcds[0].pause()
 
     done, took = timed(lambda: revoke([(HERE, etcd.port) for etcd in etcds], number))
 

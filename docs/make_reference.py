@@ -13,9 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
+from flota import platforms
+from flota.cli.commands import REGISTRY as SUBCOMMANDS
+from flota.cli.commands import Subcommand
 from flota.cli.flags import ALIASES, ALONE, BY_NAME, DEPRECATED, FLAGS, GROUPS, UNSERVED, Alias, Flag
 from flota.cli.ipu import IPU_FLAGS, REFUSED
 from flota.cli.settings import NEVER_IN_ENVIRONMENT
+from flota.devices import KINDS
 from flota.frameworks import REGISTRY as FRAMEWORKS
 from flota.frameworks import equip, interface_variables, load
 from flota.job.plan import plan_workers
@@ -86,7 +90,24 @@ def flags_page(old: str) -> str:
     if unknown:
         raise OutOfStep(f"no such flags: {unknown}")
     groups = [f"## {title[0].upper()}{title[1:]}\n\n{flags_table(group)}" for group, title in GROUPS.items()]
-    return filled(filled(old, "flags", "\n".join(groups)), "arguments behind ipu", ipu_tables())
+    parts = {
+        "flags": "\n".join(groups),
+        "platforms": table(("platform", "recognised by"), map(platform_row, platforms.REGISTRY)),
+        "subcommands": table(("word", "answer"), map(subcommand_row, SUBCOMMANDS)),
+        "arguments behind ipu": ipu_tables(),
+    }
+    for name, content in parts.items():
+        old = filled(old, name, content)
+    return old
+
+
+def platform_row(name: str) -> tuple[str, ...]:
+    platform = platforms.load(name)
+    return platform.title, ", ".join(f"`{mark}`" for mark in platform.marks)
+
+
+def subcommand_row(command: Subcommand) -> tuple[str, ...]:
+    return f"`{command.name} {command.arguments}`", command.help
 
 
 def flags_table(group: str) -> str:
@@ -249,6 +270,8 @@ def variables_page(old: str) -> str:
     for name in FRAMEWORKS:
         title = load(name).title
         old = filled(with_section(old, title), f"variables of {title}", framework_table(name))
+    kinds = [(kind.name, ", ".join(f"`{name}`" for name in kind.variables), kind.vendor) for kind in KINDS]
+    old = filled(old, "devices", table(("kind", "variables", "vendor"), kinds))
     return filled(old, "variables of flota", own_table())
 
 

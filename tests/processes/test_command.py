@@ -572,10 +572,11 @@ COMP_WORDS=(flota --elastic_l); COMP_CWORD=1; _flota; echo "${{COMPREPLY[@]}}"
 COMP_WORDS=(flota --run_mode p); COMP_CWORD=2; _flota; echo "${{COMPREPLY[@]}}"
 COMP_WORDS=(flota --nproc-p); COMP_CWORD=1; _flota; echo "${{COMPREPLY[@]}}"
 COMP_WORDS=(flota --log_level W); COMP_CWORD=2; _flota; echo "${{COMPREPLY[@]}}"
+COMP_WORDS=(flota wh); COMP_CWORD=1; _flota; echo "${{COMPREPLY[@]}}"
 """
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=environment())
 
-    assert result.stdout.splitlines() == ["--elastic_level", "ps ps-heter", "--nproc_per_node", "WARNING"]
+    assert result.stdout.splitlines() == ["--elastic_level", "ps ps-heter", "--nproc_per_node", "WARNING", "why"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -590,11 +591,11 @@ def test_completion_scripts_are_made_from_every_flag(flota, shell):
 
 @pytest.mark.skipif(not which("fish"), reason="no fish here: make test installs it when root")
 def test_fish_completes_flags_and_choices(flota):
-    script = f"{COMMAND} completion fish | source; complete -C 'flota --elastic_l'; complete -C 'flota --run_mode ps-'"
+    script = f"{COMMAND} completion fish | source; complete -C 'flota --elastic_l'; complete -C 'flota --run_mode ps-'; complete -C 'flota wh'"
 
     result = subprocess.run(["fish", "-c", script], capture_output=True, text=True, check=True, env=environment())
 
-    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == ["--elastic_level", "ps-heter"]
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == ["--elastic_level", "ps-heter", "why"]
 
 
 @pytest.mark.skipif(not which("zsh"), reason="no zsh here: make test installs it when root")

@@ -58,18 +58,12 @@ def leave(code: int) -> NoReturn:
 
 
 def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: bool) -> int:
-    if words[:1] == ["completion"]:
-        from flota.cli.commands.completion import print_completion
+    if words and words[0].isidentifier():  # few scripts are: the others start without looking at subcommands
+        from flota.cli.commands import find_subcommand
 
-        return print_completion(words[1:])
-    if words[:1] == ["why"]:
-        from flota.cli.commands.why import print_why
-
-        return print_why(words[1:])
-    if words[:1] == ["stack"]:
-        from flota.cli.commands.stack import print_stacks
-
-        return print_stacks(words[1:])
+        subcommand = find_subcommand(words[0])
+        if subcommand:
+            return subcommand(words[1:])
     if words[:1] == ["run"]:
         words = words[1:]
     if legacy_local_rank:

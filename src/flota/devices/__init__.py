@@ -55,8 +55,9 @@ KINDS = (
 )
 
 
-def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind, ...] = KINDS) -> DeviceSet:
-    """The visible devices of the first kind that has any."""
+def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind, ...] = ()) -> DeviceSet:
+    """The visible devices of the first kind that has any: of these kinds, or of all."""
+    kinds = kinds or KINDS
     for kind in kinds:
         for variable in kind.variables:
             ids = _ids(environ.get(variable, ""))

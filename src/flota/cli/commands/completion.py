@@ -1,7 +1,8 @@
-"""Shell completion: `flota completion bash|zsh|fish` prints a script made from the rows of flags.py."""
+"""Shell completion: `flota completion bash|zsh|fish` prints a script made from the rows of flags and subcommands."""
 
 from __future__ import annotations
 
+from flota.cli.commands import REGISTRY
 from flota.cli.convert import LEVELS
 from flota.cli.flags import ALIASES, FLAGS, SWITCH, Flag
 from flota.errors import BadValue
@@ -20,22 +21,30 @@ _flota() {{
     COMPREPLY=($(compgen -W "{flags}" -- "$word"))
   else
     COMPREPLY=($(compgen -f -- "$word"))
+    [[ $COMP_CWORD == 1 ]] && COMPREPLY+=($(compgen -W "{subcommands}" -- "$word"))
   fi
+  return 0
 }}
 complete -o filenames -F _flota flota fleetrun
 """
 ZSH = """\
 #compdef flota fleetrun
+_flota_first() {{
+  local -a subcommands=({subcommands})
+  _describe subcommand subcommands
+  _files
+}}
 _flota() {{
   _arguments -S \\
 {rows}
-    '*:script and its arguments:_files'
+    '1:script:_flota_first' \\
+    '*:its arguments:_files'
 }}
 compdef _flota flota fleetrun
 """
 
 
-def print_completion(words: list[str]) -> int:
+def main(words: list[str]) -> int:
     makers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     if len(words) != 1 or words[0] not in makers:
         raise BadValue("flota completion", " ".join(words), "bash, zsh or fish", 'eval "$(flota completion bash)"')
@@ -63,7 +72,9 @@ def _bash() -> str:
         for name, flag in _offered()
         if _choices(flag)
     ]
-    return BASH.format(cases="\n".join(cases), flags=" ".join(name for name, _ in _offered()))
+    subcommands = " ".join(command.name for command in REGISTRY)
+    flags = " ".join(name for name, _ in _offered())
+    return BASH.format(cases="\n".join(cases), flags=flags, subcommands=subcommands)
 
 
 def _zsh() -> str:
@@ -72,12 +83,15 @@ def _zsh() -> str:
         text = flag.help.replace("'", "").replace("[", "(").replace("]", ")").replace(":", " ")
         value = "" if flag.kind in SWITCH else f":{flag.metavar or 'value'}:({' '.join(_choices(flag))})"
         rows.append(f"    '{name}[{text}]{value}' \\")
-    return ZSH.format(rows="\n".join(rows))
+    subcommands = " ".join(f"'{command.name}:{command.help}'" for command in REGISTRY)
+    return ZSH.format(rows="\n".join(rows), subcommands=subcommands)
 
 
 def _fish() -> str:
     lines = []
     for command in ("flota", "fleetrun"):
+        first = f"complete -c {command} -n __fish_use_subcommand"
+        lines += [f"{first} -a {subcommand.name} -d '{subcommand.help}'" for subcommand in REGISTRY]
         for name, flag in _offered():
             text = flag.help.replace("'", "")
             needs = "" if flag.kind in SWITCH else " -r"

@@ -26,7 +26,7 @@ the one that writes to the log directory.
 PERIOD = 2.0
 
 
-def print_stacks(words: list[str]) -> int:
+def main(words: list[str]) -> int:
     directory, native, watch = "log", False, 0.0
     ranks: list[int] = []
     following = iter(words)

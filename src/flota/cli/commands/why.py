@@ -22,7 +22,7 @@ it said last. Several nodes' directories may be given, or one that has them all.
 """
 
 
-def print_why(words: list[str]) -> int:
+def main(words: list[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(USAGE, end="")
         return 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def choose_address(settings: Settings, nodes: NodesSpec) -> str:
-    """What was asked for; else the address by which the nodes meet; else the one that faces where they meet."""
+    """What was asked for; else this node's address in a list of nodes; else the one that faces the master."""
     wanted = wanted_address(settings)
     if wanted:
         return wanted
@@ -53,7 +53,7 @@ def wanted_address(settings: Settings) -> str:
         raise UnknownInterface(source, interface, list(dict.fromkeys(name for name, _ in own_addresses())))
     lead = strength(settings.source("host")) - strength(source) if host else -1
     if lead == 0 and host != address:
-        raise Contradiction(f"{settings.source('host')} {host}", f"{source} {interface}", f"it has {address}")
+        raise Contradiction(settings.spelled("host"), f"{source} {interface}", f"it has {address}")
     return host if lead > 0 else address
 
 
@@ -65,11 +65,8 @@ def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank:
         own = [wanted] if wanted else [address for _, address in own_addresses() if not is_loopback(address)]
         raise NotAmongNodes(source, hosts, own)
     if rank >= 0 and rank not in mine:
-        raise Contradiction(
-            f"{settings.source('rank')} {rank}",
-            f"{source} {','.join(hosts)}",
-            f"this machine is number {mine[0]} there",
-        )
+        listed = f"{source} {','.join(hosts)}"
+        raise Contradiction(settings.spelled("rank"), listed, f"this machine is number {mine[0]} there")
     if rank < 0 and len(mine) > 1:
         raise SeveralAmongNodes(source, tuple(hosts[number] for number in mine))
     return rank if rank >= 0 else mine[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from flota.cli.convert import LAST_PORT
 from flota.cli.flags import ROLE_FLAGS
 from flota.cli.parse import CommandLine
 from flota.cli.script import resolve_command
@@ -23,12 +24,15 @@ from flota.errors import (
 from flota.job.roles import COLLECTIVE
 from flota.job.spec import DeviceSet, JobSpec, LogSpec, RestartPolicy
 
-LAST_PORT = 65535
+# Fields of JobSpec that are flags as they are given.
+SAME_NAME = (
+    *("job_id", "port_range", "grace", "join_timeout", "hang_timeout", "native_stacks", "preempt_timeout", "env"),
+    *("backend", "role", "interactive", "warm", "warm_memory", "virtual_local_rank"),
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from flota.cli.roles.paddle_roles import RoleSet
 
@@ -39,48 +43,38 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
 
         return make_ipu_spec(line, settings, environ, interpreter)
     refuse_contradictions(settings)
-    get: Any = settings.__getitem__
+    get = settings.__getitem__
     found = find_devices(environ)
     devices = choose_devices(found, get("devices"))
-    cast = choose_cast(settings, line, environ, interpreter, found, devices)
-    if cast and cast.roles:
-        workers = sum(role.workers for role in cast.roles)
+    role_set = choose_role_set(settings, line, environ, interpreter, found, devices)
+    if role_set and role_set.roles:
+        workers = sum(role.workers for role in role_set.roles)
     else:
         workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
     spec = JobSpec(
-        command=(cast and cast.own_command) or resolve_command(line, settings, environ, interpreter),
+        command=(role_set and role_set.own_command) or resolve_command(line, settings, environ, interpreter),
         workers=workers,
-        log=log_wish(settings),
-        job_id=get("job_id"),
+        log=make_log_spec(settings),
         devices=devices,
         address=get("host") or get("ips"),
-        port_range=get("port_range"),
         start_port=choose_start_port(settings, workers),
         restarts=restart_policy(settings),
-        grace=get("grace"),
-        join_timeout=get("join_timeout"),
-        **{name: get(name) for name in ("hang_timeout", "native_stacks", "preempt_timeout")},
         preempt_signal=get("preempt_signal") or "",
         stop_signals=tuple(get("signals_to_handle").split(",")),
         frameworks=get("framework"),
-        env=get("env"),
         threads=count_threads(get("threads"), workers, devices),
         threads_given=get("threads") != "auto",
-        backend=get("backend"),
-        role=get("role"),
-        interactive=get("interactive"),
-        warm=get("warm"),
-        warm_memory=get("warm_memory"),
         legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
-        virtual_local_rank=get("virtual_local_rank"),
+        **{name: get(name) for name in SAME_NAME},
     )
-    if cast:
-        spec = spec._replace(mode=cast.mode, roles=cast.roles, gloo=get("with_gloo"), gloo_port=cast.gloo_port)
-        spec = spec._replace(start_port=None if cast.hosts else spec.start_port)  # listed addresses have ports
-    return with_nodes(spec, line, settings, environ, cast)
+    if role_set:
+        spec = spec._replace(mode=role_set.mode, roles=role_set.roles)
+        spec = spec._replace(gloo=get("with_gloo"), gloo_port=role_set.gloo_port)
+        spec = spec._replace(start_port=None if role_set.hosts else spec.start_port)  # listed addresses have ports
+    return with_nodes(spec, line, settings, environ, role_set)
 
 
-def choose_cast(
+def choose_role_set(
     settings: Settings,
     line: CommandLine,
     environ: Mapping[str, str],
@@ -92,29 +86,29 @@ def choose_cast(
     if settings["run_mode"] == COLLECTIVE and not settings.tables and not any(map(settings.source, ROLE_FLAGS)):
         return None
     if settings.tables or settings.source("roles"):
-        from flota.cli.roles.role_tables import make_mixture
+        from flota.cli.roles.role_tables import make_tabled_roles
 
-        cast = make_mixture(settings, line, environ, interpreter, found, devices)
+        role_set = make_tabled_roles(settings, line, environ, interpreter, found, devices)
     else:
-        from flota.cli.roles.paddle_roles import make_cast
+        from flota.cli.roles.paddle_roles import make_paddle_roles
 
-        cast = make_cast(settings, found, devices)
-    if cast.roles and not any(role.workers for role in cast.roles):
+        role_set = make_paddle_roles(settings, found, devices)
+    if role_set.roles and not any(role.workers for role in role_set.roles):
         raise NoWorkersHere
-    return cast
+    return role_set
 
 
 def with_nodes(
-    spec: JobSpec, line: CommandLine, settings: Settings, environ: Mapping[str, str], cast: RoleSet | None
+    spec: JobSpec, line: CommandLine, settings: Settings, environ: Mapping[str, str], role_set: RoleSet | None
 ) -> JobSpec:
     """The spec of a job of many machines. Most jobs are of one: what the others need is not imported for them."""
-    get: Any = settings.__getitem__
+    get = settings.__getitem__
     nodes = None
-    hosts = cast.hosts if cast else ()
+    hosts = role_set.hosts if role_set else ()
     if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
-        from flota.cli.nodes import Listed, make_nodes
+        from flota.cli.nodes import HostList, make_nodes
 
-        listed = Listed(hosts, cast.flag, int(spec.gloo_port or 0) + 1) if cast and len(hosts) > 1 else None
+        listed = HostList(hosts, role_set.flag, int(spec.gloo_port or 0) + 1) if role_set and len(hosts) > 1 else None
         nodes = make_nodes(settings, environ, listed)
     if nodes is None:
         if not -1 <= get("rank") < 1:
@@ -153,13 +147,9 @@ def refuse_contradictions(settings: Settings) -> None:
         raise BadValue(str(settings.source("log_dir")), "", "a directory", "--log_dir log")
     workers = settings["nproc_per_node"]
     if settings["interactive"] and workers not in (None, 1):
-        raise Contradiction(
-            "--interactive", f"{settings.source('nproc_per_node')} {workers}", "one worker can have the terminal"
-        )
+        raise Contradiction("--interactive", settings.spelled("nproc_per_node"), "one worker can have the terminal")
     if settings["devices"] == "cpu" and workers == "gpu":
-        raise Contradiction(
-            f"{settings.source('devices')} cpu", f"{settings.source('nproc_per_node')} gpu", "no devices to count"
-        )
+        raise Contradiction(settings.spelled("devices"), settings.spelled("nproc_per_node"), "no devices to count")
 
 
 def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
@@ -177,13 +167,12 @@ def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
 
 
 def choose_start_port(settings: Settings, workers: int) -> int | None:
-    first: Any = settings["start_port"]
-    source = settings.source("start_port")
+    first, source = settings["start_port"], settings.source("start_port")
     if not source and not settings["port_range"] and len(settings.ports) >= workers:
         return settings.ports.start
     if source and first + workers - 1 > LAST_PORT:
         raise BadValue(source, str(first), f"a port that leaves room for {workers} workers", "--start_port 6070")
-    return int(first) if source else None
+    return first if source else None
 
 
 def count_cpus() -> int:
@@ -200,8 +189,8 @@ def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | 
     return 1 if devices.chosen else max(1, count_cpus() // workers)
 
 
-def log_wish(settings: Settings) -> LogSpec:
-    get: Any = settings.__getitem__
+def make_log_spec(settings: Settings) -> LogSpec:
+    get = settings.__getitem__
     console, only = get("console"), get("local_ranks_filter")
     if only is not None and not settings.source("console"):
         console = only
@@ -234,7 +223,7 @@ def restart_policy(settings: Settings) -> RestartPolicy:
     """--max_restart is 3, but counts only when it, --restart-on or an elastic level is given, or the number of nodes
     may change: a plain job that fails ends at once.
     """
-    get: Any = settings.__getitem__
+    get = settings.__getitem__
     least, most = get("nnodes")
     elastic = least != most
     level = int(get("elastic_level"))
@@ -242,8 +231,5 @@ def restart_policy(settings: Settings) -> RestartPolicy:
         get("max_restart"),
         enabled=bool(settings.source("max_restart")) or bool(get("restart_on")) or level >= 0 or elastic,
         elastic_level=1 if elastic and level == -1 else level,
-        restart_on=get("restart_on"),
-        no_restart_on=get("no_restart_on"),
-        backoff=get("backoff"),
-        crash_loop=get("crash_loop"),
+        **{name: get(name) for name in ("restart_on", "no_restart_on", "backoff", "crash_loop")},
     )

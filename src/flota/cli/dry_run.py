@@ -53,7 +53,7 @@ def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
 
 
 def _nodes_in_words(spec: JobSpec, nodes: NodesSpec) -> str:
-    """Where the nodes would meet. Who serves is known only when one does."""
+    """Where the nodes would rendezvous. Who serves is known only when one does."""
     count = str(nodes.most) if not nodes.elastic else f"{nodes.least} to {nodes.most}"
     places = ",".join(endpoint(place.host, str(place.port)) for place in nodes.places)
     where = f"etcd at {places}" if nodes.etcd else places or f"a free port of {spec.address}"

@@ -185,3 +185,9 @@ ROLE_FLAGS = tuple(flag.dest for flag in FLAGS if flag.group == "roles" and flag
 BY_NAME = {flag.name: flag for flag in FLAGS}
 BY_SHORT = {flag.short: flag for flag in FLAGS if flag.short}
 ALIAS_OF = {alias.name: alias for alias in ALIASES}
+
+
+def find_flag(name: str) -> Flag | None:
+    """By its name or an alias, without dashes in front."""
+    dashed = name.replace("_", "-")
+    return BY_NAME.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)

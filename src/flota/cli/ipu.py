@@ -61,7 +61,7 @@ REFUSED = {
 }
 
 
-class IpuWish(NamedTuple):
+class IpuJob(NamedTuple):
     """What is asked of poprun: `ipus` in all, shared out to replicas of the model, and those to instances."""
 
     ipus: int
@@ -85,14 +85,14 @@ def make_ipu_spec(
 ) -> JobSpec:
     refuse_flags(settings)
     own = parse(list(line.args), ROWS)
-    wish = make_wish(own, settings)
+    job = make_ipu_job(own, settings)
     command = instance_command(own, settings, environ, interpreter)
-    arguments = poprun_arguments(wish, command, exported(settings, environ))
+    arguments = poprun_arguments(job, command, exported(settings, environ))
     given = {dest: value for dest, value in settings.given.items() if dest != "run_path"}
     given["devices"] = Given("cpu", "ipu")  # one worker, whatever else this machine has
     given.setdefault("framework", Given(("paddle",), "ipu"))
     poprun = line._replace(script=find_program("poprun", environ, NO_POPRUN), args=arguments)
-    ids = tuple(str(number) for number in range(wish.ipus))
+    ids = tuple(str(number) for number in range(job.ipus))
     spec = make_spec(poprun, Settings(given), environ, interpreter)
     return spec._replace(devices=DeviceSet("ipu", "", ids, ids, by_id=True))
 
@@ -104,21 +104,21 @@ def refuse_flags(settings: Settings) -> None:
             raise RefusedFlag(str(settings.source(dest)), why)
 
 
-def make_wish(own: CommandLine, settings: Settings) -> IpuWish:
+def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:
     missing = [f"--{flag.dest}" for flag in IPU_FLAGS if flag.dest not in own.given]
     if settings["devices"] is None:
         missing.insert(0, "--devices")
     if missing:
         raise MissingIpuArguments(missing, EXAMPLE)
     values: list[Any] = [own.given[flag.dest].value for flag in IPU_FLAGS]
-    wish = IpuWish(count_ipus(settings), *values)
-    if wish.ipus % wish.ipus_per_replica:
-        why = f"not a multiple of --ipus_per_replica {wish.ipus_per_replica}"
-        raise UnevenIpus(wish.ipus, wish.ipus_per_replica, why)
-    if wish.replicas % wish.instances:
-        why = f"{wish.replicas} replicas do not share out among {wish.instances} instances (hosts x --nproc_per_host)"
-        raise UnevenIpus(wish.ipus, wish.ipus_per_replica * wish.instances, why)
-    return wish
+    job = IpuJob(count_ipus(settings), *values)
+    if job.ipus % job.ipus_per_replica:
+        why = f"not a multiple of --ipus_per_replica {job.ipus_per_replica}"
+        raise UnevenIpus(job.ipus, job.ipus_per_replica, why)
+    if job.replicas % job.instances:
+        why = f"{job.replicas} replicas do not share out among {job.instances} instances (hosts x --nproc_per_host)"
+        raise UnevenIpus(job.ipus, job.ipus_per_replica * job.instances, why)
+    return job
 
 
 def count_ipus(settings: Settings) -> int:
@@ -159,17 +159,17 @@ def exported(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (*([f"POPART_LOG_LEVEL={level}"] if level else []), *env)
 
 
-def poprun_arguments(wish: IpuWish, command: tuple[str, ...], variables: tuple[str, ...]) -> tuple[str, ...]:
+def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str, ...]) -> tuple[str, ...]:
     """What poprun is given: as Paddle's launcher does, but each word as it is and not through a shell."""
-    endpoints = [endpoint(host, PORT) for host in wish.hosts]
+    endpoints = [endpoint(host, PORT) for host in job.hosts]
     every = (
         *variables,
-        f"PADDLE_TRAINERS_NUM={wish.instances}",
+        f"PADDLE_TRAINERS_NUM={job.instances}",
         f"PADDLE_TRAINER_ENDPOINTS={','.join(endpoints)}",
     )
     instances = []
-    for number in range(wish.instances):
-        host, rank_in_node = divmod(number, wish.nproc_per_host)
+    for number in range(job.instances):
+        host, rank_in_node = divmod(number, job.nproc_per_host)
         own = (
             f"PADDLE_TRAINER_ID={number}",
             f"PADDLE_CURRENT_ENDPOINT={endpoints[host]}",
@@ -177,12 +177,12 @@ def poprun_arguments(wish: IpuWish, command: tuple[str, ...], variables: tuple[s
         )
         instances.append(f"--instance-mpi-local-args={number}:{_exports(own)}")
     return (
-        f"--num-instances={wish.instances}",
-        f"--num-replicas={wish.replicas}",
-        f"--ipus-per-replica={wish.ipus_per_replica}",
-        f"--host={','.join(wish.hosts)}",
-        f"--vipu-partition={wish.partition}",
-        f"--vipu-server-host={wish.vipu_server}",
+        f"--num-instances={job.instances}",
+        f"--num-replicas={job.replicas}",
+        f"--ipus-per-replica={job.ipus_per_replica}",
+        f"--host={','.join(job.hosts)}",
+        f"--vipu-partition={job.partition}",
+        f"--vipu-server-host={job.vipu_server}",
         "--update-partition=no",
         "--vipu-server-timeout=120",
         "--print-topology=yes",

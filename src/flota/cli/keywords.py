@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flota.cli.flags import ALIAS_OF, BY_NAME
-from flota.cli.parse import CommandLine, Given, keep, note_of
+from flota.cli.flags import ALIAS_OF, BY_NAME, find_flag
+from flota.cli.parse import CommandLine, Given, keep, nearest, note_of
 from flota.cli.settings import NEVER_IN_ENVIRONMENT, words_of
 from flota.errors.spawning import BadOption, RefusedOption, UnknownOption
 
@@ -20,12 +20,12 @@ def command_line(script: str, args: Sequence[object], keywords: Mapping[str, obj
     notes: list[str] = []
     common: list[str] = []
     for name, value in keywords.items():
-        dashed = name.replace("_", "-")
-        flag = BY_NAME.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)
+        flag = find_flag(name)
         if flag is None:
-            raise UnknownOption("launch", name, nearest(name))
+            known = (flag_name.replace("-", "_") for flag_name in (*BY_NAME, *ALIAS_OF))
+            raise UnknownOption("launch", name, nearest(name, known))
         if flag.dest in REFUSED:
-            raise RefusedOption(name, "it is for people at a terminal", f"run `flota --{dashed}` there")
+            raise RefusedOption(name, "it is for people at a terminal", f"run `flota --{flag.name}` there")
         if value is None:
             continue
         if isinstance(value, dict) and flag.kind != "env":
@@ -41,11 +41,3 @@ def command_line(script: str, args: Sequence[object], keywords: Mapping[str, obj
     if any("\0" in word for word in words):
         raise BadOption("args", args, "words without a null character", 'args=["--lr", 0.1]')
     return CommandLine(given, script, words, tuple(notes), (*common, script, *words))
-
-
-def nearest(name: str) -> str:
-    from difflib import get_close_matches
-
-    names = [known.replace("-", "_") for known in (*BY_NAME, *ALIAS_OF)]
-    near = get_close_matches(name, names, 1, 0.6)
-    return near[0] if near else ""

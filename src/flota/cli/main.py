@@ -7,7 +7,7 @@ import sys
 
 from flota.cli.flags import ALONE, UNSERVED
 from flota.cli.parse import CommandLine, parse
-from flota.cli.settings import PLATFORM_MARKS, Settings, gather, without_parents_variables
+from flota.cli.settings import PLATFORM_MARKS, Settings, gather, in_words, without_parents_variables
 from flota.errors import BUG, FlotaError, MissingPackage, UnsupportedSystem
 
 INTERRUPTED = 130
@@ -150,20 +150,8 @@ def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...
     }
     for dest, given in settings.given.items():
         if dest not in rows and dest not in UNSHOWN:
-            rows[dest] = nodes_in_words(given.value) if dest == "nnodes" else in_words(given.value)
+            rows[dest] = in_words(dest, given.value)
     return tuple(rows.items())
-
-
-def in_words(value: object) -> str:
-    """A list as it is given: with commas, and pairs as NAME=N."""
-    if not isinstance(value, tuple):
-        return str(value)
-    return ",".join("=".join(map(str, part)) if isinstance(part, tuple) else str(part) for part in value)
-
-
-def nodes_in_words(nodes: object) -> str:
-    assert isinstance(nodes, tuple)
-    return ":".join(str(number) for number in dict.fromkeys(nodes))
 
 
 def _print_error(error: FlotaError) -> None:

@@ -1,4 +1,4 @@
-"""The address of a master in words to where nodes meet."""
+"""The word for a master (`--master` and its like) to its address."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SCHEMES = {  # whether it is a real etcd, whether it is TLS
 NEVER_IN_A_HOST = set(" \t\n\"'\\/;&=<>[]")
 
 
-class Where(NamedTuple):
-    """Where nodes meet. Without a place this node serves and says where."""
+class MasterAddress(NamedTuple):
+    """Where nodes rendezvous. Without a place this node serves and prints where."""
 
     etcd: bool = False
     tls: bool = False
@@ -25,7 +25,7 @@ class Where(NamedTuple):
     serves: bool | None = None
 
 
-def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None = None) -> Where:
+def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None = None) -> MasterAddress:
     """`[SCHEME://]HOST[:PORT]`, several of them for etcd.
 
     A word without a scheme means `scheme`. etcd's port is known; a node that serves has `port`, or must be given one.
@@ -39,7 +39,9 @@ def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None 
     parts = (rest if separator else word).rstrip("/").split(",")
     if len(parts) > 1 and not etcd:
         raise BadValue(flag, word, "one address: only etcd has several", "--master etcd://10.0.0.1,10.0.0.2")
-    return Where(etcd, tls, tuple(read_place(flag, part.strip(), ETCD_PORT if etcd else port) for part in parts))
+    return MasterAddress(
+        etcd, tls, tuple(read_place(flag, part.strip(), ETCD_PORT if etcd else port) for part in parts)
+    )
 
 
 def refuse_secrets(flag: str, word: str) -> None:

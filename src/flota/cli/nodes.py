@@ -1,4 +1,4 @@
-"""Settings to a NodesSpec: how many nodes, and where they meet.
+"""Settings to a NodesSpec: how many nodes, and where their master is.
 
 Three families of flags say where: --master, torch's --rdzv-endpoint and --master-addr, and --ips. The stronger source
 wins (a flag over a variable); of equal ones --master, and torch's must not contradict it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flota.cli.address import find_own_rank
 from flota.cli.convert import convert
-from flota.cli.master_address import Where, read_master, read_place, refuse_secrets
+from flota.cli.master_address import MasterAddress, read_master, read_place, refuse_secrets
 from flota.cli.secrets import notes_on_secrets, read_secrets
 from flota.cli.settings import Settings, strength
 from flota.errors import BadValue, Contradiction, NodeRankOutOfRange
@@ -25,22 +25,22 @@ TORCH_PORTS = {"static": 29500, "c10d": 29400}
 USED_CONF = ("join_timeout", "last_call_timeout", "is_host")
 
 
-class Listed(NamedTuple):
-    """The nodes where the user has listed them: in which flag, and at which port of the first they meet."""
+class HostList(NamedTuple):
+    """The nodes where the user has listed them: in which flag, and the master's port on the first of them."""
 
     hosts: tuple[str, ...]
     flag: str
     port: int  # 0: the one before the workers' own
 
 
-def make_nodes(settings: Settings, environ: Mapping[str, str], listed: Listed | None = None) -> NodesSpec | None:
+def make_nodes(settings: Settings, environ: Mapping[str, str], listed: HostList | None = None) -> NodesSpec | None:
     """None for a job of one machine. `listed`: the nodes, where lists of roles' addresses have named them."""
-    get: Any = settings.__getitem__
+    get = settings.__getitem__
     for dest in ("master", "rdzv_endpoint"):
         refuse_secrets(str(settings.source(dest)), str(settings[dest] or ""))
     if get("nnodes") == (1, 1) and "," not in get("ips") and not listed:
         return None
-    listed = listed or Listed(read_hosts(settings), str(settings.source("ips")), 0)
+    listed = listed or HostList(read_hosts(settings), str(settings.source("ips")), 0)
     hosts = listed.hosts
     _check_count(settings, listed)
     if settings["standalone"]:
@@ -52,7 +52,7 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: Listed | 
     if hosts:
         rank = find_own_rank(settings, listed.flag, hosts, rank)
     conf = read_conf(settings)
-    where = choose_where(settings, listed, rank)
+    where = choose_master(settings, listed, rank)
     secrets = read_secrets(settings, environ, etcd=where.etcd)
     return NodesSpec(
         least,
@@ -93,15 +93,14 @@ def read_hosts(settings: Settings) -> tuple[str, ...]:
     return hosts
 
 
-def _check_count(settings: Settings, listed: Listed) -> None:
-    nodes: Any = settings["nnodes"]
+def _check_count(settings: Settings, listed: HostList) -> None:
     count = len(listed.hosts)
-    if count and settings.source("nnodes") and nodes != (count, count):
-        asked = f"{settings.source('nnodes')} {':'.join(map(str, dict.fromkeys(nodes)))}"
-        raise Contradiction(asked, f"{listed.flag} {','.join(listed.hosts)}", f"{count} address{'es' * (count > 1)}")
+    if count and settings.source("nnodes") and settings["nnodes"] != (count, count):
+        hosts = f"{listed.flag} {','.join(listed.hosts)}"
+        raise Contradiction(settings.spelled("nnodes"), hosts, f"{count} address{'es' * (count > 1)}")
 
 
-def choose_where(settings: Settings, listed: Listed, rank: int) -> Where:
+def choose_master(settings: Settings, listed: HostList, rank: int) -> MasterAddress:
     master = strength(settings.source("master"))
     torch = max(strength(settings.source(dest)) for dest in TORCH_PLACES if settings[dest])
     own = strength(listed.flag) if listed.hosts else 0
@@ -111,21 +110,21 @@ def choose_where(settings: Settings, listed: Listed, rank: int) -> Where:
         return _torch(settings, rank)
     if listed.hosts:
         port = listed.port or _port_of_list(settings)
-        return Where(places=(Place(listed.hosts[0], port),), serves=rank == 0)
+        return MasterAddress(places=(Place(listed.hosts[0], port),), serves=rank == 0)
     if settings.source("rdzv_backend") or _is_torchs_rank(settings):
         return _torch(settings, rank)
-    return Where()
+    return MasterAddress()
 
 
-def _master(settings: Settings) -> Where:
+def _master(settings: Settings) -> MasterAddress:
     source = str(settings.source("master"))
     # The old flag and variable of Paddle's name an etcd.
     scheme = "etcd" if "elastic" in source.lower() else "http"
     return read_master(source, str(settings["master"]), scheme=scheme)
 
 
-def _torch(settings: Settings, rank: int) -> Where:
-    """torch's own rules: c10d meets at localhost:29400 unless told otherwise, static at 127.0.0.1:29500."""
+def _torch(settings: Settings, rank: int) -> MasterAddress:
+    """torch's own rules: c10d is at localhost:29400 unless something else is asked for, static at 127.0.0.1:29500."""
     backend, endpoint = str(settings["rdzv_backend"]), str(settings["rdzv_endpoint"])
     # With a fixed master torch's node 0 serves, whoever has the address.
     serves = rank == 0 if backend == "static" and rank >= 0 else None
@@ -133,29 +132,24 @@ def _torch(settings: Settings, rank: int) -> Where:
         source = str(settings.source("rdzv_endpoint") or settings.source("rdzv_backend"))
         return read_master(source, endpoint or "localhost", scheme="etcd")
     if endpoint.endswith(":0"):
-        return Where(serves=True)  # torch's word for a port that the node chooses
+        return MasterAddress(serves=True)  # torch's word for a port that the node chooses
     if endpoint:
         where = read_master(str(settings.source("rdzv_endpoint")), endpoint, port=TORCH_PORTS[backend])
         return where if where.etcd else where._replace(serves=serves)
     if backend == "c10d" and not settings.source("master_addr"):
-        return Where(places=(Place("localhost", _torch_port(settings)),))
-    return Where(places=(Place(_master_address(settings), _torch_port(settings)),), serves=serves)
+        return MasterAddress(places=(Place("localhost", _torch_port(settings)),))
+    return MasterAddress(places=(Place(_master_address(settings), _torch_port(settings)),), serves=serves)
 
 
 def _torch_port(settings: Settings) -> int:
-    port: Any = settings["master_port"]
-    return int(port) if settings.source("master_port") else TORCH_PORTS[str(settings["rdzv_backend"])]
+    return settings["master_port"] if settings.source("master_port") else TORCH_PORTS[settings["rdzv_backend"]]
 
 
 def _master_address(settings: Settings) -> str:
     word = str(settings["master_addr"]).removeprefix("[").removesuffix("]")
     if word.count(":") == 1:
-        raise BadValue(
-            str(settings.source("master_addr")),
-            word,
-            "an address without a port",
-            "--master-addr 10.0.0.1 --master-port 29500",
-        )
+        good = "--master-addr 10.0.0.1 --master-port 29500"
+        raise BadValue(str(settings.source("master_addr")), word, "an address without a port", good)
     return read_place(str(settings.source("master_addr")), f"[{word}]" if ":" in word else word, 0).host
 
 
@@ -164,7 +158,7 @@ def _is_torchs_rank(settings: Settings) -> bool:
     return "node-rank" in str(settings.source("rank")).lower().replace("_", "-")
 
 
-def _agreed(settings: Settings, where: Where) -> Where:
+def _agreed(settings: Settings, where: MasterAddress) -> MasterAddress:
     """What --master says, after a look at what torch's flags of the same strength say."""
     master = str(settings.source("master"))
     level = strength(master)
@@ -180,18 +174,16 @@ def _agreed(settings: Settings, where: Where) -> Where:
     agrees["rdzv_backend"] = str(settings["rdzv_backend"]).startswith("etcd") == where.etcd
     for dest in given:
         if not agrees.get(dest, True):
-            one, other = f"{master} {settings['master']}", f"{settings.source(dest)} {settings[dest]}"
-            raise Contradiction(one, other, "both say where nodes meet")
+            raise Contradiction(settings.spelled("master"), settings.spelled(dest), "both say where nodes meet")
     return where
 
 
 def _port_of_list(settings: Settings) -> int:
     """The port before the workers' own, as --start_port or its default says."""
-    first: Any = settings["start_port"]
+    first = settings["start_port"]
     if first < 2:
-        raise BadValue(
-            str(settings.source("start_port")), str(first), "a port above 1 beside --ips", "--start_port 6070"
-        )
+        source = str(settings.source("start_port"))
+        raise BadValue(source, str(first), "a port above 1 beside --ips", "--start_port 6070")
     return int(first) - 1
 
 
@@ -208,18 +200,16 @@ def read_conf(settings: Settings) -> dict[str, str]:
 
 def _timeout(settings: Settings, dest: str, conf: Mapping[str, str], key: str) -> float:
     """flota's own flag, else torch's key, else the default."""
-    seconds: Any = settings[dest]
     if settings.source(dest) or key not in conf:
-        return float(seconds)
-    seconds = _converted(settings, "duration", conf, key, "600")
-    return float(seconds)
+        return float(settings[dest])
+    return float(_converted(settings, "duration", conf, key, "600"))
 
 
 def _is_host(settings: Settings, conf: Mapping[str, str], otherwise: bool | None) -> bool | None:  # noqa: FBT001
     return bool(_converted(settings, "bool", conf, "is_host", "true")) if "is_host" in conf else otherwise
 
 
-def _converted(settings: Settings, kind: str, conf: Mapping[str, str], key: str, good: str) -> object:
+def _converted(settings: Settings, kind: str, conf: Mapping[str, str], key: str, good: str) -> Any:
     source = str(settings.source("rdzv_conf"))
     try:
         return convert(source, kind, conf[key])

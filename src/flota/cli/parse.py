@@ -7,6 +7,10 @@ from flota.cli.flags import ALIAS_OF, BY_NAME, BY_SHORT, DEPRECATED, Alias, Flag
 from flota.errors import AbbreviatedFlag, BadValue, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 ONE_NODES_OWN = ("rank", "host", "network-interface", "tls-cert", "tls-key")
 
 
@@ -141,8 +145,12 @@ def _refuse_unknown(spelled: str, name: str, rows: Rows) -> None:
 
 
 def _nearest(spelled: str, rows: Rows) -> str:
+    return nearest(spelled.replace("_", "-"), [f"--{known}" for known in (*rows.by_name, *rows.alias_of)])
+
+
+def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """What somebody may have meant; empty where nothing is like it."""
     from difflib import get_close_matches
 
-    names = [f"--{known}" for known in (*rows.by_name, *rows.alias_of)]
-    near = get_close_matches(spelled.replace("_", "-"), names, 1, 0.6)
+    near = get_close_matches(word, list(known), 1, likeness)
     return near[0] if near else ""

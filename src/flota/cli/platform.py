@@ -11,7 +11,6 @@ from flota.platforms import Hints, find_platform
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
 # Whoever gives one of these has said who takes part.
 WHO = (
@@ -55,9 +54,8 @@ def as_node(settings: Settings, hints: Hints) -> Settings:
 
 def as_role(settings: Settings, title: str, hints: Hints) -> Settings:
     """A job of one worker, which has its place from the platform's own variables: flota adds none but its own."""
-    get: Any = settings.__getitem__
-    if get("nproc_per_node") not in (None, 1):
-        asked = f"{settings.source('nproc_per_node')} {get('nproc_per_node')}"
+    if settings["nproc_per_node"] not in (None, 1):
+        asked = settings.spelled("nproc_per_node")
         raise Contradiction(asked, f"{hints.source}={hints.role}", f"{title}'s role is for one worker")
     dropped = ("run_mode", "nproc_per_node")
     given = {
@@ -65,7 +63,7 @@ def as_role(settings: Settings, title: str, hints: Hints) -> Settings:
         for dest, found in settings.given.items()
         if dest not in dropped and found.source not in hints.not_settings
     }
-    frameworks = get("framework") if settings.source("framework") else ()
+    frameworks = settings["framework"] if settings.source("framework") else ()
     given["framework"] = Given(tuple(name for name in frameworks if name != hints.framework), hints.source)
     return Settings(given, {hints.own_role: {}}, hints.source)
 

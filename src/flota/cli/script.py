@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.cli.parse import CommandLine
+from flota.cli.parse import CommandLine, nearest
 from flota.cli.settings import Settings
 from flota.errors import BadInterpreter, MissingProgram, MissingScript, NoScript, RefusedFlag, ScriptIsDirectory
 from flota.job.spec import Command
@@ -71,12 +71,10 @@ def _search(program: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _nearest_file(path: str) -> str:
-    from difflib import get_close_matches
-
     directory = os.path.dirname(path)
     try:
         names = os.listdir(directory or ".")
     except OSError:
         return ""
-    near = get_close_matches(os.path.basename(path), names, 1, 0.6)
-    return os.path.join(directory, near[0]) if near else ""
+    near = nearest(os.path.basename(path), names)
+    return os.path.join(directory, near) if near else ""

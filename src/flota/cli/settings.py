@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 
-from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, FLAGS
-from flota.cli.parse import Given, keep
+from flota.cli.flags import ALIASES, BY_NAME, FLAGS, find_flag
+from flota.cli.parse import Given, keep, nearest
 from flota.errors import BadConfigFile, UnknownKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
 PLATFORM_MARKS = ("PADDLE_TRAINERS",)  # the first mark of each in platforms.REGISTRY, which is not imported without one
@@ -38,7 +39,7 @@ class Settings:
         self.tables_from = tables_from
         self.ports = ports
 
-    def __getitem__(self, dest: str) -> object:
+    def __getitem__(self, dest: str) -> Any:
         found = self.given.get(dest)
         return found.value if found else BY_NAME[dest.replace("_", "-")].default
 
@@ -46,6 +47,19 @@ class Settings:
         """How the user spelled it, or None for a default."""
         found = self.given.get(dest)
         return found.source if found else None
+
+    def spelled(self, dest: str) -> str:
+        """A flag with its value, as the user has given it."""
+        return f"{self.source(dest)} {in_words(dest, self[dest])}"
+
+
+def in_words(dest: str, value: object) -> str:
+    """A value as it is given: a list with commas, pairs as NAME=N, numbers of nodes as MIN:MAX."""
+    if not isinstance(value, tuple):
+        return str(value)
+    if dest == "nnodes":
+        return ":".join(str(number) for number in dict.fromkeys(value))
+    return ",".join("=".join(map(str, part)) if isinstance(part, tuple) else str(part) for part in value)
 
 
 def strength(source: str | None) -> int:
@@ -125,10 +139,9 @@ def _parse_config(name: str, content: bytes) -> dict[str, object]:
 def _read_config(name: str, table: dict[str, object]) -> dict[str, Given]:
     given: dict[str, Given] = {}
     for key, value in table.items():
-        dashed = key.replace("_", "-")
-        flag = BY_NAME.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)
+        flag = find_flag(key)
         if flag is None or flag.dest in NEVER_IN_ENVIRONMENT:
-            raise UnknownKey(name, key, _nearest_key(key))
+            raise UnknownKey(name, key, nearest(key.replace("_", "-"), BY_NAME))
         for word in words_of(value, one_each=flag.kind == "env"):
             keep(given, flag, f"`{key}` in {name}", word)
     return given
@@ -143,10 +156,3 @@ def words_of(value: object, *, one_each: bool) -> list[str]:
     if isinstance(value, dict):
         return [f"{name}={word}" for name, word in value.items()]
     return [str(value)]
-
-
-def _nearest_key(key: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(key.replace("_", "-"), list(BY_NAME), 1, 0.6)
-    return near[0] if near else ""

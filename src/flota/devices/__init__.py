@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 def _count_amd(root: str) -> int:
     """AMD's driver lists CPUs too: only nodes with compute units are devices."""
     count = 0
-    for node in _listing(f"{root}{AMD_NODES}"):
+    for node in _names_in(f"{root}{AMD_NODES}"):
         try:
             with open(f"{root}{AMD_NODES}/{node}/properties") as properties:
                 count += any(line.startswith("simd_count ") and line.split()[1] != "0" for line in properties)
@@ -63,7 +63,7 @@ def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind,
             ids = _ids(environ.get(variable, ""))
             if ids:
                 return DeviceSet(kind.name, variable, ids, ids, by_id=False)
-    files = _listing(f"{root}dev")
+    files = _names_in(f"{root}dev")
     for kind in kinds:
         if any(variable in environ for variable in kind.variables):
             continue  # set but empty: the user wants none of them
@@ -102,7 +102,7 @@ def _ids(listed: str) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _listing(directory: str) -> list[str]:
+def _names_in(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:

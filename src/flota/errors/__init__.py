@@ -151,9 +151,9 @@ class TooManyWorkers(FlotaError):
 
 
 class NoDevices(FlotaError):
-    def __init__(self, wish: str) -> None:
-        flag = wish.partition(" ")[0]
-        super().__init__(f"{wish}: this machine shows no such device", f"give {flag} another value, as in {flag} cpu")
+    def __init__(self, asked: str) -> None:
+        flag = asked.partition(" ")[0]
+        super().__init__(f"{asked}: this machine shows no such device", f"give {flag} another value, as in {flag} cpu")
 
 
 class NodeRankOutOfRange(FlotaError):

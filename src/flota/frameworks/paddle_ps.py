@@ -8,7 +8,7 @@ from flota.job.roles import COORDINATOR, HETER, PS_HETER, SERVER, TRAINER
 from flota.job.roster import Roster, endpoint, split_endpoint
 from flota.job.spec import JobSpec
 
-HTTP = "3"  # how gloo's members meet: 1 a Hadoop file system, 2 a local one, 3 a server
+HTTP = "3"  # how gloo's members find each other: 1 a Hadoop file system, 2 a local one, 3 a server
 WORDS = {SERVER: "PSERVER", TRAINER: "TRAINER", HETER: "HETER_TRAINER", COORDINATOR: "COORDINATOR"}
 
 

@@ -1,4 +1,4 @@
-"""ps-lite, and what is built on it (MXNet, BytePS): a scheduler at which servers and workers meet."""
+"""ps-lite, and what is built on it (MXNet, BytePS): servers and workers find each other through a scheduler."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": spec.job_id,  # `--job_id`
         "TORCHELASTIC_RESTART_COUNT": str(roster.attempt),  # counted restarts so far
         "TORCHELASTIC_MAX_RESTARTS": str(restarts),  # how many there may be; 0 when restarting is off
-        # True would mean that the launcher serves the store: then a restart meets the dead round's keys.
+        # True would mean that the launcher serves the store: then a restart finds the dead round's keys.
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # `False`: rank 0 serves the store, not the launcher
         # TORCHELASTIC_ERROR_FILE: where a script that uses `flota.record` or torch's `@record` leaves its traceback
         "TORCHELASTIC_ERROR_FILE": error_file(spec, worker),

@@ -24,7 +24,7 @@ class Hints(NamedTuple):
     nodes: int = 1
     rank: int = 0
     rank_source: str = ""
-    master: str = ""  # where the nodes meet
+    master: str = ""  # HOST:PORT of the rendezvous
     ports: range = range(0)  # that are kept for this node's workers
     role: str = ""  # what this node runs the script as, once, in the platform's word
     own_role: str = ""  # the same in flota's word

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from flota.cli.build_spec import make_spec
-from flota.cli.ipu import IpuWish, poprun_arguments
+from flota.cli.ipu import IpuJob, poprun_arguments
 from flota.cli.parse import parse
 from flota.cli.settings import gather
 from flota.errors import FlotaError
 from tests.ipu import ARGUMENTS, install_poprun
 
-WISH = IpuWish(8, ("10.0.0.1", "10.0.0.2"), 2, 2, "pod16", "10.0.0.9")
+JOB = IpuJob(8, ("10.0.0.1", "10.0.0.2"), 2, 2, "pod16", "10.0.0.9")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def instance_of(argv):
 
 
 def test_instances_are_numbered_host_by_host():
-    instances = [word for word in poprun_arguments(WISH, ("p",), ()) if word.startswith("--instance-mpi-local-args")]
+    instances = [word for word in poprun_arguments(JOB, ("p",), ()) if word.startswith("--instance-mpi-local-args")]
 
     assert instances == [
         "--instance-mpi-local-args=0:-x PADDLE_TRAINER_ID=0 -x PADDLE_CURRENT_ENDPOINT=10.0.0.1:8090 -x PADDLE_RANK_IN_NODE=0",
@@ -44,7 +44,7 @@ def test_instances_are_numbered_host_by_host():
 
 
 def test_ipus_are_shared_out_to_replicas_and_these_to_instances():
-    words = poprun_arguments(WISH, ("python", "train.py", "--lr", "a b"), ("POPART_LOG_LEVEL=INFO", "A"))
+    words = poprun_arguments(JOB, ("python", "train.py", "--lr", "a b"), ("POPART_LOG_LEVEL=INFO", "A"))
 
     assert words[:11] == (
         "--num-instances=4",
@@ -63,7 +63,7 @@ def test_ipus_are_shared_out_to_replicas_and_these_to_instances():
 
 
 def test_an_ipv6_host_stands_in_brackets_in_endpoints_only():
-    words = poprun_arguments(WISH._replace(hosts=("fd77::1",)), ("p",), ())
+    words = poprun_arguments(JOB._replace(hosts=("fd77::1",)), ("p",), ())
 
     assert "--host=fd77::1" in words
     assert "-x PADDLE_TRAINER_ENDPOINTS=[fd77::1]:8090" in words[10]

@@ -1,7 +1,7 @@
 """Settings to roles: which mode a job is in, and how many workers of which role this node starts.
 
-Counts are of this node; lists of addresses (cli/listing.py) are of the whole job; tables (cli/mixture.py) name roles of
-the user's own.
+Counts are of this node; lists of addresses (role_addresses.py) are of the whole job; tables (role_tables.py) name roles
+of the user's own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ from flota.job.roles import (
 )
 from flota.job.spec import Command, DeviceSet
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 PS_FLAGS = ("server_num", "trainer_num", "servers", "trainers", "coordinators", "coordinator_num")
 HETER_FLAGS = ("heter_workers", "heter_worker_num", "heter_devices")
@@ -80,7 +76,7 @@ def _strongest(settings: Settings, dests: tuple[str, ...]) -> str | None:
     return max(filter(None, map(settings.source, dests)), key=strength, default=None)
 
 
-def make_cast(settings: Settings, found: DeviceSet, devices: DeviceSet) -> RoleSet:
+def make_paddle_roles(settings: Settings, found: DeviceSet, devices: DeviceSet) -> RoleSet:
     """For parameter servers, with and without heterogeneous workers, and for jobs of equal workers."""
     mode = choose_mode(settings)
     if mode in (COLLECTIVE, RPC):
@@ -88,17 +84,16 @@ def make_cast(settings: Settings, found: DeviceSet, devices: DeviceSet) -> RoleS
     refuse_other_counts(settings, f"--run_mode {mode}", "--trainer_num says how many trainers there are")
     listed = _is_listed(settings)
     if listed:
-        from flota.cli.roles.role_addresses import read_listing
+        from flota.cli.roles.role_addresses import read_role_addresses
 
-        cast = read_listing(settings, mode)
+        role_set = read_role_addresses(settings, mode)
     else:
-        cast = RoleSet(mode, tuple(_counted(settings, mode)))
+        role_set = RoleSet(mode, tuple(_counted(settings, mode)))
     none = choose_devices(found, "cpu")
-    kinds = _device_kinds(settings, cast.roles, devices)
-    roles = [_equipped(role, kinds.get(role.stage, ""), devices, none) for role in cast.roles]
-    given: Any = settings["gloo_port"]
-    port = int(given) if settings.source("gloo_port") or listed else None
-    return cast._replace(roles=in_order(roles), gloo_port=port)
+    kinds = _device_kinds(settings, role_set.roles, devices)
+    roles = [_equipped(role, kinds.get(role.stage, ""), devices, none) for role in role_set.roles]
+    port = settings["gloo_port"] if settings.source("gloo_port") or listed else None
+    return role_set._replace(roles=in_order(roles), gloo_port=port)
 
 
 def refuse_other_counts(settings: Settings, roles: str, why: str) -> None:
@@ -153,10 +148,10 @@ def _refuse_a_job_without(settings: Settings, servers: int, trainers: int, heter
 
 
 def _count(settings: Settings, dest: str, otherwise: int) -> int:
-    value: Any = settings[dest]
+    value = settings[dest]
     if value is not None and value > MOST_WORKERS:
         raise BadValue(str(settings.source(dest)), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
-    return otherwise if value is None else int(value)
+    return otherwise if value is None else value
 
 
 def _stage_sizes(settings: Settings) -> list[int]:

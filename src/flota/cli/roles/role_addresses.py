@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from itertools import count
 
-from flota.cli.address import is_mine, wanted_address
+from flota.cli.address import find_own_rank
+from flota.cli.convert import LAST_PORT
 from flota.cli.roles.paddle_roles import BOTH_WAYS, RoleSet
 from flota.cli.settings import Settings, strength
-from flota.errors import BadValue, Contradiction, NotAmongNodes, SeveralAmongNodes
+from flota.errors import BadValue, Contradiction
 from flota.errors.roles import NoAddresses, TwiceListed
-from flota.host.addresses import is_loopback, own_addresses
 from flota.job.roles import COORDINATOR, HETER, PS_HETER, SERVER, TRAINER, Role
 from flota.job.roster import endpoint, split_endpoint
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 FIRST_PORT = 6170  # Paddle's own for servers; trainers that are listed without ports come behind them
-LAST_PORT = 65535
 NEEDED = (SERVER, TRAINER)
 
 
-def read_listing(settings: Settings, mode: str) -> RoleSet:
+def read_role_addresses(settings: Settings, mode: str) -> RoleSet:
     """Who runs what where. A node runs what is listed at its address, exactly."""
     needed = (*NEEDED, *((HETER,) if mode == PS_HETER else ()))
     stages = {role: _stages(settings, flag) for role, (_, flag) in BOTH_WAYS.items() if role in (*needed, COORDINATOR)}
@@ -40,7 +35,7 @@ def read_listing(settings: Settings, mode: str) -> RoleSet:
         raise Contradiction(row, flag, "both say which ports workers get")
     _refuse_ports_of_gloo(settings, everything, hosts)
     _check_count(settings, hosts, flag)
-    own = _own_host(settings, hosts, flag)
+    own = hosts[find_own_rank(settings, flag, hosts, -1)]
     roles = [
         _role(role, tuple(stage), number, own, hosts)
         for role, lists in stages.items()
@@ -81,11 +76,9 @@ def _with_ports(trainers: list[str], servers: int, taken: set[str]) -> list[str]
 
 
 def _check_count(settings: Settings, hosts: tuple[str, ...], flag: str) -> None:
-    """What the meeting checks for several nodes, for one."""
-    nodes: Any = settings["nnodes"]
-    if len(hosts) == 1 and nodes != (1, 1):
-        asked = f"{settings.source('nnodes')} {':'.join(map(str, dict.fromkeys(nodes)))}"
-        raise Contradiction(asked, f"{flag} {hosts[0]}", "all workers are listed on one node")
+    """The same check for one node as cli/nodes.py has for several."""
+    if len(hosts) == 1 and settings["nnodes"] != (1, 1):
+        raise Contradiction(settings.spelled("nnodes"), f"{flag} {hosts[0]}", "all workers are listed on one node")
 
 
 def _refuse_twins(everything: list[tuple[str, str]]) -> None:
@@ -97,26 +90,14 @@ def _refuse_twins(everything: list[tuple[str, str]]) -> None:
 
 
 def _refuse_ports_of_gloo(settings: Settings, everything: list[tuple[str, str]], hosts: tuple[str, ...]) -> None:
-    """The first server's host has two more ports: gloo's, and behind it the master's, where the nodes meet there."""
-    port: Any = settings["gloo_port"]
+    """The first server's host has two more ports: gloo's, and behind it the master's, where that is there."""
+    port = settings["gloo_port"]
     source = settings.source("gloo_port") or "--gloo_port"
     listed = {one: role for role, one in everything}
-    wish = f"not listed for a {role}" if (role := listed.get(endpoint(hosts[0], str(port)))) else ""
+    expected = f"not listed for a {role}" if (role := listed.get(endpoint(hosts[0], str(port)))) else ""
     if len(hosts) > 1 and not settings.source("master"):
         behind = listed.get(endpoint(hosts[0], str(port + 1)))
         if behind or port == LAST_PORT:
-            wish = "followed by a free one, where the nodes meet"
-    if wish:
-        raise BadValue(source, str(port), f"a port that is {wish}", f"{source} 7767")
-
-
-def _own_host(settings: Settings, hosts: tuple[str, ...], flag: str) -> str:
-    """The one of the listed addresses that is this node's."""
-    wanted = wanted_address(settings)
-    mine = [host for host in hosts if is_mine(host, wanted)]
-    if not mine:
-        own = [wanted] if wanted else [address for _, address in own_addresses() if not is_loopback(address)]
-        raise NotAmongNodes(flag, hosts, own)
-    if len(mine) > 1:
-        raise SeveralAmongNodes(flag, tuple(mine))
-    return mine[0]
+            expected = "followed by a free one, where the nodes meet"
+    if expected:
+        raise BadValue(source, str(port), f"a port that is {expected}", f"{source} 7767")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from flota.cli.convert import MOST_WORKERS
-from flota.cli.parse import CommandLine
-from flota.cli.roles.paddle_roles import RoleSet, choose_mode, make_cast, refuse_other_counts
+from flota.cli.parse import CommandLine, nearest
+from flota.cli.roles.paddle_roles import RoleSet, choose_mode, make_paddle_roles, refuse_other_counts
 from flota.cli.script import resolve_command
-from flota.cli.settings import Settings
+from flota.cli.settings import Settings, in_words
 from flota.devices import choose_devices
 from flota.errors import BadConfigFile, BadValue, UnknownKey
 from flota.errors.roles import RolesCollide, UnusedScript
@@ -31,7 +31,7 @@ SERVE = (SERVER, COORDINATOR, "ps", "scheduler")  # unless the table says otherw
 PLAIN = (str, int, float)
 
 
-def make_mixture(
+def make_tabled_roles(
     settings: Settings,
     line: CommandLine,
     environ: Mapping[str, str],
@@ -40,7 +40,7 @@ def make_mixture(
     devices: DeviceSet,
 ) -> RoleSet:
     if choose_mode(settings) != MIXED:
-        return make_cast(settings, found, devices)  # --run_mode counts more than the file
+        return make_paddle_roles(settings, found, devices)  # --run_mode counts more than the file
     source = settings.source("roles") or f"`roles` in {settings.tables_from}"
     refuse_other_counts(settings, source, "roles have their own counts")
     counts = _counts(settings, source)
@@ -72,10 +72,10 @@ def make_mixture(
 
 def _devices(table: Any, role: Role, main: str, found: DeviceSet, devices: DeviceSet, none: DeviceSet) -> DeviceSet:
     """As told: ids, `all` or `none`; otherwise the main role has the job's and the others none."""
-    wish = table.get("devices")
-    if wish is None:
+    wanted = table.get("devices")
+    if wanted is None:
         return devices if role.name == main else none
-    return {"all": devices, "none": none}.get(wish) or choose_devices(found, wish)
+    return {"all": devices, "none": none}.get(wanted) or choose_devices(found, wanted)
 
 
 def _command(
@@ -98,7 +98,7 @@ def _checked(name: str, table: object, file: str) -> dict[str, object]:
         raise BadValue("roles", name, "a name of letters and digits", "[roles.trainer]")
     for key, value in table.items():
         if key not in KEYS:
-            raise UnknownKey(file, f"{where}.{key}", _nearest_key(key))
+            raise UnknownKey(file, f"{where}.{key}", nearest(key, KEYS, 0.0))
         kind, words = KEYS[key]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise BadConfigFile(file, f"`{where}.{key}` is `{value}`, not {words}")
@@ -127,21 +127,13 @@ def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _nearest_key(key: str) -> str:
-    from difflib import get_close_matches
-
-    return get_close_matches(key, KEYS, 1, 0.0)[0]
-
-
 def _counts(settings: Settings, source: str) -> dict[str, int]:
     """Of --roles."""
-    pairs: Any = settings["roles"]
+    pairs = settings["roles"]
     counts = dict(pairs)
     if len(counts) < len(pairs) or max(counts.values(), default=0) > MOST_WORKERS:
-        text = ",".join(f"{name}={count}" for name, count in pairs)
-        raise BadValue(
-            source, text, f"each role once, with a count of 0 to {MOST_WORKERS}", f"{source} trainer=4,data=1"
-        )
+        expected = f"each role once, with a count of 0 to {MOST_WORKERS}"
+        raise BadValue(source, in_words("roles", pairs), expected, f"{source} trainer=4,data=1")
     return counts
 
 

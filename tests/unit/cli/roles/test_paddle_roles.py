@@ -8,7 +8,7 @@ from shlex import split
 import pytest
 
 from flota.cli.parse import parse
-from flota.cli.roles.paddle_roles import choose_mode, make_cast
+from flota.cli.roles.paddle_roles import choose_mode, make_paddle_roles
 from flota.cli.settings import gather
 from flota.devices import choose_devices, find_devices
 from flota.errors import BadValue, Contradiction, NoDevices, NotAmongNodes, SeveralAmongNodes
@@ -34,7 +34,7 @@ def cast(settings):
     def make(words: str, **environ: str):
         given = settings(words, **environ)
         found = find_devices({**NOTHING, **environ})
-        return make_cast(given, found, choose_devices(found, given["devices"]))
+        return make_paddle_roles(given, found, choose_devices(found, given["devices"]))
 
     return make
 

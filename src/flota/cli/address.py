@@ -47,7 +47,7 @@ def wanted_address(settings: Settings) -> str:
     host, interface = str(settings["host"] or ""), str(settings["network_interface"] or "")
     if not interface:
         return host
-    source = str(settings.source("network_interface"))
+    source = settings.source("network_interface")
     address = address_of(interface)
     if address is None:
         raise UnknownInterface(source, interface, list(dict.fromkeys(name for name, _ in own_addresses())))

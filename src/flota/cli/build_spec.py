@@ -124,7 +124,7 @@ def with_nodes(
 def refuse_contradictions(settings: Settings) -> None:
     def both(one: str, other: str, why: str) -> None:
         if settings[one] and settings[other] and settings.source(one) and settings.source(other):
-            raise Contradiction(str(settings.source(one)), str(settings.source(other)), why)
+            raise Contradiction(settings.source(one), settings.source(other), why)
 
     both("module", "no_python", "a module needs python")
     both("module", "run_path", "a module is not a path")
@@ -136,15 +136,15 @@ def refuse_contradictions(settings: Settings) -> None:
     if settings["native_stacks"] and settings["hang_timeout"] is None:
         raise OnlyWith("--native-stacks", "--hang-timeout")
     if settings["warm_memory"] is not None and not settings["warm"]:
-        raise OnlyWith(str(settings.source("warm_memory")), "--warm")
+        raise OnlyWith(settings.source("warm_memory"), "--warm")
     if settings["legacy_local_rank"] and settings["no_python"] and not settings["use_env"]:
-        raise NeedsUseEnv(str(settings.source("no_python")))
+        raise NeedsUseEnv(settings.source("no_python"))
     if not settings["ips"]:
-        raise BadValue(str(settings.source("ips")), "", "addresses", "--ips 127.0.0.1")
+        raise BadValue(settings.source("ips"), "", "addresses", "--ips 127.0.0.1")
     if settings["json"] and not settings["dry_run"]:
         raise OnlyWith("--json", "--dry-run")
     if not settings["log_dir"]:
-        raise BadValue(str(settings.source("log_dir")), "", "a directory", "--log_dir log")
+        raise BadValue(settings.source("log_dir"), "", "a directory", "--log_dir log")
     workers = settings["nproc_per_node"]
     if settings["interactive"] and workers not in (None, 1):
         raise Contradiction("--interactive", settings.spelled("nproc_per_node"), "one worker can have the terminal")

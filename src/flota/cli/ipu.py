@@ -101,7 +101,7 @@ def refuse_flags(settings: Settings) -> None:
     defaults = Settings({})
     for dest, why in REFUSED.items():
         if settings[dest] != defaults[dest]:
-            raise RefusedFlag(str(settings.source(dest)), why)
+            raise RefusedFlag(settings.source(dest), why)
 
 
 def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:
@@ -125,7 +125,7 @@ def count_ipus(settings: Settings) -> int:
     word = str(settings["devices"])
     if not word.isdecimal() or not 1 <= int(word) <= MOST_WORKERS:
         raise BadValue(
-            str(settings.source("devices")), word, f"a number of IPUs, 1 to {MOST_WORKERS}, before `ipu`", "--devices 4"
+            settings.source("devices"), word, f"a number of IPUs, 1 to {MOST_WORKERS}, before `ipu`", "--devices 4"
         )
     return int(word)
 

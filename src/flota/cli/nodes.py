@@ -37,14 +37,14 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: HostList 
     """None for a job of one machine. `listed`: the nodes, where lists of roles' addresses have named them."""
     get = settings.__getitem__
     for dest in ("master", "rdzv_endpoint"):
-        refuse_secrets(str(settings.source(dest)), str(settings[dest] or ""))
+        refuse_secrets(settings.source(dest), str(settings[dest] or ""))
     if get("nnodes") == (1, 1) and "," not in get("ips") and not listed:
         return None
-    listed = listed or HostList(read_hosts(settings), str(settings.source("ips")), 0)
+    listed = listed or HostList(read_hosts(settings), settings.source("ips"), 0)
     hosts = listed.hosts
     _check_count(settings, listed)
     if settings["standalone"]:
-        raise Contradiction(str(settings.source("standalone")), _nodes_source(settings), "standalone is one machine")
+        raise Contradiction(settings.source("standalone"), _nodes_source(settings), "standalone is one machine")
     least, most = (len(hosts), len(hosts)) if hosts else get("nnodes")
     rank = int(get("rank"))
     if not -1 <= rank < most:
@@ -78,7 +78,7 @@ def notes_on_nodes(settings: Settings, environ: Mapping[str, str]) -> tuple[str,
 
 
 def _nodes_source(settings: Settings) -> str:
-    return str(settings.source("nnodes") or settings.source("ips") or settings.source("servers"))
+    return settings.source("nnodes") or settings.source("ips") or settings.source("servers")
 
 
 def read_hosts(settings: Settings) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def choose_master(settings: Settings, listed: HostList, rank: int) -> MasterAddr
 
 
 def _master(settings: Settings) -> MasterAddress:
-    source = str(settings.source("master"))
+    source = settings.source("master")
     # The old flag and variable of Paddle's name an etcd.
     scheme = "etcd" if "elastic" in source.lower() else "http"
     return read_master(source, str(settings["master"]), scheme=scheme)
@@ -134,7 +134,7 @@ def _torch(settings: Settings, rank: int) -> MasterAddress:
     if endpoint.endswith(":0"):
         return MasterAddress(serves=True)  # torch's word for a port that the node chooses
     if endpoint:
-        where = read_master(str(settings.source("rdzv_endpoint")), endpoint, port=TORCH_PORTS[backend])
+        where = read_master(settings.source("rdzv_endpoint"), endpoint, port=TORCH_PORTS[backend])
         return where if where.etcd else where._replace(serves=serves)
     if backend == "c10d" and not settings.source("master_addr"):
         return MasterAddress(places=(Place("localhost", _torch_port(settings)),))
@@ -149,18 +149,18 @@ def _master_address(settings: Settings) -> str:
     word = str(settings["master_addr"]).removeprefix("[").removesuffix("]")
     if word.count(":") == 1:
         good = "--master-addr 10.0.0.1 --master-port 29500"
-        raise BadValue(str(settings.source("master_addr")), word, "an address without a port", good)
-    return read_place(str(settings.source("master_addr")), f"[{word}]" if ":" in word else word, 0).host
+        raise BadValue(settings.source("master_addr"), word, "an address without a port", good)
+    return read_place(settings.source("master_addr"), f"[{word}]" if ":" in word else word, 0).host
 
 
 def _is_torchs_rank(settings: Settings) -> bool:
     """--node-rank and PET_NODE_RANK are written by people who expect torch's default master."""
-    return "node-rank" in str(settings.source("rank")).lower().replace("_", "-")
+    return "node-rank" in settings.source("rank").lower().replace("_", "-")
 
 
 def _agreed(settings: Settings, where: MasterAddress) -> MasterAddress:
     """What --master says, after a look at what torch's flags of the same strength say."""
-    master = str(settings.source("master"))
+    master = settings.source("master")
     level = strength(master)
     torchs = (*TORCH_PLACES, "rdzv_backend")
     given = [dest for dest in torchs if settings[dest] and strength(settings.source(dest)) == level]
@@ -182,14 +182,14 @@ def _port_of_list(settings: Settings) -> int:
     """The port before the workers' own, as --start_port or its default says."""
     first = settings["start_port"]
     if first < 2:
-        source = str(settings.source("start_port"))
+        source = settings.source("start_port")
         raise BadValue(source, str(first), "a port above 1 beside --ips", "--start_port 6070")
     return int(first) - 1
 
 
 def read_conf(settings: Settings) -> dict[str, str]:
     """--rdzv-conf in parts."""
-    source, conf = str(settings.source("rdzv_conf")), {}
+    source, conf = settings.source("rdzv_conf"), {}
     for pair in filter(None, str(settings["rdzv_conf"]).split(",")):
         key, _, value = (part.strip() for part in pair.partition("="))
         if not key or not value:
@@ -210,7 +210,7 @@ def _is_host(settings: Settings, conf: Mapping[str, str], otherwise: bool | None
 
 
 def _converted(settings: Settings, kind: str, conf: Mapping[str, str], key: str, good: str) -> Any:
-    source = str(settings.source("rdzv_conf"))
+    source = settings.source("rdzv_conf")
     try:
         return convert(source, kind, conf[key])
     except BadValue:

@@ -25,7 +25,7 @@ def ask_platform(line: CommandLine, settings: Settings, environ: Mapping[str, st
     if not found or not (found[1].role or found[1].nodes > 1):
         return line, settings  # a job on one machine is a job like any other
     title, hints = found[0].title, found[1]
-    stronger = next((source for source in map(settings.source, WHO) if source), None)
+    stronger = next(filter(None, map(settings.source, WHO)), "")
     if settings.tables:
         stronger = stronger or f"`roles` in {settings.tables_from}"
     if hints.role and not str(settings["run_mode"]).startswith("ps"):

@@ -19,9 +19,9 @@ TOKEN, USER, PASSWORD = "FLOTA_TOKEN", "FLOTA_ETCD_USER", "FLOTA_ETCD_PASSWORD"
 def read_secrets(settings: Settings, environ: Mapping[str, str], *, etcd: bool) -> Secrets:
     certificate, key, authority = (_path(settings, dest) for dest in ("tls_cert", "tls_key", "tls_ca"))
     if certificate and not key:
-        raise OnlyWith(str(settings.source("tls_cert")), "--tls-key")
+        raise OnlyWith(settings.source("tls_cert"), "--tls-key")
     if key and not certificate:
-        raise OnlyWith(str(settings.source("tls_key")), "--tls-cert")
+        raise OnlyWith(settings.source("tls_key"), "--tls-cert")
     user, password = (environ.get(USER, ""), _secret(environ, PASSWORD)) if etcd else ("", "")
     if user and not password:
         raise OnlyWith(USER, PASSWORD)
@@ -49,7 +49,7 @@ def _is_open_to_others(path: str) -> bool:
 def _path(settings: Settings, dest: str) -> str:
     path = str(settings[dest] or "")
     if path:
-        _read(str(settings.source(dest)), path)
+        _read(settings.source(dest), path)
     return path
 
 

@@ -43,10 +43,10 @@ class Settings:
         found = self.given.get(dest)
         return found.value if found else BY_NAME[dest.replace("_", "-")].default
 
-    def source(self, dest: str) -> str | None:
-        """How the user spelled it, or None for a default."""
+    def source(self, dest: str) -> str:
+        """How the user spelled it; empty for a default."""
         found = self.given.get(dest)
-        return found.source if found else None
+        return found.source if found else ""
 
     def spelled(self, dest: str) -> str:
         """A flag with its value, as the user has given it."""
@@ -62,9 +62,9 @@ def in_words(dest: str, value: object) -> str:
     return ",".join("=".join(map(str, part)) if isinstance(part, tuple) else str(part) for part in value)
 
 
-def strength(source: str | None) -> int:
+def strength(source: str) -> int:
     """How much a source counts beside others, where different settings say the same: the precedence as a number."""
-    if source is None:
+    if not source:
         return 0
     if source.startswith("-"):
         return 4

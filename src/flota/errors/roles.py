@@ -11,7 +11,7 @@ class NoneOfRole(FlotaError):
 
 
 class NoAddresses(FlotaError):
-    def __init__(self, role: str, flag: str, counted: str | None) -> None:
+    def __init__(self, role: str, flag: str, counted: str) -> None:
         but = f"; {counted} counts, but does not say where" if counted else ""
         super().__init__(
             f"no address for a {role} on any node{but}", f"list all of them, as in {flag} 10.0.0.1:6170,10.0.0.2:6170"

@@ -57,23 +57,23 @@ class RoleSet(NamedTuple):
 def choose_mode(settings: Settings) -> str:
     """As --run_mode says, or as the other flags do. The stronger source wins; equal ones must not contradict."""
     heter, servers = _strongest(settings, HETER_FLAGS), _strongest(settings, PS_FLAGS)
-    own = settings.source("roles") or (f"`roles` in {settings.tables_from}" if settings.tables else None)
+    own = settings.source("roles") or (f"`roles` in {settings.tables_from}" if settings.tables else "")
     if own and (heter or servers):
-        raise Contradiction(own, str(heter or servers), "both say which roles there are")
+        raise Contradiction(own, heter or servers, "both say which roles there are")
     implied = PS_HETER if heter else PS if servers else MIXED
     asked, source = str(settings["run_mode"]), settings.source("run_mode")
     fitting = {heter: (PS_HETER,), servers: (PS_HETER, PS), own: ()}
-    against = max((flag for flag, modes in fitting.items() if flag and asked not in modes), key=strength, default=None)
-    if against is None:
+    against = max((flag for flag, modes in fitting.items() if flag and asked not in modes), key=strength, default="")
+    if not against:
         return asked
     if strength(source) == strength(against):
         raise Contradiction(f"{source} {asked}", against, f"that is for {'jobs with roles' if own else implied}")
     return asked if strength(source) > strength(against) else implied
 
 
-def _strongest(settings: Settings, dests: tuple[str, ...]) -> str | None:
+def _strongest(settings: Settings, dests: tuple[str, ...]) -> str:
     """How the user spelled what counts most of these."""
-    return max(filter(None, map(settings.source, dests)), key=strength, default=None)
+    return max(filter(None, map(settings.source, dests)), key=strength, default="")
 
 
 def make_paddle_roles(settings: Settings, found: DeviceSet, devices: DeviceSet) -> RoleSet:
@@ -99,7 +99,7 @@ def make_paddle_roles(settings: Settings, found: DeviceSet, devices: DeviceSet) 
 def refuse_other_counts(settings: Settings, roles: str, why: str) -> None:
     """What counts workers that have no role. A variable or a file may be meant for other jobs; a flag is not."""
     workers = settings.source("nproc_per_node")
-    if workers and workers.startswith("-"):
+    if workers.startswith("-"):
         raise Contradiction(workers, roles, why)
     if settings["interactive"]:
         raise Contradiction("--interactive", roles, "one worker can have the terminal")
@@ -110,9 +110,9 @@ def _is_listed(settings: Settings) -> bool:
     for number, addresses in BOTH_WAYS.values():
         one, other = settings.source(number), settings.source(addresses)
         if one and strength(one) == strength(other):
-            raise Contradiction(one, str(other), "both say how many there are")
+            raise Contradiction(one, other, "both say how many there are")
     numbers, lists = (_strongest(settings, dests) for dests in zip(*BOTH_WAYS.values(), strict=True))
-    return lists is not None and strength(lists) >= strength(numbers)
+    return bool(lists) and strength(lists) >= strength(numbers)
 
 
 def _counted(settings: Settings, mode: str) -> list[Role]:
@@ -150,7 +150,7 @@ def _refuse_a_job_without(settings: Settings, servers: int, trainers: int, heter
 def _count(settings: Settings, dest: str, otherwise: int) -> int:
     value = settings[dest]
     if value is not None and value > MOST_WORKERS:
-        raise BadValue(str(settings.source(dest)), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
+        raise BadValue(settings.source(dest), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
     return otherwise if value is None else value
 
 

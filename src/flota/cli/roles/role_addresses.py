@@ -30,7 +30,7 @@ def read_role_addresses(settings: Settings, mode: str) -> RoleSet:
     everything = [(role, one) for role, lists in stages.items() for stage in lists for one in stage]
     _refuse_twins(everything)
     hosts = tuple(dict.fromkeys(split_endpoint(one)[0] for _, one in everything))
-    row, flag = settings.source("start_port"), str(settings.source("servers"))
+    row, flag = settings.source("start_port"), settings.source("servers")
     if row and strength(row) >= strength(flag):
         raise Contradiction(row, flag, "both say which ports workers get")
     _refuse_ports_of_gloo(settings, everything, hosts)
@@ -59,7 +59,7 @@ def _stages(settings: Settings, flag: str) -> list[list[str]]:
         address, port = split_endpoint(one)
         fits = port.isdecimal() and 0 < int(port) <= LAST_PORT if port or flag != "trainers" else True
         if not address or not fits:
-            raise BadValue(str(source), one, "addresses with ports", f"{source} 10.0.0.1:6170,10.0.0.2:6170")
+            raise BadValue(source, one, "addresses with ports", f"{source} 10.0.0.1:6170,10.0.0.2:6170")
     return stages
 
 

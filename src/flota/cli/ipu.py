@@ -21,19 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+# fmt: off
 IPU_FLAGS = (
     Flag("hosts", "hosts", None, "ipu", "hosts of the job, with commas between them", "HOSTS", origin="paddle launch"),
-    Flag(
-        "nproc-per-host", "positive", None, "ipu", "instances of the script on each host", "N", origin="paddle launch"
-    ),
+    Flag("nproc-per-host", "positive", None, "ipu", "instances of the script on each host", "N", origin="paddle launch"),
     Flag("ipus-per-replica", "positive", None, "ipu", "IPUs of each replica of the model", "N", origin="paddle launch"),
-    Flag(
-        "ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin="paddle launch"
-    ),
-    Flag(
-        "vipu-server", "host", None, "ipu", "the V-IPU server, which manages the IPUs", "HOST", origin="paddle launch"
-    ),
+    Flag("ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin="paddle launch"),
+    Flag("vipu-server", "host", None, "ipu", "the V-IPU server, which manages the IPUs", "HOST", origin="paddle launch"),
 )
+# fmt: on
 ROWS = Rows({flag.name: flag for flag in IPU_FLAGS}, {}, {})
 EXAMPLE = (
     "flota --devices 4 ipu --hosts=localhost --nproc_per_host=2 --ipus_per_replica=1 --ipu_partition=pod16"
@@ -44,20 +40,16 @@ PORT = "8090"  # in every endpoint that Paddle's launcher gives to instances
 
 SCRIPT = "what follows `ipu` and its arguments is a file"
 MACHINES = "beside `ipu` it is --hosts that says which machines take part"
+NO_ROLES = "a job on IPUs has no roles"
 REFUSED = {
     "module": SCRIPT,
     "no_python": SCRIPT,
     "nproc_per_node": "beside `ipu` it is --nproc_per_host that counts the instances",
-    "nnodes": MACHINES,
-    "ips": MACHINES,
-    "master": MACHINES,
-    "rdzv_endpoint": MACHINES,
+    **dict.fromkeys(("nnodes", "ips", "master", "rdzv_endpoint"), MACHINES),
     "start_port": f"all instances on IPUs have the port {PORT}",
     "virtual_local_rank": "poprun gives out the IPUs",
     "legacy_local_rank": "all instances on IPUs share one command line",
-    "role": "a job on IPUs has no roles",
-    "run_mode": "a job on IPUs has no roles",
-    **{flag.dest: "a job on IPUs has no roles" for flag in FLAGS if flag.group == "roles"},
+    **dict.fromkeys(("role", "run_mode", *(flag.dest for flag in FLAGS if flag.group == "roles")), NO_ROLES),
 }
 
 

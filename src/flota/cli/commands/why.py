@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from flota.errors import UnknownFlag
-from flota.errors.why import NoReport
+from flota.errors.subcommands import NoReport
 from flota.failures.report_from_logs import Telling, find_tellings, piece_together
 from flota.failures.report_text import failure_page
 from flota.job.report import STOPPED, SUCCEEDED, Report

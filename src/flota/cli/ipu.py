@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-# fmt: off
+PADDLE = "paddle launch"
 IPU_FLAGS = (
-    Flag("hosts", "hosts", None, "ipu", "hosts of the job, with commas between them", "HOSTS", origin="paddle launch"),
-    Flag("nproc-per-host", "positive", None, "ipu", "instances of the script on each host", "N", origin="paddle launch"),
-    Flag("ipus-per-replica", "positive", None, "ipu", "IPUs of each replica of the model", "N", origin="paddle launch"),
-    Flag("ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin="paddle launch"),
-    Flag("vipu-server", "host", None, "ipu", "the V-IPU server, which manages the IPUs", "HOST", origin="paddle launch"),
+    Flag("hosts", "hosts", None, "ipu", "hosts of the job, with commas between them", "HOSTS", origin=PADDLE),
+    Flag("nproc-per-host", "positive", None, "ipu", "instances of the script on each host", "N", origin=PADDLE),
+    Flag("ipus-per-replica", "positive", None, "ipu", "IPUs of each replica of the model", "N", origin=PADDLE),
+    Flag("ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin=PADDLE),
+    Flag("vipu-server", "host", None, "ipu", "the V-IPU server, which manages the IPUs", "HOST", origin=PADDLE),
 )
-# fmt: on
 ROWS = Rows({flag.name: flag for flag in IPU_FLAGS}, {}, {})
 EXAMPLE = (
     "flota --devices 4 ipu --hosts=localhost --nproc_per_host=2 --ipus_per_replica=1 --ipu_partition=pod16"

@@ -162,3 +162,14 @@ def test_kinds_of_one_name_have_variables_of_their_own():
     variables = [name for kind in devices.KINDS for name in kind.variables]
 
     assert len(set(variables)) == len(variables)
+
+
+def test_nobody_imports_a_registered_file_by_its_name():
+    source = ROOT / "src" / "flota"
+    for folder in ("frameworks", "platforms", "cli/commands"):
+        package = f"flota.{folder.replace('/', '.')}"
+        for path in source.rglob("*.py"):
+            if path.parent != source / folder:
+                text = path.read_text()
+                assert f"from {package}." not in text, path
+                assert f"import {package}." not in text, path

@@ -34,6 +34,7 @@ class Framework(NamedTuple):
     title: str  # as its makers write it
     variables: Variables
     shown: tuple[str, ...]  # the variables that are printed at the start
+    may_be_left_out: str = ""  # a variable that not all numbers of workers fit into
     short: str = ""  # another name in --framework
     shown_for_all: bool = False  # the start shows no other framework's
     backup: Backup | None = None  # a file, and the variables in it that are too long for the environment
@@ -87,6 +88,12 @@ def shown_variables(spec: JobSpec, env: Mapping[str, str]) -> list[str]:
     frameworks = [load(name) for name in spec.frameworks]
     leading = [framework for framework in frameworks if framework.shown_for_all] or frameworks
     return [name for framework in leading for name in framework.shown if name in env]
+
+
+def left_out(spec: JobSpec, env: Mapping[str, str]) -> list[str]:
+    """Variables that a job of equal workers lacks because they would be too long."""
+    names = [load(name).may_be_left_out for name in spec.frameworks if spec.mode == COLLECTIVE]
+    return [name for name in names if name and name not in env]
 
 
 def backups(spec: JobSpec, roster: Roster, worker: Worker) -> list[tuple[str, dict[str, str]]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from flota.frameworks import Framework, master_endpoint
-from flota.job.plan import Worker
-from flota.job.roles import PS, PS_HETER, RPC, TRAINER
+from flota.job.plan import Worker, own_file
+from flota.job.roles import PS, PS_HETER, RPC
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
 LONGEST_LIST = 48000  # Paddle's own limit for the list of endpoints in the environment
+BACKUP = "backup_env"  # the file where Paddle looks for a variable that its environment lacks
 CUSTOM_DEVICES = ("npu", "mlu", "gcu", "iluvatar_gpu", "intel_hpu", "musa")
 
 
@@ -38,15 +39,9 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     }
     if len(given["PADDLE_TRAINER_ENDPOINTS"]) >= LONGEST_LIST:
         del given["PADDLE_TRAINER_ENDPOINTS"]
-        given["PADDLE_BACKUP_ENV_PATH"] = backup_file(spec, worker)
+        given["PADDLE_BACKUP_ENV_PATH"] = own_file(spec, worker, BACKUP)
     given.update(device_variables(spec, worker))
     return given
-
-
-def backup_file(spec: JobSpec, worker: Worker) -> str:
-    """Where Paddle looks for a variable that its environment lacks."""
-    own = str(worker.rank) if worker.name == TRAINER else f"{worker.name}.{worker.rank}"
-    return f"{spec.log.directory}/backup_env.{own}.json"
 
 
 def backup(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, dict[str, str]] | None:
@@ -54,7 +49,7 @@ def backup(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, dict[str
     endpoints = ",".join(roster.endpoints(worker.role))
     if len(endpoints) < LONGEST_LIST:
         return None
-    return backup_file(spec, worker), {"PADDLE_TRAINER_ENDPOINTS": endpoints}
+    return own_file(spec, worker, BACKUP), {"PADDLE_TRAINER_ENDPOINTS": endpoints}
 
 
 def device_variables(spec: JobSpec, worker: Worker) -> dict[str, str]:

@@ -40,4 +40,4 @@ def _cluster(spec: JobSpec, roster: Roster, own_task: str) -> str:
     return ", ".join(f'"{task}": [{text}]' for task, text in texts.items() if text)
 
 
-FRAMEWORK = Framework("TensorFlow", variables, shown=("TF_CONFIG",), short="tf")
+FRAMEWORK = Framework("TensorFlow", variables, shown=("TF_CONFIG",), short="tf", may_be_left_out="TF_CONFIG")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from flota.frameworks import Framework, master_endpoint
-from flota.job.plan import Worker
-from flota.job.roles import TRAINER
+from flota.job.plan import ERROR, Worker, own_file
 from flota.job.roster import Roster, split_endpoint
 from flota.job.spec import JobSpec
 
@@ -32,16 +31,10 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
         # True would mean that the launcher serves the store: then a restart finds the dead round's keys.
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # `False`: rank 0 serves the store, not the launcher
         # TORCHELASTIC_ERROR_FILE: where a script that uses `flota.record` or torch's `@record` leaves its traceback
-        "TORCHELASTIC_ERROR_FILE": error_file(spec, worker),
+        "TORCHELASTIC_ERROR_FILE": own_file(spec, worker, ERROR),
         "TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(spec.stop_signals),  # `--signals-to-handle`
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # kept when it is set already
     }
-
-
-def error_file(spec: JobSpec, worker: Worker) -> str:
-    """Where a script that uses flota.record or torch's @record writes its traceback."""
-    own = str(worker.rank) if worker.name == TRAINER else f"{worker.name}.{worker.rank}"
-    return f"{spec.log.directory}/error.{own}.json"
 
 
 FRAMEWORK = Framework("torch", variables, shown=("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from flota.job.roles import Role, log_stem
+from flota.job.roles import TRAINER, Role, log_stem
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, Command, JobSpec
 from flota.values import NamedTuple
+
+ERROR = "error"  # the file where a script that uses flota.record or torch's @record writes its traceback
 
 
 class Worker(NamedTuple):
@@ -107,6 +109,12 @@ def _log_paths(spec: JobSpec, role: int, rank: int) -> tuple[str, str]:
     both = f"{spec.log.directory}/{log_stem(spec.all_roles[role].name)}.{rank}"
     split = spec.log.split(rank) if role == spec.main else 0
     return f"{both}.out" if split & OUT else both, f"{both}.err" if split & ERR else both
+
+
+def own_file(spec: JobSpec, worker: Worker, kind: str) -> str:
+    """A file in the log directory that is one worker's."""
+    own = str(worker.rank) if worker.name == TRAINER else f"{worker.name}.{worker.rank}"
+    return f"{spec.log.directory}/{kind}.{own}.json"
 
 
 def lead_role(spec: JobSpec, roster: Roster) -> int:

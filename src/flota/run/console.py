@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from flota.frameworks import shown_variables
+from flota.frameworks import left_out, shown_variables
 from flota.host.loop import WRITABLE, Loop
 from flota.job.plan import Worker, lead_role
 from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, report_as_dict
-from flota.job.roles import COLLECTIVE, COORDINATOR, HETER, SERVER, TRAINER, label
+from flota.job.roles import COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs import start_banner
@@ -79,8 +79,8 @@ class Console:
         self.own_log.write_text(
             "INFO", start_banner.table((name, env[name]) for name in shown_variables(self.spec, env))
         )
-        if "tensorflow" in self.spec.frameworks and "TF_CONFIG" not in env and self.spec.mode == COLLECTIVE:
-            self.say("WARNING", "TF_CONFIG left out: this many workers do not fit into one variable")
+        for name in left_out(self.spec, env):
+            self.say("WARNING", f"{name} left out: this many workers do not fit into one variable")
         for name in dict.fromkeys(role.name for role in self.spec.all_roles):
             stages = [role for role in self.spec.all_roles if role.name == name]
             workers, devices = sum(role.workers for role in stages), len(self.spec.devices_for(stages[-1]).chosen)

@@ -7,8 +7,8 @@ import time
 
 from flota.failures.blame import in_order_of_blame
 from flota.failures.oom import MemoryEvidence, MemoryWatch
-from flota.frameworks.torch import error_file
 from flota.job.causes import NOT_STARTED, SHEPHERD_LOST, is_hang
+from flota.job.plan import ERROR, own_file
 from flota.job.report import HANG_IN_WORDS, NO_STEP, FailedWorker, Failure, Report, Verdict, with_failures
 from flota.job.roles import IGNORE
 from flota.job.roster import Roster
@@ -243,7 +243,7 @@ class FailureEvidence:
         tails = self._tails(failure.worker, started)
         kill = self._kills.get(failure.worker) or self._kill_of_a_child(tails)
         seen = Evidence(failure.code, failure.told, memory=kill.killed, counted=kill.counted)
-        recorded = recorded_words(error_file(self.spec, started.plans[failure.worker].worker))
+        recorded = recorded_words(own_file(self.spec, started.plans[failure.worker].worker, ERROR))
         words = recorded or last_words(tails, failure.code, told=failure.told)
         return words.said, words.added_to(seen)
 

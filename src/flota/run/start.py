@@ -9,13 +9,12 @@ import time
 
 from flota.errors import FlotaError
 from flota.frameworks import backups, equip
-from flota.frameworks.torch import error_file
 from flota.host.channel import Channel
 from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, port_of, release
 from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.host.signals import Signals
-from flota.job.plan import Worker, WorkerPlan, plan_workers
+from flota.job.plan import ERROR, Worker, WorkerPlan, own_file, plan_workers
 from flota.job.roles import SERVER
 from flota.job.roster import Ports, Roster, Seat, completed, split_endpoint
 from flota.job.spec import JobSpec
@@ -141,7 +140,7 @@ def start_workers(
     )
     marks = {} if spec.interactive else write_round_headers(spec, roster, workers, first=first)
     for worker in workers:
-        remove(error_file(spec, worker))
+        remove(own_file(spec, worker, ERROR))
     back_up_long_values(spec, roster, workers)
     rotating = open_rotating_logs(spec, workers)
     spawns = [_spawn(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]

@@ -18,8 +18,8 @@ from threading import Lock
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / ".peers"
 
-# The slowest first: two are made at a time. `torch==2.13.0+cpu` and not `torch==2.13.0`, which on many indexes is a
-# CUDA build of several gigabytes; where pip does not find it, PIP_EXTRA_INDEX_URL must name an index of CPU builds.
+# The slowest first: two are made at a time. `torch==2.13.0+cpu` before `torch==2.13.0`, which on many indexes is a CUDA
+# build of several gigabytes: that one is taken where pip finds no other. PIP_EXTRA_INDEX_URL may name an index of CPU builds.
 REQUIREMENTS = {
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     "torch": ("torch==2.13.0+cpu", "numpy==2.4.6", "accelerate==1.15.0", "lightning==2.6.6"),
@@ -28,6 +28,8 @@ REQUIREMENTS = {
     "paddle-ps": ("paddlepaddle==2.6.2", "setuptools==80.9.0", "protobuf==4.25.8", "numpy==1.26.4"),
     "jax": ("jax==0.10.2", "jaxlib==0.10.2"),
 }
+
+CPU_BUILD = "+cpu"
 
 # Kept as wheels too: test_fleetrun.py installs them beside flota, again and again.
 KEPT = {"paddle": "paddlepaddle==3.3.1"}
@@ -90,7 +92,15 @@ def make(name: str, directory: Path) -> None:
         wheels = str(directory / "wheels")
         pip(directory, "download", "--no-deps", "--dest", wheels, KEPT[name])
         found_in = ("--find-links", wheels)
-    pip(directory, "install", *found_in, *REQUIREMENTS[name])
+    try:
+        pip(directory, "install", *found_in, *REQUIREMENTS[name])
+    except SetUpFailed as error:
+        plain = [requirement.removesuffix(CPU_BUILD) for requirement in REQUIREMENTS[name]]
+        # pip's words for a version that no index has.
+        if plain == [*REQUIREMENTS[name]] or "No matching distribution found" not in str(error):
+            raise
+        print(f"{name}: no {CPU_BUILD} build to be found, taking the plain one", flush=True)
+        pip(directory, "install", *found_in, *plain)
 
 
 def pip(directory: Path, *words: str) -> None:

@@ -28,7 +28,7 @@ def missing() -> str | None:
     able = int(status.partition("CapEff:")[2].split()[0], 16)
     if not (able >> NET_ADMIN & 1 and able >> SYS_ADMIN & 1):
         return "a network lab needs root"
-    return None if shutil.which("ip") else "a network lab needs ip, from iproute2"
+    return None if shutil.which("ip") else "a network lab needs ip: make test SYSTEM=1 installs iproute2, as root"
 
 
 class Lab:

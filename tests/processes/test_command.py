@@ -589,7 +589,7 @@ def test_completion_scripts_are_made_from_every_flag(flota, shell):
         assert flag.refused or flag.dest in text
 
 
-@pytest.mark.skipif(not which("fish"), reason="no fish here: make test installs it when root")
+@pytest.mark.skipif(not which("fish"), reason="no fish here: make test SYSTEM=1 installs it, as root")
 def test_fish_completes_flags_and_choices(flota):
     script = f"{COMMAND} completion fish | source; complete -C 'flota --elastic_l'; complete -C 'flota --run_mode ps-'; complete -C 'flota wh'"
 
@@ -598,7 +598,7 @@ def test_fish_completes_flags_and_choices(flota):
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == ["--elastic_level", "ps-heter", "why"]
 
 
-@pytest.mark.skipif(not which("zsh"), reason="no zsh here: make test installs it when root")
+@pytest.mark.skipif(not which("zsh"), reason="no zsh here: make test SYSTEM=1 installs it, as root")
 def test_zsh_takes_the_completion_script(flota):
     script = f'autoload -U compinit; compinit -u -D; eval "$({COMMAND} completion zsh)"; print $_comps[flota] $_comps[fleetrun]'
 

@@ -3,39 +3,50 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest
+# The system may be changed by CI, and by `make test SYSTEM=1`.
+SYSTEM ?= $(CI)
 # The tests say themselves what their workers get; a shell's own habits must not leak in.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
-.PHONY: demo test check soak bench docs system peers clean
+.PHONY: demo test check processes hosts lab frameworks soak bench docs system peers clean
 
 demo: $(BIN)/flota
 	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/plain_python/train.py
 
+# All tiers, two things at a time: frameworks are fetched while the first tiers run. Each prints its own result when it
+# has ended; one that fails does not keep the others from running, and fails this.
+test: $(VENV)/dev
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check peers processes lab frameworks
+
+# Tier 1: nothing but Python.
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/unit tests/scenarios tests/properties tests/simulation tests/guards
+	$(PYTEST) -n 2 tests/unit tests/scenarios tests/properties tests/simulation tests/guards
 
-# The fast tests run while frameworks are fetched.
-test: $(VENV)/dev
-	+$(MAKE) --no-print-directory --jobs=2 --output-sync=target check system peers
-	$(BIN)/pytest tests/processes tests/contracts tests/store tests/netns tests/faults tests/peers
+# Tier 2: real processes on this machine. They mostly wait, so there are more of them at a time than cores.
+processes: $(VENV)/dev system
+	$(PYTEST) -n 4 tests/processes tests/contracts tests/store
+
+# Tier 3: hosts of the network lab, then the real frameworks, whose imports keep a core busy each.
+hosts: lab frameworks
+
+lab: $(VENV)/dev system
+	$(PYTEST) -n 4 tests/netns tests/faults
+
+frameworks: $(VENV)/dev system peers
+	$(PYTEST) -n 2 tests/peers
 
 soak: $(VENV)/dev peers
-	FLOTA_SOAK=1 $(BIN)/pytest tests/properties tests/simulation tests/processes tests/store tests/netns tests/faults tests/peers --durations=20
+	FLOTA_SOAK=1 $(PYTEST) tests/properties tests/simulation tests/processes tests/store tests/netns tests/faults tests/peers --durations=20
 
 bench: $(VENV)/dev peers
 	$(BIN)/python -m bench
 
-# Shells whose completion is tried, ip for the network lab, and etcd 3.4; other tests say what they miss.
-# etcd is only unpacked: installed, it would be a service of this machine.
 system: $(VENV)/bin/python
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { command -v zsh && command -v fish && command -v ip; } >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish iproute2 >/dev/null; fi
-	@[ -x /usr/bin/etcd ] || [ -x /usr/local/bin/etcd ] || [ -x $(VENV)/etcd/usr/bin/etcd ] || ! command -v apt-get >/dev/null || \
-	  { cd $(VENV) && apt-get download -qq 'etcd-server=3.4*' && dpkg -x etcd-server_*.deb etcd; } 2>/dev/null || \
-	  echo "no etcd 3.4 to be had here: tests use 3.5 alone"
+	@SYSTEM=$(SYSTEM) sh tests/system.sh $(VENV)
 
 peers: $(VENV)/dev
 	$(BIN)/python tests/peers/environments.py
@@ -49,8 +60,8 @@ clean:
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "flota needs Python 3.11 or newer: make PYTHON=python3.11 …"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq python3-venv; \
-	  else echo "this Python lacks venv: run apt install python3-venv"; exit 1; fi; }
+	  if [ -n "$(SYSTEM)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq python3-venv; \
+	  else echo "this Python lacks venv: run apt install python3-venv, or make SYSTEM=1 as root"; exit 1; fi; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import pytest
 
 from tests.launching import wait_until
 from tests.netns.jobs import HTTP, MEETS, Job
 
-FAST = 5.0  # seconds; most of it is the machine's own load
 TOKEN, OTHER = "right-" + "a" * 20, "wrong-" + "b" * 20
 STRANGERS = {
     "web": """
@@ -51,11 +49,9 @@ def stranger(town):
 def test_a_strangers_service_is_not_taken_for_the_master(town, tmp_path, stranger, kind):
     stranger(kind)
     job = Job(town.lab, tmp_path, town.master(HTTP))
-    begun = time.monotonic()
     nodes = job.start([1, 2], "--nnodes 2")
 
     assert job.codes() == [2, 2]
-    assert time.monotonic() - begun < FAST
     for node in nodes:
         assert "10.77.0.1:8090 answers, but not as a store: is it another program's port" in node.err
 
@@ -69,14 +65,12 @@ def test_nodes_that_do_not_fit_are_turned_away_and_the_right_one_is_taken(job):
         4: ("--nnodes 2 --rank 0 --framework torch", "rank 0 is taken by host1"),
         5: ("--nnodes 1:2 --rank 1 --framework torch", "it expects 1:2 nodes, this job has 2"),
     }
-    begun = time.monotonic()
     turned_away = {host: job.node(host, words) for host, (words, _) in wrong.items()}
 
     for host, node in turned_away.items():
         assert node.wait() == 2
         assert f"the job turned this node away: {wrong[host][1]}" in node.err
         first.wait_for(f"host{host} was turned away: {wrong[host][1]}")
-    assert time.monotonic() - begun < FAST
     job.node(6, "--nnodes 2 --rank 1 --framework torch")
     assert [(worker.host, worker.world_size) for worker in job.round(0, 2)] == [("host1", 2), ("host6", 2)]
     job.finish()
@@ -130,11 +124,9 @@ def test_a_rank_that_cannot_be_is_an_error_of_use(job, words):
 def test_a_node_without_the_token_is_told_so_and_the_owner_too(town, tmp_path, given):
     job = Job(town.lab, tmp_path, town.master(HTTP))
     owner = job.node(1, "--nnodes 2", env={"FLOTA_TOKEN": TOKEN})
-    begun = time.monotonic()
     intruder = job.node(2, "--nnodes 2", env=given)
 
     assert intruder.wait() == 2
-    assert time.monotonic() - begun < FAST
     assert f"{job.master} does not know this job's token: set the same FLOTA_TOKEN on all nodes" in intruder.err
     owner.wait_for("a request from 10.77.0.2 was refused: its FLOTA_TOKEN is not this job's")
     job.node(3, "--nnodes 2", env={"FLOTA_TOKEN": TOKEN})

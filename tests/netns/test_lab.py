@@ -85,7 +85,9 @@ def test_an_unknown_name_is_refused_at_once(lab):
 
     result = lab.host(1).run([sys.executable, "-c", "import socket; socket.gethostbyname('nobody.invalid')"])
 
-    assert (result.returncode, time.monotonic() - begun < 2) == (1, True)
+    assert (result.returncode, time.monotonic() - begun < 4) == (1, True), (
+        "a resolver that waits for an answer takes 5 s"
+    )
 
 
 def test_a_host_may_have_an_etc_hosts_like_debians(lab):
@@ -182,14 +184,18 @@ def test_a_shaped_host_is_slow_to_answer(lab):
         lab.shape(2, delay_ms=60, jitter_ms=5)
         connect(lab.host(1), server).close()  # the first one asks for the hardware address as well
 
-        begun = time.monotonic()
-        connect(lab.host(1), server).close()
-        shaped = time.monotonic() - begun
-        lab.unshape(2)
-        begun = time.monotonic()
-        connect(lab.host(1), server).close()
+        def fastest() -> float:
+            times = []
+            for _ in range(5):  # the machine may be busy with other tests
+                begun = time.monotonic()
+                connect(lab.host(1), server).close()
+                times.append(time.monotonic() - begun)
+            return min(times)
 
-        assert (0.11 <= shaped < 0.5, time.monotonic() - begun < 0.1) == (True, True), shaped
+        shaped = fastest()
+        lab.unshape(2)
+
+        assert (0.11 <= shaped < 0.5, fastest() < 0.1) == (True, True), shaped
 
 
 def test_a_line_has_the_rate_it_was_given(lab):

@@ -20,7 +20,11 @@ COLD = (
     "test_a_program_that_cannot_be_run_is_not_restarted",
 )
 # Whoever dies there takes the parked interpreter along.
-LOST = ("test_nobody_survives_the_death_of_the_shepherd", "test_a_lost_shepherd_is_told_to_programs_too")
+LOST = (
+    "test_nobody_survives_the_death_of_the_shepherd",
+    "test_a_lost_shepherd_is_told_to_programs_too",
+    "test_nobody_survives_a_signal_during_the_start",  # to the whole group
+)
 
 
 @pytest.fixture(autouse=True)

@@ -115,25 +115,6 @@ def test_a_node_may_have_servers_only_and_another_trainers_only(job):
     assert (serves.out, trains.out) == ("", "trainer 0 is here\n")
 
 
-def test_roles_of_ones_own_are_counted_by_node(job):
-    words = "--nnodes 2 --grace 0.5 --rank"
-    one, two = start(job, f"{words} 0 --roles ps=1,chief=1,worker=1", f"{words} 1 --roles ps=0,chief=0,worker=2")
-    wait_for(job, "worker", 3, kind="answered")
-    wait_for(job, "chief", 1, kind="answered")
-
-    job.finish()
-
-    assert job.codes() == [0, 0]
-    assert hosts(job, "ps") == hosts(job, "chief") == ["host1"]
-    assert hosts(job, "worker") == ["host1", "host2", "host2"]
-    configs = [json.loads(note["TF_CONFIG"]) for note in notes(job, "worker").values()]
-    assert [config["task"] for config in configs] == [{"type": "worker", "index": index} for index in range(3)]
-    assert all(config["cluster"] == configs[0]["cluster"] for config in configs)
-    assert {role: len(places) for role, places in configs[0]["cluster"].items()} == {"ps": 1, "chief": 1, "worker": 3}
-    assert (one.out, two.out) == ("chief 0 is here\n", "")
-    assert "chief 0 is on host1; output of workers 1 to 2 is in" in two.err
-
-
 # Listed by address.
 
 
@@ -275,33 +256,22 @@ def test_a_signal_after_the_work_concerns_its_host_alone(job, number, code):
     assert "lost" not in one.err
 
 
-@pytest.mark.parametrize(("rule", "rounds"), [("end", 1), ("restart", 2)])
-def test_a_roles_own_rule_counts_on_all_hosts(job, rule, rounds):
-    config = f"[roles.chief]\non_failure = '{rule}'\n[roles.worker]\n"
-    words = "--nnodes 2 --max_restart 1 --rank"
-    nodes = [
-        job.node(1, f"{words} 0 --roles chief=0,worker=1", PLAYS, config=config),
-        job.node(2, f"{words} 1 --roles chief=1,worker=1", PLAYS, {"PLAY": "chief=7"}, config=config),
-    ]
-
-    assert job.codes() == [7, 7]
-    assert all("chief 0 on host2 failed first: exit code 7" in node.err for node in nodes)
-    assert len(list(job.stage.glob("came.?.chief.0"))) == rounds
-
-
-def test_a_failure_that_is_ignored_is_told_on_its_host_and_the_job_goes_on(job):
+def test_roles_of_ones_own_are_counted_by_node_and_one_may_be_ignored(job):
     config = "[roles.evaluator]\non_failure = 'ignore'\n[roles.worker]\n"
     words = "--nnodes 2 --rank"
     nodes = [
-        job.node(1, f"{words} 0 --roles evaluator=0,worker=1", PLAYS, config=config),
-        job.node(2, f"{words} 1 --roles evaluator=1,worker=0", PLAYS, {"PLAY": "evaluator=SIGKILL"}, config=config),
+        job.node(1, f"{words} 0 --roles evaluator=0,worker=2", PLAYS, config=config),
+        job.node(2, f"{words} 1 --roles evaluator=1,worker=1", PLAYS, {"PLAY": "evaluator=SIGKILL"}, config=config),
     ]
     nodes[1].wait_for("evaluator 0 ended with SIGKILL (killed from outside")
-    wait_for(job, "worker", 1)
+    wait_for(job, "worker", 3)
 
     job.finish()
 
     assert job.codes() == [0, 0]
+    assert hosts(job, "worker") == ["host1", "host1", "host2"]
+    clusters = [json.loads(note["TF_CONFIG"])["cluster"] for note in notes(job, "worker").values()]
+    assert [len(cluster["worker"]) for cluster in clusters] == [3] * 3
 
 
 # Who does not fit.

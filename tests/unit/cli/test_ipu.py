@@ -32,21 +32,12 @@ def instance_of(argv):
     return [word for word in argv if not word.startswith("--") or word.startswith("--lr")]
 
 
-def test_instances_are_numbered_host_by_host():
-    instances = [word for word in poprun_arguments(JOB, ("p",), ()) if word.startswith("--instance-mpi-local-args")]
-
-    assert instances == [
-        "--instance-mpi-local-args=0:-x PADDLE_TRAINER_ID=0 -x PADDLE_CURRENT_ENDPOINT=10.0.0.1:8090 -x PADDLE_RANK_IN_NODE=0",
-        "--instance-mpi-local-args=1:-x PADDLE_TRAINER_ID=1 -x PADDLE_CURRENT_ENDPOINT=10.0.0.1:8090 -x PADDLE_RANK_IN_NODE=1",
-        "--instance-mpi-local-args=2:-x PADDLE_TRAINER_ID=2 -x PADDLE_CURRENT_ENDPOINT=10.0.0.2:8090 -x PADDLE_RANK_IN_NODE=0",
-        "--instance-mpi-local-args=3:-x PADDLE_TRAINER_ID=3 -x PADDLE_CURRENT_ENDPOINT=10.0.0.2:8090 -x PADDLE_RANK_IN_NODE=1",
-    ]
-
-
-def test_ipus_are_shared_out_to_replicas_and_these_to_instances():
+def test_ipus_are_shared_out_to_replicas_and_these_to_instances_host_by_host():
     words = poprun_arguments(JOB, ("python", "train.py", "--lr", "a b"), ("POPART_LOG_LEVEL=INFO", "A"))
 
-    assert words[:11] == (
+    places = ["10.0.0.1:8090 -x PADDLE_RANK_IN_NODE=0", "10.0.0.1:8090 -x PADDLE_RANK_IN_NODE=1"]
+    places += [place.replace("10.0.0.1", "10.0.0.2") for place in places]
+    assert words == (
         "--num-instances=4",
         "--num-replicas=4",
         "--ipus-per-replica=2",
@@ -58,8 +49,12 @@ def test_ipus_are_shared_out_to_replicas_and_these_to_instances():
         "--print-topology=yes",
         "--numa-aware=yes",
         "--mpi-local-args=-x POPART_LOG_LEVEL=INFO -x A -x PADDLE_TRAINERS_NUM=4 -x PADDLE_TRAINER_ENDPOINTS=10.0.0.1:8090,10.0.0.2:8090",
+        *(
+            f"--instance-mpi-local-args={number}:-x PADDLE_TRAINER_ID={number} -x PADDLE_CURRENT_ENDPOINT={place}"
+            for number, place in enumerate(places)
+        ),
+        *("python", "train.py", "--lr", "a b"),
     )
-    assert words[15:] == ("python", "train.py", "--lr", "a b")
 
 
 def test_an_ipv6_host_stands_in_brackets_in_endpoints_only():
@@ -149,15 +144,12 @@ def test_a_file_named_ipu_is_run_by_its_path(environ, tmp_path):
     assert (spec.command.kind, spec.command.target, spec.command.args) == ("script", "./ipu", ("--hosts", "x"))
 
 
-@pytest.mark.parametrize("missing", range(5))
+@pytest.mark.parametrize("missing", ARGUMENTS)
 def test_every_argument_is_needed(environ, missing):
-    words = [word for position, word in enumerate(ARGUMENTS) if position != missing]
-
-    with pytest.raises(FlotaError) as caught:
-        spec_of(["--devices", "4", "ipu", *words, "train.py"], environ)
+    with pytest.raises(FlotaError, match=f"`ipu` needs {missing.partition('=')[0]}") as caught:
+        spec_of(["--devices", "4", "ipu", *(word for word in ARGUMENTS if word != missing), "train.py"], environ)
 
     assert caught.value.exit_code == 2
-    assert caught.value.message == f"`ipu` needs {ARGUMENTS[missing].partition('=')[0]}"
     assert "--devices 4 ipu --hosts=localhost" in caught.value.hint
 
 
@@ -166,16 +158,13 @@ MISTAKES = [
     ("", "train.py", "`ipu` needs --devices", "flota ./ipu"),
     ("--devices 0", "train.py", "--devices needs a number of IPUs, 1 to 10000, before `ipu`: `0`", "--devices 4"),
     ("--devices 0,1,2,3", "train.py", "before `ipu`: `0,1,2,3`", "--devices 4"),
-    ("--gpus 1000000", "train.py", "--gpus needs a number of IPUs", "--devices 4"),
     ("--devices 5", "--ipus_per_replica=2 train.py", "--devices 5: not a multiple of --ipus_per_replica 2", "4 or --devices 6"),
     ("--devices 1", "--ipus_per_replica=2 train.py", "not a multiple", "use --devices 2"),
     ("--devices 8", "--ipus_per_replica=2 --hosts=a,b,c train.py", "4 replicas do not share out among 6 instances", "use --devices 12"),
     ("--devices 4", "", "no script given", "pod16 --vipu_server=127.0.0.1 train.py"),
     ("--devices 4", "missing.py", "no such script: `missing.py`", "run `ls`"),
-    ("--devices 4", "trian.py", "no such script: `trian.py`", "did you mean `train.py`?"),
     ("--devices 4", "..", "the script is a directory: `..`", "name a file in it"),
     ("--devices 4", "--nproc_per_host=0 train.py", "--nproc_per_host needs a number of 1 to 10000: `0`", "--nproc_per_host 1"),
-    ("--devices 4", "--ipus_per_replica=two train.py", "--ipus_per_replica needs a number", "--ipus_per_replica 1"),
     ("--devices 4", "--hosts= train.py", "--hosts needs hosts with commas between them: ``", "10.0.0.1,10.0.0.2"),
     ("--devices 4", "--hosts=host[0-3] train.py", "`host[0-3]`", "10.0.0.1,10.0.0.2"),
     ("--devices 4", "--ipu_partition= train.py", "--ipu_partition needs a name without spaces: ``", "--ipu_partition pod16"),
@@ -191,11 +180,8 @@ MISTAKES = [
     ("--devices 4 --nnodes 2", "train.py", "`--nnodes` is refused: beside `ipu` it is --hosts", "leave it out"),
     ("--devices 4 --master 10.0.0.1:8090", "train.py", "`--master` is refused", "leave it out"),
     ("--devices 4 --ips 10.0.0.1,10.0.0.2", "train.py", "`--ips` is refused", "leave it out"),
-    ("--devices 4 --rdzv-endpoint 10.0.0.1:1", "train.py", "`--rdzv-endpoint` is refused", "leave it out"),
     ("--devices 4 --start_port 7000", "train.py", "`--start_port` is refused: all instances on IPUs have the port 8090", ""),
     ("--devices 4 --virtual-local-rank", "train.py", "`--virtual-local-rank` is refused: poprun gives out the IPUs", ""),
-    ("--devices 4 --legacy-local-rank", "train.py", "`--legacy-local-rank` is refused", "leave it out"),
-    ("--devices 4 --role worker", "train.py", "`--role` is refused: a job on IPUs has no roles", "leave it out"),
     ("--devices 4 --run_mode ps", "train.py", "`--run_mode` is refused: a job on IPUs has no roles", "leave it out"),
     ("--devices 4 --rank 1", "train.py", "--rank 1 in a job of 1 node", "leave it out"),
     ("--devices 4 --json", "train.py", "--json means something only with --dry-run", "add --dry-run"),

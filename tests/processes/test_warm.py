@@ -429,7 +429,7 @@ def test_the_workers_interpreter_may_be_another_one(flota, here, version):
     script = here / "train.py"
     script.write_text(
         "import decimal, os, sys\nprint(sys.version_info[:2], os.environ['RANK'])\n"
-        "sys.exit(1 if os.environ['FLOTA_ATTEMPT'] == '0' else 0)"
+        "sys.exit(1 if (os.environ['FLOTA_ATTEMPT'], os.environ['RANK']) == ('0', '1') else 0)"
     )
 
     ended = flota.run("--warm", "auto", "--python", python, "--max_restart", 1, "--nproc_per_node", 2, script)

@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
-# The system may be changed by CI, and by `make test SYSTEM=1`.
-SYSTEM ?= $(CI)
+# The system is changed, with apt, by `make test SYSTEM=1` and where CI=true alone.
+MAY_INSTALL := $(filter 1 true,$(or $(SYSTEM),$(CI)))
 # The tests say themselves what their workers get; a shell's own habits must not leak in.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
@@ -46,7 +46,7 @@ bench: $(VENV)/dev peers
 	$(BIN)/python -m bench
 
 system: $(VENV)/bin/python
-	@SYSTEM=$(SYSTEM) sh tests/system.sh $(VENV)
+	@MAY_INSTALL=$(MAY_INSTALL) sh tests/system.sh $(VENV)
 
 peers: $(VENV)/dev
 	$(BIN)/python tests/peers/environments.py
@@ -60,7 +60,7 @@ clean:
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "flota needs Python 3.11 or newer: make PYTHON=python3.11 …"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
-	  if [ -n "$(SYSTEM)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq python3-venv; \
+	  if [ -n "$(MAY_INSTALL)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq python3-venv; \
 	  else echo "this Python lacks venv: run apt install python3-venv, or make SYSTEM=1 as root"; exit 1; fi; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip

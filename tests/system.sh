@@ -1,7 +1,7 @@
 #!/bin/sh
 # Programs that some tests need: zsh, fish, ip (iproute2) and etcd 3.4. `system.sh VENV` says which are missing; with
-# SYSTEM=1 or SYSTEM=true in the environment it gets them with apt, as root. etcd is only unpacked, into VENV:
-# installed, it would be a service of this machine.
+# MAY_INSTALL in the environment it gets them with apt, as root. etcd is only unpacked, into VENV: installed, it would be
+# a service of this machine.
 set -eu
 venv=$1
 
@@ -16,24 +16,20 @@ skipped() {
   echo "skipped without $1: $2; make test SYSTEM=1 gets it with apt, as root"
 }
 
-case ${SYSTEM:-} in
-1 | true)
+if [ -n "${MAY_INSTALL:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   packages=
   command -v zsh >/dev/null || packages="$packages zsh"
   command -v fish >/dev/null || packages="$packages fish"
   command -v ip >/dev/null || packages="$packages iproute2"
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    if [ -n "$packages" ]; then
-      apt-get update -qq
-      # shellcheck disable=SC2086  # a list of words
-      apt-get install -y -qq --no-install-recommends $packages >/dev/null
-    fi
-    find_etcd || { apt-get update -qq && cd "$venv" && apt-get download -qq 'etcd-server=3.4*' && dpkg -x etcd-server_*.deb etcd; } 2>/dev/null ||
-      echo "etcd 3.4 is not in this machine's package lists: the tests use 3.5 alone"
-    exit 0
+  if [ -n "$packages" ]; then
+    apt-get update -qq
+    # shellcheck disable=SC2086  # a list of words
+    apt-get install -y -qq --no-install-recommends $packages >/dev/null
   fi
-  ;;
-esac
+  find_etcd || { apt-get update -qq && cd "$venv" && apt-get download -qq 'etcd-server=3.4*' && dpkg -x etcd-server_*.deb etcd; } 2>/dev/null ||
+    echo "etcd 3.4 is not in this machine's package lists: the tests use 3.5 alone"
+  exit 0
+fi
 command -v zsh >/dev/null || skipped zsh "a test of its completion"
 command -v fish >/dev/null || skipped fish "a test of its completion"
 command -v ip >/dev/null || skipped ip "all tests with several hosts"

@@ -1,0 +1,48 @@
+"""What all nodes of a job must agree on, as a table: what differs, and what the node is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from flota.cluster.terms import blank_record, disagreement, terms_of
+from flota.job.nodes import NodesSpec
+from flota.job.roles import MIXED, PS, Role
+from flota.job.spec import Command, JobSpec, LogSpec
+
+SERVERS, TRAINERS = Role("server", 1, endpoints=("a:1",)), Role("trainer", 1, endpoints=("a:2",))
+NODES = NodesSpec(2, 2)
+COMMAND = Command("script", "train.py", (), "python")
+JOB = JobSpec(COMMAND, 2, LogSpec("/log"), frameworks=("torch",), roles=(SERVERS, TRAINERS), mode=PS, gloo_port=6767)
+OTHER_LISTS = "its lists of addresses, --gloo_port or --with_gloo are not this job's"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        ({"job_id": "other"}, "it is of job `other`, this is job `default`"),
+        ({"frameworks": ("jax",)}, "it is for jax, this job is for torch"),
+        ({"roles": ()}, "it has trainers alone, this job has the roles server, trainer"),
+        ({"roles": (TRAINERS,)}, "it has the roles trainer, this job has the roles server, trainer"),
+        ({"mode": MIXED}, "its run mode is mixed, this job's ps"),
+        ({"roles": (SERVERS._replace(endpoints=("a:3",)), TRAINERS)}, OTHER_LISTS),
+        ({"gloo_port": 7007}, OTHER_LISTS),
+        ({"gloo": "1"}, OTHER_LISTS),
+    ],
+)
+def test_a_node_that_differs_is_told_in_what(changes, why):
+    record = blank_record(JOB._replace(**changes), NODES, "host2", serves=False)
+
+    assert disagreement(record, terms_of(JOB, NODES)) == why
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        (NodesSpec(3, 3), "it expects 3 nodes, this job has 2"),
+        (NodesSpec(1, 2), "it expects 1:2 nodes, this job has 2"),
+        (NodesSpec(2, 2, rank=2), "rank 2 in a job of 2 nodes"),
+    ],
+)
+def test_a_node_that_counts_otherwise_is_told_so(nodes, why):
+    assert disagreement(blank_record(JOB, nodes, "host2", serves=False), terms_of(JOB, NODES)) == why

@@ -252,6 +252,7 @@ def test_a_new_run_takes_no_part_in_the_end_of_the_old_one(jobs):
     for job in jobs:
         assert job.nodes.started[0].wait() == 7
         job.nodes.started[2].process.send_signal(signal.SIGCONT)
+    for job in jobs:
         assert job.codes() == [7, 7, 7]
     for job in again:
         job.start([1, 3], "--nnodes 3")

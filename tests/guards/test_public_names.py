@@ -26,11 +26,11 @@ BEGINNINGS = [
     SOURCE / "spawning/worker_process.py",
     SOURCE / "standby/site/sitecustomize.py",
     SOURCE / "standby/parked_main.py",
-    SOURCE / "standby/import_recorder.py",
+    SOURCE / "standby/record_imports.py",
 ]
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 TRY = """
-import flota, flota.spawning.worker_process, flota.standby.parked_main, flota.standby.import_recorder
+import flota, flota.spawning.worker_process, flota.standby.parked_main, flota.standby.record_imports
 assert flota.env() == flota.Env(device=flota.env().device)
 @flota.record
 def main(): return flota.env()._replace(rank=3)

@@ -1,4 +1,4 @@
-"""WarmStart workers on many machines: imports while the nodes still wait for each other, and every guarantee as ever."""
+"""Warm workers on many machines: imports while the nodes still wait for each other, and every guarantee as ever."""
 
 from __future__ import annotations
 

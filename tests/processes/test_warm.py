@@ -1,4 +1,4 @@
-"""WarmStart workers: the same as cold ones in all that a script can see, but for the time that imports take."""
+"""Warm workers: the same as cold ones in all that a script can see, but for the time that imports take."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_auto_takes_the_scripts_own_imports_but_no_code_of_the_users(flota, here
     (here / "mine.py").write_text("import os\nprint('mine in', os.environ.get('RANK'))")
     (here / "train.py").write_text(
         "import sys\nprint(sorted({'decimal', 'mine', 'fractions'} & set(sys.modules)))\n"
-        "import decimal, mine\nif True:\n    from fractions import Fraction\n"
+        "import decimal\nfrom fractions import Fraction\nimport mine\n"
     )
 
     ended = flota.run("--warm", "auto", "--nproc_per_node", 2, "train.py")

@@ -13,20 +13,19 @@ from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
 from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
-from flota.standby import imports
-from flota.standby.import_recorder import Recorder
-from flota.standby.imports import ImportWish, is_installed, module_file
+from flota.standby import run_imports
+from flota.standby.modules_to_import import ModulesToImport, is_installed, module_file
 from flota.standby.parked_protocol import pack, receive, send, unpack
-from flota.standby.script_imports import Head
+from flota.standby.record_imports import ImportRecorder
+from flota.standby.script_imports import ScriptImports
 from flota.standby.strategy import (
     COLD,
     FORK,
-    SPARES,
-    Parked,
-    Way,
-    first_way,
-    never_forked,
-    shared,
+    POOL,
+    ImportOutcome,
+    common_variables,
+    first_choice,
+    first_never_forked,
 )
 from flota.standby.warm_start import WarmStart
 
@@ -36,22 +35,22 @@ SCRIPT = Command("script", "train.py", (), "/bin/python")
 @pytest.mark.parametrize(
     ("commands", "wrappers", "way"),
     [
-        ([SCRIPT], [], Way(FORK)),
-        ([SCRIPT, SCRIPT._replace(args=("--ps",))], [], Way(FORK)),
-        ([SCRIPT, SCRIPT._replace(target="serve.py")], [], Way(SPARES, "the roles have scripts of their own")),
-        ([SCRIPT, SCRIPT._replace(kind="program", target="ps")], [], Way(COLD, "`ps` is not a Python script")),
-        ([SCRIPT], ["/bin/python"], Way(COLD, "`/bin/python` is a script, not an interpreter")),
+        ([SCRIPT], [], (FORK, "")),
+        ([SCRIPT, SCRIPT._replace(args=("--ps",))], [], (FORK, "")),
+        ([SCRIPT, SCRIPT._replace(target="serve.py")], [], (POOL, "the roles have scripts of their own")),
+        ([SCRIPT, SCRIPT._replace(kind="program", target="ps")], [], (COLD, "`ps` is not a Python script")),
+        ([SCRIPT], ["/bin/python"], (COLD, "`/bin/python` is a script, not an interpreter")),
     ],
 )
 def test_the_way_that_is_known_before_anything_is_imported(commands, wrappers, way):
-    assert first_way(commands, wrappers) == way
+    assert first_choice(commands, wrappers) == way
 
 
 def test_no_room_for_parked_interpreters_costs_only_the_warmth(monkeypatch):
     def no_room(*_words, **_options):
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("flota.standby.warm_start.Spares", no_room)
+    monkeypatch.setattr("flota.standby.warm_start.StandbyPool", no_room)
     roles = (Role("trainer", 1), Role("reader", 1, command=SCRIPT._replace(target="read.py")))
     warm = WarmStart(
         JobSpec(SCRIPT, 2, LogSpec("/log"), roles=roles, warm=("jax",), restarts=RestartPolicy(enabled=True))
@@ -68,58 +67,59 @@ def test_no_room_for_parked_interpreters_costs_only_the_warmth(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("parked", "unforkable"),
+    ("outcome", "unforkable"),
     [
-        (Parked(), ""),
-        (Parked(failed="cannot import `x`"), "cannot import `x`"),
-        (Parked(never_forked="jax", threads=9), "jax is never forked"),
-        (Parked(threads=2), "there are 2 threads after the imports"),
-        (Parked(opened="/dev/nvidia0"), "`/dev/nvidia0` is open after the imports"),
-        (Parked(misread="RANK"), "an import has read RANK, which is not the same for all workers"),
-        (Parked(children=True), "the imports have started processes"),
-        (Parked(generators=True), "a module has a random generator of its own"),
-        (Parked(stale="/x.py"), "`/x.py` has changed since it was imported"),
+        (ImportOutcome(), ""),
+        (ImportOutcome(failed="cannot import `x`"), "cannot import `x`"),
+        (ImportOutcome(never_forked="jax", threads=9), "jax is never forked"),
+        (ImportOutcome(threads=2), "there are 2 threads after the imports"),
+        (ImportOutcome(opened="/dev/nvidia0"), "`/dev/nvidia0` is open after the imports"),
+        (ImportOutcome(misread="RANK"), "an import has read RANK, which is not the same for all workers"),
+        (ImportOutcome(children=True), "the imports have started processes"),
+        (
+            ImportOutcome(random="a module has a random generator of its own"),
+            "a module has a random generator of its own",
+        ),
+        (ImportOutcome(changed="/x.py"), "`/x.py` has changed since it was imported"),
     ],
 )
-def test_when_a_fork_is_not_safe(parked, unforkable):
-    assert parked.unforkable == unforkable
+def test_when_a_fork_is_not_safe(outcome, unforkable):
+    assert outcome.unforkable == unforkable
 
 
 def test_which_modules_are_never_forked():
-    assert never_forked(["os", "jax.numpy"]) == "jax"
-    assert never_forked(["jaxtyping", "torch"]) == ""
+    assert first_never_forked(["os", "jax.numpy"]) == "jax"
+    assert first_never_forked(["jaxtyping", "torch"]) == ""
 
 
 def test_one_import_serves_what_is_the_same_for_all():
     environments = [{"A": "1", "RANK": "0", "ONLY": "x"}, {"A": "1", "RANK": "1"}]
 
-    assert shared(environments) == {"A": "1"}
+    assert common_variables(environments) == {"A": "1"}
 
 
 def test_the_imports_of_a_script_are_those_made_when_it_runs(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
-        "import os, torch.nn as nn\nfrom . import near\nfrom numpy import array\n"
+        "import os, torch.nn as nn\nfrom numpy import array\n"
         "try:\n    import tried\nexcept ImportError:\n    import other\n"
         "if __name__ == '__main__':\n    with open('x'):\n        import deep\n"
         "def later():\n    import late\nclass C:\n    import inner\n"
     )
 
-    head = Head(str(script))
+    found = ScriptImports(str(script), bool)
 
-    assert [name for name, _ in head.always] == ["os", "torch.nn", "numpy"]
-    assert head.maybe == ["tried", "deep"]
+    assert [name for name, _ in found.modules] == ["os", "torch.nn", "numpy"]
     script.write_text("this is no Python")
-    assert Head(str(script)).always == []
+    assert ScriptImports(str(script), bool).modules == []
 
 
 @pytest.mark.parametrize(
-    ("line", "variables", "opaque"),
+    ("line", "variables", "is_end"),
     [
         ("x = 1", {}, False),
         ("os.environ['A'] = '1'", {"A": "1"}, False),
-        ("os.environ.setdefault('A', '1')", {"A": "1"}, False),
-        ("os.environ.setdefault('PATH', '1')", {}, False),
+        ("os.environ.setdefault('A', '1')", {}, True),
         ("rank = int(os.environ['RANK']) + int(os.environ.get('X', 0))", {}, False),
         ("here = os.path.join('a', 'b')", {}, False),
         ("os.environ['A'] = value()", {}, True),
@@ -131,51 +131,69 @@ def test_the_imports_of_a_script_are_those_made_when_it_runs(tmp_path):
         ("from os import environ\nenviron.update(A='1')", {}, True),
         ("def setup():\n    os.environ['A'] = '1'\nsetup()", {}, True),
         ("def setup():\n    os.environ['A'] = '1'\ndef all():\n    all(); setup()\nall()", {}, True),
-        ("def setup():\n    os.environ['A'] = '1'", {}, False),
+        ("def setup():\n    os.environ['A'] = '1'", {}, True),
         ("def rank():\n    return os.environ['RANK']\nrank()", {}, False),
-        ("import sets", {}, True),
-        ("from package import sets_deep", {}, True),
-        ("from . import sets", {}, True),
-        ("import reads", {}, False),
-        ("import package", {}, False),
-        ("try:\n    import sets\nexcept ImportError:\n    pass", {}, True),
+        ("import mine", {}, True),
+        ("from mine import deep", {}, True),
+        ("from . import mine", {}, True),
+        ("try:\n    import mine\nexcept ImportError:\n    pass", {}, True),
+        ("def later():\n    import mine\nlater()", {}, True),
+        ("try:\n    import torch\nexcept ImportError:\n    pass", {}, False),
     ],
 )
-def test_what_a_script_does_before_an_import(tmp_path, line, variables, opaque):
+def test_what_a_script_does_before_an_import(tmp_path, line, variables, is_end):
     script = tmp_path / "train.py"
     script.write_text(f"import os, sys\n{line}\nimport torch\n")
-    (tmp_path / "sets.py").write_text("import sets, os\nos.environ['A'] = '1'")
-    (tmp_path / "reads.py").write_text("import os\nrank = os.environ['RANK']")
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package/__init__.py").touch()
-    (tmp_path / "package/sets_deep.py").write_text("from .. import reads, sets")
 
-    head = Head(str(script), str(tmp_path))
+    found = ScriptImports(str(script), lambda name: name in ("os", "sys", "torch"))
 
-    assert head.is_opaque == opaque
-    assert (("torch", variables) in head.always) is not opaque
+    assert (("torch", variables) in found.modules) is not is_end
+    assert found.changes_imports is (is_end and "mine" not in line)
 
 
 def test_what_a_script_does_after_its_imports_says_nothing_of_those(tmp_path):
     (tmp_path / "train.py").write_text("import torch\nif x:\n    import tried\nos.chdir('/')\nif y:\n    import late")
 
-    head = Head(str(tmp_path / "train.py"), str(tmp_path))
+    found = ScriptImports(str(tmp_path / "train.py"), bool)
 
-    assert [name for name, _ in head.always] == ["torch"]
-    assert head.maybe == ["tried"]
-    assert head.is_opaque
+    assert [name for name, _ in found.modules] == ["torch"]
+    assert found.changes_imports
 
 
 def test_auto_stands_for_installed_modules_and_what_frameworks_import_late(tmp_path):
-    (tmp_path / "train.py").write_text("import json, mine, hypothesis, decimal")
+    (tmp_path / "train.py").write_text("import sys, json, hypothesis, decimal, fractions")
     (tmp_path / "mine.py").touch()
     (tmp_path / "decimal.py").touch()  # the script would find this one
-    order = {"modules": ["auto"], "script": str(tmp_path / "train.py"), "is_module": False, "seen": ["fractions", "no"]}
+    order = {
+        "modules": ["auto"],
+        "script": str(tmp_path / "train.py"),
+        "is_module": False,
+        "learnt": ["fractions", "no", "mine"],
+    }
 
-    assert ImportWish(order).wanted == ["json", "hypothesis"]
-    assert ImportWish(order).welcome == ["fractions"]
-    assert ImportWish({**order, "modules": ["torch", "mine"]}).wanted == ["torch", "mine"]
-    assert "torch._dynamo" in ImportWish({**order, "modules": ["torch"]}).welcome
+    assert ModulesToImport(order).names == ["sys", "json", "hypothesis"]
+    assert ModulesToImport(order).optional == ["fractions"]
+    assert ModulesToImport({**order, "modules": ["torch", "mine"]}).names == ["torch", "mine"]
+    assert "torch._dynamo" in ModulesToImport({**order, "modules": ["torch"]}).optional
+
+
+@pytest.mark.parametrize(
+    ("script", "own", "learnt"),
+    [
+        ("", "import os\nrank = os.environ['RANK']", ["fractions"]),
+        ("", "import os\nos.environ['A'] = '1'", []),
+        ("", "import os\ndef setup():\n    os.environ['A'] = '1'", ["fractions"]),
+        ("import os, mine\nos.environ['A'] = '1'", "", []),
+        ("def setup():\n    sys.path.append('x')", "", []),
+    ],
+)
+def test_nothing_is_learnt_where_the_users_code_changes_imports(tmp_path, script, own, learnt):
+    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text(own)
+    request = {"modules": ["auto"], "script": str(tmp_path / "train.py"), "is_module": False}
+
+    assert ModulesToImport({**request, "learnt": ["package", "fractions"]}).optional == learnt
 
 
 def test_a_module_is_found_without_running_the_packages_around_it(tmp_path):
@@ -183,9 +201,13 @@ def test_a_module_is_found_without_running_the_packages_around_it(tmp_path):
     (tmp_path / "package" / "train.py").touch()
     (tmp_path / "package" / "inner" / "__main__.py").touch()
 
-    assert module_file("package.train", ["/nowhere", str(tmp_path)]) == str(tmp_path / "package" / "train.py")
-    assert module_file("package.inner", [str(tmp_path)]) == str(tmp_path / "package" / "inner" / "__main__.py")
-    assert module_file("absent", [str(tmp_path)]) == ""
+    assert module_file("package.train", "__main__.py", ["/nowhere", str(tmp_path)]) == str(
+        tmp_path / "package" / "train.py"
+    )
+    assert module_file("package.inner", "__main__.py", [str(tmp_path)]) == str(
+        tmp_path / "package" / "inner" / "__main__.py"
+    )
+    assert module_file("absent", "__main__.py", [str(tmp_path)]) == ""
 
 
 def test_what_is_not_installed_is_not_imported_unasked(tmp_path):
@@ -202,17 +224,17 @@ def test_imports_that_can_wait_let_others_work(monkeypatch, busy, hurried, slept
     naps: list[float] = []
     used = iter([0.0, 0.02])
     clock = SimpleNamespace(process_time=used.__next__, monotonic=lambda: sum(naps), sleep=naps.append)
-    monkeypatch.setattr(imports, "time", clock)
-    monkeypatch.setattr(imports, "is_busy", lambda: busy)
+    monkeypatch.setattr(run_imports, "time", clock)
+    monkeypatch.setattr(run_imports, "is_busy", lambda: busy)
 
-    imports.Patience(lambda: hurried).find_spec("a module")
+    run_imports.SlowDown(lambda: hurried).find_spec("a module")
 
     assert naps == pytest.approx(slept)
 
 
 def test_names_of_modules_go_from_a_worker_to_the_node_until_there_is_no_room():
     channel = Channel(3, module_list=True)
-    recorder = Recorder(channel.page_path(1).rpartition(":")[0], MODULE_LIST_SIZE)
+    recorder = ImportRecorder(channel.page_path(1).rpartition(":")[0], MODULE_LIST_SIZE)
     try:
         for name in ("one", "two.three"):
             recorder.find_spec(name, None)

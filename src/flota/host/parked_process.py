@@ -15,9 +15,9 @@ def start(process: ProcessSpec) -> int:
 
 
 def end(pid: int) -> None:
-    """And everything that it has started. 0: nobody knows it yet, and it ends by itself."""
+    """End it, and everything that it has started."""
     try:
-        # Once it is reaped, as a stranger, its number may be somebody else's.
+        # If it was reaped already, as an orphan, its pid may belong to another process.
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, OSError):
         return

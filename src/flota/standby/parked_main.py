@@ -1,157 +1,166 @@
-"""A parked interpreter: it imports what it is told to, waits, and becomes a worker or the origin of workers.
-
-Runs in workers' interpreters: Python 3.8.
-"""
+"""What a parked interpreter does: it imports, waits, and becomes a worker or forks workers.
+Runs in workers' interpreters: Python 3.8."""
 
 from __future__ import annotations
 
 import gc
 import os
+import resource
 import select
 import socket
 import sys
 import time
 from contextlib import nullcontext
+from typing import Any
 
-from flota.host.kill_tree import children_of
+from flota.errors import BUG
+from flota.host.kill_tree import children_of, kill_descendants
 from flota.host.prctl import die_with_parent
-from flota.standby.become_worker import become, copy_sayings, start_cold
-from flota.standby.changed_modules import Files
-from flota.standby.fork_shepherd import fork_flock
-from flota.standby.import_guard import guarded
-from flota.standby.import_traces import Traces, own_generators
-from flota.standby.imports import ImportWish, import_all
+from flota.host.process_start import ProcessSpec
+from flota.host.shepherd import Shepherd
+from flota.standby.become_worker import become_worker, start_cold
+from flota.standby.import_effects import ImportEffects
+from flota.standby.modules_to_import import ModulesToImport
 from flota.standby.parked_protocol import receive, send, unpack
-from flota.standby.resource_limits import limit_memory, limit_open_files, memory
-from flota.standby.strategy import Parked, never_forked
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Order = dict[str, Any]
-
-# So that BLAS has no threads when it is forked.
-HELD_BACK = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS")
+from flota.standby.run_imports import guarded, run_imports
+from flota.standby.strategy import ImportOutcome, first_never_forked
 
 
-def park(fd: int) -> None:
-    """Returns when this process shall run the script, as the worker that it has become."""
-    Inside(socket.socket(fileno=fd)).serve()
-
-
-class Inside:
-    def __init__(self, link: socket.socket) -> None:
-        self.link = link
-        self.parked = Parked()
-        self.traces = Traces()
-        self.files = Files()
+class ParkedInterpreter:
+    def __init__(self, link: int) -> None:
+        self.link = socket.socket(fileno=link)
+        self.outcome = ImportOutcome()
+        self.effects = ImportEffects()
+        self.memory_limit = resource.getrlimit(resource.RLIMIT_DATA)  # as it was given
 
     def serve(self) -> None:
+        """Returns when this process is a worker, and shall run the script."""
         while True:
-            got = receive(self.link)
-            if got is None:
+            received = receive(self.link)
+            if received is None:
                 os._exit(0)
-            order, fds = got
-            if order["do"] == "import":
-                self._import(order)
-            elif order["do"] == "split":
-                self._split(order, fds)
-            elif order["do"] == "fork":
-                if self._fork(order, fds):
+            request, fds = received
+            if request["do"] == "import":
+                self._import(request)
+            elif request["do"] == "fork":
+                if self._fork(request, fds):
                     return
-            elif order["do"] == "run":
-                self._run(order, fds)
+            else:
+                self._run(request, fds)
                 return
 
-    def _import(self, order: Order) -> None:
+    def _import(self, request: dict[str, Any]) -> None:
         began = time.monotonic()
-        wish = ImportWish(order)
-        if order["forks"]:
-            limit_open_files(order["open_files"])
-            self.parked = Parked(never_forked=never_forked(wish.wanted))
+        modules, forks = ModulesToImport(request), request["limit"] is None
+        if forks:
+            if request["open_files"]:  # a node that serves many others has raised its own limit
+                resource.setrlimit(resource.RLIMIT_NOFILE, tuple(request["open_files"]))
+            self.outcome = ImportOutcome(never_forked=first_never_forked(modules.names))
         else:
-            limit_memory(order["limit"])
-        if not self.parked.unforkable:
-            self._watch_imports(wish, order)
-        if order["forks"]:
-            die_with_parent(order["node"])
-        self._say(seconds=time.monotonic() - began, names=wish.wanted)
+            limit, hard = request["limit"], self.memory_limit[1]
+            allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
+        if not self.outcome.unforkable:
+            self._watch_imports(modules, forks=forks, patient=request["patient"])
+        if forks:
+            die_with_parent(request["node"])
+        self._report(seconds=time.monotonic() - began, names=modules.names)
 
-    def _watch_imports(self, wish: ImportWish, order: Order) -> None:
-        self.traces.begin(HELD_BACK, wish.variables)
-        if order["forks"]:
-            os.environ.update(dict.fromkeys(HELD_BACK, "1"))
-        self.files.begin()
-        with guarded(self.link) if order["forks"] else nullcontext():
-            failed = import_all(wish, self._is_wanted if order["patient"] else None)
-        self.files.end([wish.script] if wish.variables else [])
-        self.traces.end()
-        self.parked = Parked(
+    def _watch_imports(self, modules: ModulesToImport, *, forks: bool, patient: bool) -> None:
+        effects = self.effects.watch(modules.script, modules.variables, forks=forks)
+        with effects, guarded(self.link) if forks else nullcontext():
+            failed = run_imports(modules, self._has_request if patient else None)
+        self.outcome = ImportOutcome(
             failed=failed,
-            never_forked=never_forked(list(sys.modules)),
+            never_forked=first_never_forked(list(sys.modules)),
             threads=len(os.listdir("/proc/self/task")),
-            opened=next(iter(self.traces.opened), ""),
+            opened=next(iter(self.effects.opened), ""),
             children=bool(children_of(os.getpid())),
-            generators=order["forks"] and own_generators(),
+            random=self.effects.random.why_unforkable() if forks else "",
         )
 
-    def _say(self, **more: object) -> None:
-        send(self.link, {"pid": os.getpid(), "parked": [*self.parked], "memory": memory(), **more})
+    def _report(self, **more: object) -> None:
+        send(self.link, {"outcome": [*self.outcome], "memory": _memory(), **more})
 
-    def _is_wanted(self) -> bool:
+    def _has_request(self) -> bool:
         return bool(select.select([self.link], [], [], 0)[0])
 
-    def _split(self, order: Order, fds: list[int]) -> None:
-        """A copy of this interpreter tries to import more: when it succeeds, it is used in this one's place."""
-        between = os.fork()
-        if between:
-            os.waitpid(between, 0)
-            for fd in fds:
-                os.close(fd)
-            return
-        between = os.getpid()
-        if os.fork():
-            os._exit(0)
-        while os.getppid() == between:  # nothing tells of a new parent
-            time.sleep(0.0005)
-        os.setsid()  # the old one's end takes its session along
-        self.traces.chance.restore()
-        self.link.close()
-        link, out, err = fds
-        self.link = socket.socket(fileno=link)
-        copy_sayings(out, err)
-        self._import(order)
-
-    def _fork(self, order: Order, fds: list[int]) -> bool:
-        """Whether this is one of the workers now."""
-        commands, reports, *streams = fds
-        spawns = unpack(order["spawns"], streams)
-        misread = next((name for spawn in spawns if (name := self.traces.misread(spawn.env))), "")
-        self.parked = self.parked._replace(stale=self.files.changed(), misread=misread)
+    def _fork(self, request: dict[str, Any], fds: list[int]) -> bool:
+        """Whether this process is one of the workers now."""
+        spawns = unpack(request["spawns"], fds)
+        misread = next((name for spawn in spawns if (name := self.effects.misread(spawn.env))), "")
+        self.outcome = self.outcome._replace(changed=self.effects.changed_file(), misread=misread)
         spawn = None
-        if not self.parked.unforkable:
+        if self.outcome.unforkable:
+            self._report()
+        else:
             gc.freeze()  # the collector would write to pages that all workers share
-            spawn = fork_flock(spawns, commands, reports, self.link, under_init=order["under_init"])
+            spawn = fork_workers(spawns, fds[0], fds[1], self.link, under_init=request["under_init"])
         if spawn is None:
-            # With their last copies the pipes end, and the node knows that nobody was started.
-            for fd in fds:
+            for fd in fds:  # if nothing was started, the pipes end with these copies, and the node sees it
                 os.close(fd)
-            if self.parked.unforkable:
-                self._say(refused=True)
             return False
-        become(spawn, fds, self.traces, forked=True, records=order["records"])
+        become_worker(spawn, fds, self.effects, forked=True, records=request["records"])
         return True
 
-    def _run(self, order: Order, fds: list[int]) -> None:
-        (spawn,) = unpack([order["spawn"]], fds)
-        self.parked = self.parked._replace(stale=self.files.changed(), misread=self.traces.misread(spawn.env))
-        limit_memory(None)
-        if self.parked.refusal:
-            try:
-                self._say(refused=True)
-            except OSError:
-                pass  # nobody listens any more
+    def _run(self, request: dict[str, Any], fds: list[int]) -> None:
+        (spawn,) = unpack(request["spawns"], fds)
+        misread = self.effects.misread(spawn.env)
+        self.outcome = self.outcome._replace(changed=self.effects.changed_file(), misread=misread)
+        resource.setrlimit(resource.RLIMIT_DATA, self.memory_limit)
+        if self.outcome.refusal:
+            self._report(refused=True)
             start_cold(spawn)
         self.link.close()
-        become(spawn, fds, self.traces, forked=False, records=order["records"])
+        become_worker(spawn, fds, self.effects, forked=False, records=request["records"])
+
+
+def _memory() -> int:
+    """Bytes of this process, with its part of what it shares."""
+    with open("/proc/self/smaps_rollup") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+
+
+class WorkerForked(BaseException):
+    """Raised in a new worker, with its spawn: leaves all that the shepherd was doing."""
+
+
+class ForkShepherd(Shepherd):
+    """The shepherd of workers that are forks. It is itself a fork of the template, and a child of the node."""
+
+    def execute(self, spawn: ProcessSpec) -> int:
+        if pid := os.fork():
+            return pid
+        raise WorkerForked(spawn)
+
+
+def fork_workers(
+    spawns: list[ProcessSpec], commands: int, reports: int, link: socket.socket, *, under_init: bool
+) -> ProcessSpec | None:
+    """Returns in several processes: None in the template, and in each worker its own spawn.
+
+    Only the template keeps the `link`, so that the link ends when the template does.
+    """
+    if between := os.fork():
+        os.waitpid(between, 0)
+        return None
+    if os.fork():
+        os._exit(0)  # so that the shepherd's parent is the node
+    code = BUG
+    try:
+        link.close()
+        os.write(reports, f"shepherd {os.getpid()}\n".encode())
+        ForkShepherd(spawns, commands, reports, own_session=True).run()
+        code = 0
+    except WorkerForked as worker:
+        os.setsid()
+        (spawn,) = worker.args
+        return spawn  # type: ignore[no-any-return]
+    except BaseException:  # a bug of ours; the node learns of it from the exit code
+        import traceback
+
+        traceback.print_exc()
+    try:
+        kill_descendants(under_init=under_init)
+    finally:
+        os._exit(code)

@@ -1,8 +1,6 @@
-"""What a node and a parked interpreter say to each other: JSON in a file without a name, handed over through a socket,
-with other descriptors beside it. A message is as long as it needs to be, and sending it never waits for the reader.
-
-Runs in workers' interpreters, too: Python 3.8.
-"""
+"""Messages between a node and a parked interpreter: JSON in a memfd, passed through a socket together with other
+descriptors. A message can have any length, and sending it never waits for the reader.
+Runs in workers' interpreters as well: Python 3.8."""
 
 from __future__ import annotations
 
@@ -10,26 +8,24 @@ import array
 import json
 import os
 import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from flota.host.open_files import given_open_files
 from flota.host.process_start import ProcessSpec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
 
 MOST_DESCRIPTORS = 250  # the kernel takes 253 at a time
 
 
 def send(link: socket.socket, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
-    """OSError when nobody is there."""
-    page = os.memfd_create("flota", os.MFD_CLOEXEC)
+    """When the reader is gone, nothing happens: the next `receive` says so."""
     try:
-        with os.fdopen(os.dup(page), "wb") as file:
-            file.write(json.dumps(message).encode())
-        link.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page, *fds]))])
-    finally:
-        os.close(page)
+        with os.fdopen(os.memfd_create("flota", os.MFD_CLOEXEC), "wb", buffering=0) as page:
+            page.write(json.dumps(message).encode())
+            numbers = array.array("i", [page.fileno(), *fds])
+            link.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
+    except OSError:
+        pass
 
 
 def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
@@ -50,27 +46,16 @@ def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         return json.loads(file.read()), fds
 
 
-def pack(spawns: Sequence[ProcessSpec], fds: list[int]) -> list[dict[str, Any]]:
-    """Workers to start, as a message; descriptors among their streams are put beside it."""
-    return [
-        {
-            "argv": spawn.argv,
-            "env": spawn.env,
-            "stdout": _place(spawn.stdout, fds),
-            "stderr": _place(spawn.stderr, fds),
-        }
-        for spawn in spawns
-    ]
+def pack(spawns: Sequence[ProcessSpec], fds: list[int]) -> list[tuple[Any, ...]]:
+    """Workers to start, as a part of a message. Descriptors among their streams are added to `fds`."""
+    return [(spawn.argv, spawn.env, _index(spawn.stdout, fds), _index(spawn.stderr, fds)) for spawn in spawns]
 
 
-def unpack(packed: Sequence[Mapping[str, Any]], fds: Sequence[int]) -> list[ProcessSpec]:
-    return [
-        ProcessSpec(tuple(one["argv"]), one["env"], _stream(one["stdout"], fds), _stream(one["stderr"], fds))
-        for one in packed
-    ]
+def unpack(packed: Sequence[Sequence[Any]], fds: Sequence[int]) -> list[ProcessSpec]:
+    return [ProcessSpec(tuple(argv), env, _stream(out, fds), _stream(err, fds)) for argv, env, out, err in packed]
 
 
-def _place(stream: str | int | None, fds: list[int]) -> str | int | None:
+def _index(stream: str | int | None, fds: list[int]) -> str | int | None:
     if not isinstance(stream, int):
         return stream
     if stream not in fds:
@@ -78,5 +63,23 @@ def _place(stream: str | int | None, fds: list[int]) -> str | int | None:
     return fds.index(stream)
 
 
-def _stream(place: str | int | None, fds: Sequence[int]) -> str | int | None:
-    return fds[place] if isinstance(place, int) else place
+def _stream(index: str | int | None, fds: Sequence[int]) -> str | int | None:
+    return fds[index] if isinstance(index, int) else index
+
+
+def import_request(
+    command: ProcessSpec, modules: Sequence[str], learnt: Sequence[str], *, limit: int | None = None, patient: bool
+) -> dict[str, Any]:
+    """`limit`: bytes of memory for one interpreter; None for a fork template."""
+    _, _, target, *rest = command.argv  # python -u train.py …, or python -u -m train …
+    return {
+        "do": "import",
+        "modules": modules,
+        "learnt": learnt,
+        "script": rest[0] if target == "-m" else target,
+        "is_module": target == "-m",
+        "limit": limit,
+        "patient": patient,
+        "node": os.getpid(),
+        "open_files": given_open_files(),
+    }

@@ -1,98 +1,91 @@
-"""The beginning of a script, as far as its imports can be done before it runs.
-
-Runs in workers' interpreters: Python 3.8.
-"""
+"""Reads from a script's text which imports can be done before it runs. Runs nothing.
+Runs in workers' interpreters: Python 3.8."""
 
 from __future__ import annotations
 
 import ast
-import os
+from collections.abc import Callable, Iterable
 
-from flota.standby.side_effects import IMPORTS, Effects, is_environ, parse
+READING = ("get", "items", "keys", "values", "copy")  # methods of os.environ
+CHANGING = ("environ", "putenv", "unsetenv", "chdir")
+SYS = ("path", "meta_path", "path_hooks")
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
+class ScriptImports:
+    """`modules`: what the script imports at its top level, in order, each with the variables that it sets before.
 
-class Head:
-    """What it imports, always or maybe, in order, each with the variables that it sets before that. Not what its
-    functions import when they are called.
-
-    What comes after something is done to what imports depend on is not taken: nobody can know the outcome.
+    They end where the script may change what imports find or read: in its own text, functions included, or by an import
+    of something that is not installed. `changes_imports`: whether its text does so, there or later.
     """
 
-    def __init__(self, path: str = "", place: str = "") -> None:
-        """`place`: where the user's own modules are."""
-        self.always: list[tuple[str, dict[str, str]]] = []
-        self.maybe: list[str] = []
-        body = parse(path)
-        self._effects = Effects(path, body, place)
-        self._doubtful: list[ast.stmt] = []  # what may do something to imports: looked at when it matters
-        self._touched = False
+    def __init__(self, path: str, is_installed: Callable[[str], bool]) -> None:
+        self.modules: list[tuple[str, dict[str, str]]] = []
         variables: dict[str, str] = {}
-        for statement in _one_by_one(body):
-            if isinstance(statement, IMPORTS) and not self._effects.own_files(statement):
-                if self.is_opaque:
-                    break
-                self.always += [(name, variables) for name in _names(statement)]
+        statements = _parse(path)
+        while statements:
+            nodes = list(ast.walk(statements[0]))
+            names = [name for node in nodes for name in _imported(node)]
+            if setting := _variable_setting(statements[0]):
+                variables.update([setting])
+            elif _changes_imports(nodes) or not all(map(is_installed, names)):
+                break
+            elif isinstance(statements[0], (ast.Import, ast.ImportFrom)):
+                self.modules += [(name, variables) for name in names]
                 variables = {}
-            elif not _sets_variable(statement, variables):
-                self._doubtful.append(statement)
-                inner = [] if isinstance(statement, IMPORTS) else _inner_names(statement)
-                self.maybe += [] if inner and self.is_opaque else inner
-
-    @property
-    def is_opaque(self) -> bool:
-        """Whether something was done to what imports depend on."""
-        while self._doubtful and not self._touched:
-            self._touched = self._effects.touches(self._doubtful.pop(0))
-        return self._touched
+            del statements[0]
+        later = [node for statement in statements for node in ast.walk(statement)]
+        self.changes_imports = bool(variables) or _changes_imports(later)
 
 
-def _one_by_one(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """`import a, b` is `import a`, then `import b`."""
-    for statement in body:
-        if isinstance(statement, ast.Import):
-            yield from (ast.Import([alias]) for alias in statement.names)
-        else:
-            yield statement
+def import_changes_imports(path: str) -> bool:
+    """Whether the statements do so that run when this file is imported. Those of functions run when they are called."""
+    statements = [statement for statement in _parse(path) if not isinstance(statement, DEFINITIONS)]
+    return _changes_imports([node for statement in statements for node in ast.walk(statement)])
 
 
-def _names(statement: ast.Import | ast.ImportFrom) -> list[str]:
-    if isinstance(statement, ast.Import):
-        return [alias.name for alias in statement.names]
-    return [statement.module] if statement.module and not statement.level else []
+def _parse(path: str) -> list[ast.stmt]:
+    """`import a, b` becomes `import a`, then `import b`. Nothing where it is not Python: Python itself reports that."""
+    try:
+        with open(path, "rb") as file:
+            body = ast.parse(file.read()).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+    parts = [[ast.Import([name]) for name in one.names] if isinstance(one, ast.Import) else [one] for one in body]
+    return [statement for part in parts for statement in part]
 
 
-def _inner_names(statement: ast.AST) -> list[str]:
-    if isinstance(statement, IMPORTS):
-        return _names(statement)
-    if isinstance(statement, (ast.If, ast.Try, ast.With)):
-        return [name for child in ast.iter_child_nodes(statement) for name in _inner_names(child)]
-    return []
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module if node.module and not node.level else ""]  # a relative import is of the user's own code
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
-def _sets_variable(statement: ast.stmt, variables: dict[str, str]) -> bool:
-    """`os.environ["A"] = "1"` or `os.environ.setdefault("A", "1")`."""
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-        if isinstance(target, ast.Subscript) and is_environ(target.value):
-            # Python 3.8 has the index in a box of its own.
-            return _note([getattr(target.slice, "value", target.slice), statement.value], variables)
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        call = statement.value
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "setdefault" and is_environ(call.func.value):
-            given: dict[str, str] = {}
-            noted = len(call.args) == 2 and _note(call.args, given)
-            variables.update({name: value for name, value in given.items() if name not in os.environ})
-            return noted
-    return False
+def _variable_setting(statement: ast.stmt) -> tuple[str, str] | None:
+    """The name and value in `os.environ["A"] = "1"`."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value.value
+        if isinstance(target, ast.Subscript) and _is_environ(target.value):
+            index = getattr(target.slice, "value", "")  # of a constant; in Python 3.8 the constant itself
+            name = getattr(index, "value", index)
+            return (name, value) if isinstance(name, str) and isinstance(value, str) else None
+    return None
 
 
-def _note(pair: list[ast.expr], variables: dict[str, str]) -> bool:
-    name, value = (node.value if isinstance(node, ast.Constant) else node for node in pair)
-    if not isinstance(name, str) or not isinstance(value, str):
-        return False
-    variables[name] = value
-    return True
+def _is_environ(node: ast.expr) -> bool:
+    return getattr(node, "attr", getattr(node, "id", "")) == "environ"
+
+
+def _changes_imports(nodes: Iterable[ast.AST]) -> bool:
+    """Whether they use what imports depend on, other than to read a variable."""
+    used = read = 0
+    for node in nodes:
+        if isinstance(node, (ast.Attribute, ast.Name)):
+            used += getattr(node, "attr", getattr(node, "id", "")) in CHANGING
+        if isinstance(node, ast.Attribute):
+            read += node.attr in READING and _is_environ(node.value)
+            if node.attr in SYS and isinstance(node.value, ast.Name) and node.value.id == "sys":
+                return True
+        elif isinstance(node, ast.Subscript):
+            read += isinstance(node.ctx, ast.Load) and _is_environ(node.value)
+    return used > read

@@ -1,10 +1,9 @@
 """Python imports a module of this name before it runs a script. With this folder first on PYTHONPATH an interpreter
-that was started as `python -u train.py` parks here, and goes on to its script, as a worker, when it is told to; or it
-begins here to write down what it imports.
+that was started as `python -u train.py` parks here, and goes on to its script, as a worker, when the node asks; or it
+begins here to record what it imports.
 
 So nothing about the script is imitated: its file, `__main__`, arguments, traceback and exit are Python's own doing.
-Runs on Python 3.8.
-"""
+Runs on Python 3.8."""
 
 import os
 import site
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def _restore() -> "None":
-    """All as if this folder had never been on the way."""
+    """As if this folder had never been on PYTHONPATH."""
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
     given = os.environ.pop("FLOTA_PYTHONPATH", None)
     if given is None:
         del os.environ["PYTHONPATH"]
@@ -41,9 +40,9 @@ def _load(module: "str") -> "Any":
 def _park(link: "int") -> None:
     try:
         _restore()
-        _load("flota.standby.parked_main").park(link)
+        _load("flota.standby.parked_main").ParkedInterpreter(link).serve()
     except BaseException:
-        # Python would say that there was an error here, and go on to the script.
+        # Python itself would print an error, and go on to the script.
         import traceback
 
         traceback.print_exc()
@@ -55,6 +54,6 @@ if "FLOTA_PARK" in os.environ:
 elif os.environ.pop("FLOTA_RECORD", ""):
     _restore()
     try:
-        _load("flota.standby.import_recorder").record(os.environ.get("FLOTA_CHANNEL", ""))
+        _load("flota.standby.record_imports").record_imports(os.environ.get("FLOTA_CHANNEL", ""))
     except Exception:  # noqa: S110
-        pass  # a worker that tells nothing is as good as any
+        pass  # the worker runs all the same

@@ -1,0 +1,108 @@
+"""What imports do to a process besides adding modules: some of it a worker must have, some of it forks must not share.
+Runs in workers' interpreters: Python 3.8."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from flota.standby.rng_state import RandomStates
+
+# With one thread OpenBLAS can be forked. The worker sets its own number again.
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS")
+# Variables that libraries in C read when they are loaded: Python does not see it.
+READ_BY_LIBRARIES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+READ_BY_PADDLE = ("FLAGS_selected_gpus", "FLAGS_selected_xpus", "FLAGS_selected_npus", "FLAGS_selected_mlus")
+
+
+class ImportEffects:
+    def __init__(self) -> None:
+        self.random = RandomStates()
+        self.opened: list[str] = []  # files, devices and shared memory
+        self._read: dict[str, str | None] = {}  # variables that imports read, with the value before the imports
+        self._set: dict[str, str | None] = {}  # variables that imports set; None: removed
+        self._files: dict[str, tuple[int, int]] = {}  # time and size of each module's file
+
+    @contextmanager
+    def watch(self, script: str, script_variables: set[str], *, forks: bool) -> Iterator[None]:
+        """`script_variables`: those that the script itself sets; the imports have been given its values."""
+        before, opened = dict(os.environ), _opened()
+        if forks:
+            os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
+        self._began = time.time_ns()
+        with self.random.watch(), self._watch_reads(before):
+            yield
+        unseen = READ_BY_LIBRARIES + (READ_BY_PADDLE if "paddle" in sys.modules else ())
+        self._read.update({name: before.get(name) for name in unseen})
+        for name in {*os.environ, *before}.difference(BLAS_THREADS, script_variables):
+            if os.environ.get(name) != before.get(name):
+                self._set[name] = os.environ.get(name)
+        for name in script_variables:
+            self._read.pop(name, None)
+        self.opened = sorted(_opened() - opened)
+        paths = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        paths += [script] if script_variables else []
+        self._files = {path: found for path in paths if path and (found := _time_and_size(path))}
+
+    @contextmanager
+    def _watch_reads(self, before: dict[str, str]) -> Iterator[None]:
+        encode: Callable[[str], Any] = os.environ.encodekey
+        decode: Callable[[Any], str] = os.environ.decodekey
+        listed: set[str] = set()
+
+        def note_read(name: str) -> Any:
+            if name in listed:
+                listed.remove(name)  # a copy of all variables lists a name before it reads the value
+            else:
+                self._read.setdefault(name, before.get(name))
+            return encode(name)
+
+        def note_listed(key: Any) -> str:
+            listed.add(decode(key))
+            return decode(key)
+
+        os.environ.encodekey, os.environ.decodekey = note_read, note_listed
+        try:
+            yield
+        finally:
+            os.environ.encodekey, os.environ.decodekey = encode, decode
+
+    def misread(self, env: Mapping[str, str]) -> str:
+        """A variable that an import read, and that has another value in this environment."""
+        return next((name for name, value in self._read.items() if env.get(name) != value), "")
+
+    def environ(self, env: Mapping[str, str]) -> dict[str, str]:
+        """A worker's variables, as its imports would have changed them."""
+        merged = {**env, **self._set}
+        return {name: value for name, value in merged.items() if value is not None}
+
+    def changed_file(self) -> str:
+        """A module's file that changed after, or during, its import."""
+        changed = (path for path, seen in self._files.items() if seen[0] > self._began or _time_and_size(path) != seen)
+        return next(changed, "")
+
+
+def _time_and_size(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _opened() -> set[str]:
+    """What is open, and memory that forks would have in common, such as a lock of multiprocessing."""
+    paths = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            paths.add(os.readlink(f"/proc/self/fd/{fd}"))
+        except OSError:
+            continue  # the listing's own
+    with open("/proc/self/maps") as maps:
+        fields = [line.split(None, 5) for line in maps]
+    shared = {line[5].strip() if len(line) > 5 else "memory" for line in fields if line[1].endswith("s")}
+    return {path for path in paths if not path.startswith("/proc/")} | shared

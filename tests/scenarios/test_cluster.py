@@ -31,7 +31,7 @@ from flota.cluster.terms import Terms
 from flota.failures import roll_call
 from flota.hangs.question import POSITIONS, PositionsAnswer
 from flota.hangs.wait_sites import RankPosition
-from flota.job.causes import EXITED, SIGNALLED, is_hang
+from flota.job.causes import EXITED, LEFT_EARLY, SIGNALLED, is_hang
 from flota.job.nodes import ETCD_LEASE, LEASE
 from flota.job.report import FailedWorker
 from flota.job.roles import label
@@ -120,6 +120,8 @@ def describe_gathering(state: JobState) -> str:
 
 
 def what_befell(faults: tuple[FailedWorker, ...]) -> str:
+    if any(fault.cause == LEFT_EARLY for fault in faults):
+        return "left too early"
     return "hung" if any(is_hang(fault.code, fault.cause) for fault in faults) else "failed"
 
 
@@ -370,7 +372,7 @@ def has_ended(state: JobState) -> bool:
     return state.phase == ENDED
 
 
-# From here on nothing is known of how they are written.
+# From here on all that is known of them: the coordinator decides and has a deadline, records and states can be sent.
 
 
 class ClusterStage:

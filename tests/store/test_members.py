@@ -128,7 +128,7 @@ def test_a_paused_member_costs_one_time_limit_and_its_watches(cluster, leads):
     lost = driver.ask(Put(key=b"k", value=b"2"))
     took = time.monotonic() - began
     put(driver, b"3")
-    driver.until(lambda: ear.lost)
+    driver.until(lambda: listener.lost)
 
     assert lost == listener.lost[0] == Lost(f"127.0.0.1:{members[0].port}: no answer in time")
     assert took < 2

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from flota.cluster import stack_socket
+from flota.hangs import answers
+from flota.hangs.question import POSITIONS
 from flota.host.loop import Loop
+from flota.job.survey import Question
 from tests.launching import COMMAND, assert_nobody_left, environment, survivors, wait_until
 
 
@@ -125,9 +127,9 @@ def test_a_node_that_ends_leaves_no_look_behind(tmp_path, monkeypatch):
     spy = tmp_path / "py-spy"
     spy.write_text("#!/bin/sh\nexec sleep 600\n")
     spy.chmod(0o755)
-    monkeypatch.setattr(stack_socket, "find_spy", lambda _: str(spy))
-    worker = SimpleNamespace(rank=0, name="trainer", stderr="")
-    node = stack_socket.Looking(
+    monkeypatch.setattr(answers, "find_spy", lambda _: str(spy))
+    worker = SimpleNamespace(rank=0, local_rank=0, name="trainer", stderr="")
+    stack_answers = answers.StackAnswers(
         SimpleNamespace(
             environ={},
             loop=Loop(),
@@ -137,10 +139,10 @@ def test_a_node_that_ends_leaves_no_look_behind(tmp_path, monkeypatch):
         )
     )
     before = survivors()
-    node.take()
+    stack_answers.answer_user(Question(1, POSITIONS))
     assert set(survivors()) - set(before)
 
-    node.close()
+    stack_answers.close()
 
     assert_nobody_left(spared=before)
 

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from flota.cluster.job_state import GATHERING, RUNNING, JobState, Refused, SlowRow
+from flota.cluster.job_state import GATHERING, RUNNING, JobState, Refused
 from flota.cluster.messages import ClusterMessages
+from flota.stragglers.detector import SlowRank
 
 HOST3 = {"n3": Refused("host3", "the job has all of its 2 nodes")}
-SLOW = SlowRow(5, "gpu1", 2.1)
+SLOW = SlowRank(5, "gpu1", 2.1)
 
 
 @pytest.fixture
@@ -22,8 +23,8 @@ def told():
 
     def tell(*job_states):
         said.clear()
-        node = SimpleNamespace(name="n1", ending=None, working=True, job_state=job_states[-1])
-        messages.tell(SimpleNamespace(node=node, heard=list(job_states), silent_since=None), 0.0)
+        follower = SimpleNamespace(name="n1", ending=None, working=True, job_state=job_states[-1])
+        messages.tell(SimpleNamespace(follower=follower, heard=list(job_states), silent_since=None), 0.0)
         return list(said)
 
     return tell

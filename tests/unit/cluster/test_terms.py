@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flota.cluster.terms import blank_record, disagreement, terms_of
+from flota.cluster.terms import Terms, blank_record, disagreement, missing_in_words, terms_of
 from flota.job.nodes import NodesSpec
 from flota.job.roles import MIXED, PS, Role
 from flota.job.spec import Command, JobSpec, LogSpec
+from tests.surveys import present_of
 
 SERVERS, TRAINERS = Role("server", 1, endpoints=("a:1",)), Role("trainer", 1, endpoints=("a:2",))
 NODES = NodesSpec(2, 2)
@@ -46,3 +47,17 @@ def test_a_node_that_differs_is_told_in_what(changes, why):
 )
 def test_a_node_that_counts_otherwise_is_told_so(nodes, why):
     assert disagreement(blank_record(JOB, nodes, "host2", serves=False), terms_of(JOB, NODES)) == why
+
+
+@pytest.mark.parametrize(
+    ("here", "hosts", "words"),
+    [
+        ({"a": -1, "b": -1}, (), "2 of 3 nodes: a, b"),
+        ({"a": 2}, (), "1 of 3 nodes: a; missing: rank 0, 1"),
+        ({"a": -1}, ("10.0.0.1", "10.0.0.2", "10.0.0.3"), "1 of 3 nodes: a; missing: 10.0.0.2, 10.0.0.3"),
+    ],
+)
+def test_missing_nodes_are_called_by_address_or_rank_where_these_are_known(here, hosts, words):
+    present = [present_of(host, rank=rank) for host, rank in here.items()]
+
+    assert missing_in_words(present, Terms("job", 3, 3, ("torch",), hosts=hosts)) == words

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from flota.cluster.all_idle import GOES_ON
 
+from flota.hangs.all_idle import GOES_ON
 from flota.hangs.detector import FLOOR, START, Hangs, Signs
 from flota.hangs.stack import DISK, LOCK, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack, Task
 from flota.job.spec import LEARNT

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from flota.host import channel as node
-from flota.host.channel import PAGE, POLLS, STEP_WENT_BACK, STOP_AT, Channel
+from flota.host.channel import NO_HEARTBEAT, PAGE, POLLS, STEP_WENT_BACK, STOP_AT, Channel, read_page
 from flota.preemption.stop_step import NO_OPINION, NOW, agreed_step
 from flota.preemption.workers import look_at
 from flota.worker import heartbeat as worker
@@ -150,6 +150,29 @@ def test_threads_that_tell_steps_at_one_time_leave_something_whole(channel):
 def test_what_a_stranger_has_written_is_silence(channel):
     channel.memory[PAGE : 2 * PAGE] = b"\xff" * PAGE
     assert channel.read(1) == node.NO_HEARTBEAT
+
+
+def test_another_process_reads_what_a_worker_wrote_last(channel):
+    assert read_page(channel.page_path(1)) == NO_HEARTBEAT
+    worker.heartbeat(40, loss=0.5)
+    worker.heartbeat(41, loss=0.25)
+    assert read_page(channel.page_path(1)) == channel.read(1)
+    assert read_page(channel.page_path(1))[1:3] == (41, 0)
+    assert read_page(channel.page_path(0)) == NO_HEARTBEAT
+
+
+@pytest.mark.parametrize(
+    "path", ["", "nonsense", "/nowhere:0", "/proc/self/fd/99999:0", "{page}:1", "{page}:x", "{page}:-1", "{short}:0"]
+)
+def test_where_there_is_no_page_nothing_is_read(tmp_path, path):
+    (tmp_path / "page").write_bytes(bytes(PAGE))
+    (tmp_path / "short").write_bytes(bytes(100))
+    assert read_page(path.format(page=tmp_path / "page", short=tmp_path / "short")) == NO_HEARTBEAT
+
+
+def test_a_page_that_a_stranger_has_written_is_silence_to_other_processes(channel):
+    channel.memory[PAGE : 2 * PAGE] = b"\xff" * PAGE
+    assert read_page(channel.page_path(1)) == NO_HEARTBEAT
 
 
 def test_who_asks_whether_to_stop_is_known_to_listen(channel):

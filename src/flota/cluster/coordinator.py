@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+UNHEARD = 1000  # questions that a coordinator can have asked in the time of a lease
+
+
 class View(NamedTuple):
     """What the coordinator sees at one moment."""
 
@@ -78,11 +81,12 @@ class Coordinator:
         self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
         self.trusts_from = now + self.admission.ghostly if self.inherits else now
         self.inherited = heard.round if heard else -1
-        self.job_state = heard or JobState(GATHERING)
+        # The last coordinator may have asked questions that we have not heard: their numbers are not used again.
+        self.job_state = replace(heard, asked=heard.asked + UNHEARD) if heard else JobState(GATHERING)
         if heard and heard.phase == GATHERING:
             # The last coordinator may have started this very round without our hearing of it: never two rosters for
             # one.
-            self.job_state = replace(heard, round=heard.round + 1)
+            self.job_state = replace(self.job_state, round=heard.round + 1)
         self.deadline: float | None = None
         self.gathering = Gathering(terms, now)
         self.leavers = Leavers()

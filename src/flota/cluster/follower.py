@@ -75,6 +75,7 @@ class Follower:
     def offered(self, ports: Ports, round_number: int) -> None:
         self.record = replace(self._blank, ports=ports, round=round_number, state=READY)
         self._offering = -1
+        self._asked = 0, False  # a coordinator that has missed questions may use their numbers again
         self._deciding = False
         self._hang = ()
 
@@ -139,7 +140,8 @@ class Follower:
             self._end(JobEnding(STOPPED, 128 + signal, signal))
 
     def hear(self, job_state: JobState) -> None:
-        if job_state.follows(self.job_state):
+        unknown = job_state.question is not None and job_state.question.kind not in QUESTIONS
+        if job_state.follows(self.job_state) and not unknown:
             self.job_state = job_state
             if job_state.asks(ROLL_CALL) and job_state.round == self._round:
                 self._hang = tuple(one for one in job_state.failures if is_hang(one.code, one.cause))

@@ -84,4 +84,5 @@ def decode_state(data: bytes) -> JobState | None:
         job_state = msgspec.json.decode(text, type=JobState)
     except (zlib.error, msgspec.ValidationError, msgspec.DecodeError, RecursionError):
         return None
-    return job_state if job_state.phase in PHASES else None
+    lacks_question = job_state.phase == DECIDING and job_state.question is None
+    return job_state if job_state.phase in PHASES and not lacks_question else None

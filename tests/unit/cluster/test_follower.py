@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from flota.cluster import node_record
 from flota.cluster.follower import Follower
-from flota.cluster.job_state import DECIDING, RUNNING, JobState
+from flota.cluster.job_state import DECIDING, GATHERING, RUNNING, JobState
 from flota.cluster.node_actions import AnswerQuestion, Begin, Offer, Recall, ResumeRound
 from flota.cluster.node_record import NodeRecord
 from flota.cluster.questions import ROLL_CALL, STACKS
@@ -130,3 +131,19 @@ def test_nothing_can_be_asked_for_where_no_workers_run(working):
     assert working.record.request == node_record.Request(POSITIONS, 0)
     working.swept(well=True)
     assert working.request(POSITIONS) is None
+
+
+def test_a_question_of_an_unknown_kind_is_not_heard(working):
+    assert advance(working, asking(1, "weather")) == []
+    assert working.job_state.question is None
+
+
+def test_a_question_of_the_next_round_is_put_whatever_its_number(working):
+    advance(working, asking(1, STACKS))
+    working.swept(well=False)
+    assert advance(working, JobState(GATHERING, 1, seats=SEATS)) == [Offer(1)]
+    working.offered(ports_of(1, 2, 3, 4), 1)
+    advance(working, JobState(RUNNING, 1, seats=SEATS))
+    state = replace(asking(1, STACKS), round=1)
+
+    assert advance(working, state) == [AnswerQuestion(state.question, workers_gone=False)]

@@ -58,6 +58,7 @@ def test_a_job_state_survives_the_wire(job_state):
         b'{"phase":"running"}',
         zlib.compress(b"{}"),
         zlib.compress(b'{"phase":"resting"}'),
+        zlib.compress(b'{"phase":"deciding"}'),  # what?
         zlib.compress(b"[" * 100_000),
         zlib.compress(b'{"why":"' + b"a" * LARGEST + b'","phase":"running"}'),  # more than a roster can need
     ],

@@ -67,7 +67,7 @@ def test_a_record_whose_counts_do_not_add_up_is_refused(facts, sound):
         {"failures": (FAULT._replace(role="\x07"),)},
         {"steps": (StepTime(0, 1e300),)},
     ],
-    ids=str,
+    ids=lambda change: next(iter(change)),
 )
 def test_a_record_that_cannot_be_true_is_refused(bad):
     assert decode_record(encode_record(replace(WHOLE, **bad))) is None

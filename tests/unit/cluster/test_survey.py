@@ -136,7 +136,6 @@ def test_a_slow_node_is_waited_for_as_long_as_the_question_says(job):
 
 
 def test_two_kinds_are_asked_one_after_the_other(job):
-    job.nodes[0].is_slow = True
     job.nodes[0].follower.request("steps")
     job.nodes[1].follower.request(KIND)
     for node in job.nodes:
@@ -164,6 +163,22 @@ def test_it_gives_way_to_an_urgent_question(job):
     job.settle(1.5)
 
     assert job.job_state.asks("roll call")
+    assert [node.recalled for node in job.nodes] == [1, 1]
+
+
+def test_a_coordinator_that_has_missed_a_question_does_not_use_its_number_again(job):
+    heard = job.job_state
+    job.nodes[0].follower.request(KIND)
+    job.settle(1.0)
+    for node in job.nodes:
+        node.is_slow = True
+    job.coordinator = Coordinator(job.coordinator.terms, heard, 1.0, "b", 0.0)
+    job.nodes[1].follower.failed((FailedWorker(1, 0, "b", 1, 3, "exited", "exit code 3", 1.0, "log"),))
+
+    job.settle(1.5)
+
+    question = job.job_state.question
+    assert question and question.kind == "roll call" and question.id > 1
     assert [node.recalled for node in job.nodes] == [1, 1]
 
 

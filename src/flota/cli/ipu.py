@@ -10,8 +10,7 @@ from flota.cli.flags import FLAGS, Flag
 from flota.cli.parse import CommandLine, Given, Rows, parse
 from flota.cli.script import find_program, resolve_command
 from flota.cli.settings import Settings
-from flota.errors import BadValue, NoScript, RefusedFlag
-from flota.errors.roles import MissingIpuArguments, UnevenIpus
+from flota.errors import BadValue, MissingIpuArguments, NoScript, RefusedFlag, UnevenIpus
 from flota.job.roster import endpoint
 from flota.job.spec import DeviceSet, JobSpec
 from flota.values import NamedTuple

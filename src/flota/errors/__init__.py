@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Generic, TypeVarTuple, Unpack
+
+    Facts = TypeVarTuple("Facts")
+
 USAGE = 2
 BUG = 70
 TRY_AGAIN = 75
@@ -12,6 +18,8 @@ class FlotaError(Exception):
     """Something in the user's world that flota cannot go on with."""
 
     exit_code = USAGE
+    message: str
+    hint: str = ""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -32,6 +40,23 @@ def _same_error(kind: type[FlotaError], facts: dict[str, object], args: tuple[ob
     error.args = args
     error.__dict__.update(facts)
     return error
+
+
+if TYPE_CHECKING:
+
+    class TemplateError(FlotaError, Generic[Unpack[Facts]]):  # noqa: UP044  workers have Python 3.8
+        """An error whose texts are templates for its facts, `{0}` and on; the types of these are in the brackets."""
+
+        def __init__(self, *facts: Unpack[Facts]) -> None: ...  # noqa: UP044
+
+else:
+
+    class TemplateError(FlotaError):
+        def __init__(self, *facts):
+            super().__init__(self.message.format(*facts), self.hint.format(*facts))
+
+        def __class_getitem__(cls, kinds):
+            return cls
 
 
 class UnknownFlag(FlotaError):
@@ -62,9 +87,9 @@ class UnknownKey(FlotaError):
         super().__init__(f"unknown key `{key}` in {file}", hint)
 
 
-class BadConfigFile(FlotaError):
-    def __init__(self, file: str, why: str) -> None:
-        super().__init__(f"cannot read {file}: {why}", "mend the file or move it away")
+class BadConfigFile(TemplateError[str, str]):
+    message = "cannot read {0}: {1}"
+    hint = "mend the file or move it away"
 
 
 class NoScript(FlotaError):
@@ -74,17 +99,14 @@ class NoScript(FlotaError):
 
 class MissingScript(FlotaError):
     def __init__(self, path: str, near: str) -> None:
-        hint = (
-            f"did you mean `{near}`?" if near else "run `ls` to see what is here; flags of flota go before the script"
-        )
-        super().__init__(f"no such script: `{path}`", hint)
+        otherwise = "run `ls` to see what is here; flags of flota go before the script"
+        super().__init__(f"no such script: `{path}`", f"did you mean `{near}`?" if near else otherwise)
 
 
 class ScriptIsDirectory(FlotaError):
     def __init__(self, path: str) -> None:
-        super().__init__(
-            f"the script is a directory: `{path}`", f"name a file in it, as in `flota {path.rstrip('/')}/train.py`"
-        )
+        hint = f"name a file in it, as in `flota {path.rstrip('/')}/train.py`"
+        super().__init__(f"the script is a directory: `{path}`", hint)
 
 
 class MissingProgram(FlotaError):
@@ -92,9 +114,9 @@ class MissingProgram(FlotaError):
         super().__init__(f"no such program: `{name}`", hint or f"run `command -v {name}` to see whether it is on PATH")
 
 
-class BadInterpreter(FlotaError):
-    def __init__(self, path: str) -> None:
-        super().__init__(f"no interpreter at `{path}`", "name another with --python PATH")
+class BadInterpreter(TemplateError[str]):
+    message = "no interpreter at `{0}`"
+    hint = "name another with --python PATH"
 
 
 class RefusedFlag(FlotaError):
@@ -102,19 +124,19 @@ class RefusedFlag(FlotaError):
         super().__init__(f"`{flag}` is refused: {why}", hint)
 
 
-class Contradiction(FlotaError):
-    def __init__(self, one: str, other: str, why: str) -> None:
-        super().__init__(f"{one} and {other} contradict each other: {why}", f"give {one} or {other}, not both")
+class Contradiction(TemplateError[str, str, str]):
+    message = "{0} and {1} contradict each other: {2}"
+    hint = "give {0} or {1}, not both"
 
 
-class OnlyWith(FlotaError):
-    def __init__(self, flag: str, other: str) -> None:
-        super().__init__(f"{flag} means something only with {other}", f"add {other}")
+class OnlyWith(TemplateError[str, str]):
+    message = "{0} means something only with {1}"
+    hint = "add {1}"
 
 
-class NeedsUseEnv(FlotaError):
-    def __init__(self, flag: str) -> None:
-        super().__init__(f"{flag}: a program may not take the --local-rank that would be inserted", "add --use-env")
+class NeedsUseEnv(TemplateError[str]):
+    message = "{0}: a program may not take the --local-rank that would be inserted"
+    hint = "add --use-env"
 
 
 def spelled(name: str, value: str) -> str:
@@ -124,17 +146,13 @@ def spelled(name: str, value: str) -> str:
 
 class UnknownDevice(FlotaError):
     def __init__(self, device: str, kind: str, visible: tuple[str, ...], option: str = "--devices") -> None:
-        if visible:
-            listed = ",".join(visible)
-            super().__init__(
-                f"unknown {kind} device `{device}`: this machine shows `{listed}`",
-                f"choose from them, as in {spelled(option, visible[0])}",
-            )
-        else:
-            super().__init__(
-                f"unknown device `{device}`: this machine shows no device",
-                f"leave {option} out, or write {spelled('--devices' if option.startswith('-') else 'devices', 'cpu')}",
-            )
+        words = f"unknown {kind} device `{device}`: this machine shows `{','.join(visible)}`"
+        hint = f"choose from them, as in {spelled(option, visible[0])}" if visible else ""
+        if not visible:
+            words = f"unknown device `{device}`: this machine shows no device"
+            none = spelled("--devices" if option.startswith("-") else "devices", "cpu")
+            hint = f"leave {option} out, or write {none}"
+        super().__init__(words, hint)
 
 
 class RepeatedDevice(FlotaError):
@@ -142,12 +160,9 @@ class RepeatedDevice(FlotaError):
         super().__init__(f"{option} names `{device}` twice", "name each device once")
 
 
-class TooManyWorkers(FlotaError):
-    def __init__(self, workers: int, devices: int) -> None:
-        super().__init__(
-            f"{workers} workers for {devices} devices named by --devices",
-            f"use --nproc_per_node {devices}, or name {workers} devices",
-        )
+class TooManyWorkers(TemplateError[int, int]):
+    message = "{0} workers for {1} devices named by --devices"
+    hint = "use --nproc_per_node {1}, or name {0} devices"
 
 
 class NoDevices(FlotaError):
@@ -162,36 +177,29 @@ class NodeRankOutOfRange(FlotaError):
         super().__init__(f"--rank {rank} in a job of {nodes} node{'s' * (nodes > 1)}", hint)
 
 
-class NoWorkersHere(FlotaError):
-    def __init__(self) -> None:
-        hint = "give a role a count, as in --trainer_num 1 or --roles trainer=1"
-        super().__init__("this node would start no worker of any role", hint)
+class NoWorkersHere(TemplateError[()]):
+    message = "this node would start no worker of any role"
+    hint = "give a role a count, as in --trainer_num 1 or --roles trainer=1"
 
 
-class BadPlatformValue(FlotaError):
-    def __init__(self, platform: str, variable: str, given: str, expected: str) -> None:
-        super().__init__(
-            f"{platform}'s {variable} is not {expected}: `{given}`",
-            "say who takes part: --nnodes 2 --master 10.0.0.1:8090 --rank 0, or --nnodes 1 for this machine alone",
-        )
+class BadPlatformValue(TemplateError[str, str, str, str]):
+    message = "{0}'s {1} is not {3}: `{2}`"
+    hint = "say who takes part: --nnodes 2 --master 10.0.0.1:8090 --rank 0, or --nnodes 1 for this machine alone"
 
 
-class ForeignAddress(FlotaError):
-    def __init__(self, address: str) -> None:
-        super().__init__(f"`{address}` is not an address of this machine", "run `ip -brief address` to see which are")
+class ForeignAddress(TemplateError[str]):
+    message = "`{0}` is not an address of this machine"
+    hint = "run `ip -brief address` to see which are"
 
 
-class MasterWithoutPort(FlotaError):
-    def __init__(self, flag: str, given: str) -> None:
-        super().__init__(f"{flag} has no port: `{given}`", f"add one that is free there, as in --master {given}:8090")
+class MasterWithoutPort(TemplateError[str, str]):
+    message = "{0} has no port: `{1}`"
+    hint = "add one that is free there, as in --master {1}:8090"
 
 
-class SecretInAddress(FlotaError):
-    def __init__(self, flag: str) -> None:
-        super().__init__(
-            f"{flag} holds more than addresses: a user or a password there is seen by everyone on the machine",
-            "set FLOTA_ETCD_USER and FLOTA_ETCD_PASSWORD, or FLOTA_ETCD_PASSWORD_FILE, and leave it out of the address",
-        )
+class SecretInAddress(TemplateError[str]):
+    message = "{0} holds more than addresses: a user or a password there is seen by everyone on the machine"
+    hint = "set FLOTA_ETCD_USER and FLOTA_ETCD_PASSWORD, or FLOTA_ETCD_PASSWORD_FILE, and leave it out of the address"
 
 
 class UnreadableFile(FlotaError):
@@ -202,36 +210,27 @@ class UnreadableFile(FlotaError):
         super().__init__(f"cannot read {source} `{path}`: {why}", hint)
 
 
-class BadToken(FlotaError):
-    def __init__(self, source: str) -> None:
-        super().__init__(
-            f"the token of {source} is empty, or has spaces or other characters than ASCII",
-            "make one with `openssl rand -hex 16`, the same for all nodes",
-        )
+class BadToken(TemplateError[str]):
+    message = "the token of {0} is empty, or has spaces or other characters than ASCII"
+    hint = "make one with `openssl rand -hex 16`, the same for all nodes"
 
 
 class NotAmongNodes(FlotaError):
     def __init__(self, flag: str, hosts: tuple[str, ...], own: list[str]) -> None:
-        super().__init__(
-            f"this machine is not in {flag} `{','.join(hosts)}`: it has `{','.join(own)}`",
-            "add the address by which the others reach this machine; run `ip -brief address` to see which it has",
-        )
+        hint = "add the address by which the others reach this machine; run `ip -brief address` to see which it has"
+        super().__init__(f"this machine is not in {flag} `{','.join(hosts)}`: it has `{','.join(own)}`", hint)
 
 
 class SeveralAmongNodes(FlotaError):
     def __init__(self, flag: str, hosts: tuple[str, ...]) -> None:
-        super().__init__(
-            f"{flag} has more than one address of this machine: `{','.join(hosts)}`",
-            f"say which one is this node's with --host {hosts[0]}",
-        )
+        words = f"{flag} has more than one address of this machine: `{','.join(hosts)}`"
+        super().__init__(words, f"say which one is this node's with --host {hosts[0]}")
 
 
 class UnknownInterface(FlotaError):
     def __init__(self, flag: str, name: str, known: list[str]) -> None:
-        super().__init__(
-            f"{flag}: no interface `{name}` that is up and has an address: there are `{','.join(known)}`",
-            f"choose from them, as in --network-interface {known[-1] if known else 'eth0'}",
-        )
+        words = f"{flag}: no interface `{name}` that is up and has an address: there are `{','.join(known)}`"
+        super().__init__(words, f"choose from them, as in --network-interface {known[-1] if known else 'eth0'}")
 
 
 class UnwritableLogDir(FlotaError):
@@ -246,53 +245,116 @@ class LogDirInUse(FlotaError):
         super().__init__(words, f"choose another with {spelled(option, 'DIR')}")
 
 
-class TooFewPorts(FlotaError):
-    def __init__(self, needed: int, free: int, low: int, high: int) -> None:
-        super().__init__(f"{needed} free ports needed, {free} found in {low}:{high}", "widen --port-range LOW:HIGH")
+class TooFewPorts(TemplateError[int, int, int, int]):
+    message = "{0} free ports needed, {1} found in {2}:{3}"
+    hint = "widen --port-range LOW:HIGH"
 
 
-class TooManyOpenFiles(FlotaError):
-    def __init__(self, needed: int) -> None:
-        words = f"ports needed: {needed}, more than this process may have open files"
-        super().__init__(words, "run `ulimit -n 65536` first")
+class TooManyOpenFiles(TemplateError[int]):
+    message = "ports needed: {0}, more than this process may have open files"
+    hint = "run `ulimit -n 65536` first"
 
 
-class NoWorkingDirectory(FlotaError):
-    def __init__(self) -> None:
-        super().__init__("the working directory does not exist any more", "run `cd` to one that does")
+class NoWorkingDirectory(TemplateError[()]):
+    message = "the working directory does not exist any more"
+    hint = "run `cd` to one that does"
 
 
 class PortInUse(FlotaError):
     def __init__(self, port: int, owner: str = "") -> None:
-        by = f" by {owner}" if owner else ""
-        super().__init__(
-            f"port {port} is in use{by}", f"run `ss -ltnp sport = :{port}` to see by whom, or choose another"
-        )
+        hint = f"run `ss -ltnp sport = :{port}` to see by whom, or choose another"
+        super().__init__(f"port {port} is in use{f' by {owner}' if owner else ''}", hint)
 
 
-class UnsupportedSystem(FlotaError):
-    def __init__(self, system: str) -> None:
-        super().__init__(f"flota does not run on {system}", "run it on Linux")
+class UnsupportedSystem(TemplateError[str]):
+    message = "flota does not run on {0}"
+    hint = "run it on Linux"
 
 
-class VariableTooLong(FlotaError):
-    def __init__(self, name: str, length: int) -> None:
-        super().__init__(
-            f"{name} would be {length} bytes, more than a process can be given",
-            "use fewer workers, or another --framework",
-        )
+class VariableTooLong(TemplateError[str, int]):
+    message = "{0} would be {1} bytes, more than a process can be given"
+    hint = "use fewer workers, or another --framework"
 
 
-class CannotServe(FlotaError):
-    def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"cannot serve the job's master at {where}: {why}", "choose another with --master HOST:PORT")
+class CannotServe(TemplateError[str, str]):
+    message = "cannot serve the job's master at {0}: {1}"
+    hint = "choose another with --master HOST:PORT"
 
 
-class BadCertificate(FlotaError):
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"cannot use `{path}` for TLS: {why}", "run `openssl x509 -text -in FILE` to look at it")
+class BadCertificate(TemplateError[str, str]):
+    message = "cannot use `{0}` for TLS: {1}"
+    hint = "run `openssl x509 -text -in FILE` to look at it"
 
 
-class MissingPackage(FlotaError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"jobs on many machines need the package {name}", "run `pip install h11 msgspec`")
+class MissingPackage(TemplateError[str]):
+    message = "jobs on many machines need the package {0}"
+    hint = "run `pip install h11 msgspec`"
+
+
+class NoneOfRole(TemplateError[str, str, str]):
+    message = "{0}: the job would have no {1}s"
+    hint = "{2}"
+
+
+class NoAddresses(FlotaError):
+    def __init__(self, role: str, flag: str, counted: str) -> None:
+        but = f"; {counted} counts, but does not say where" if counted else ""
+        hint = f"list all of them, as in {flag} 10.0.0.1:6170,10.0.0.2:6170"
+        super().__init__(f"no address for a {role} on any node{but}", hint)
+
+
+class UnusedScript(TemplateError[str, str]):
+    message = "`{0}` would not be run: every role in {1} has a script of its own"
+    hint = "leave it out, as in `flota`, or run it from a directory without that file"
+
+
+class TwiceListed(FlotaError):
+    def __init__(self, endpoint: str, one: str, other: str) -> None:
+        who = f"two {one}s" if one == other else f"a {one} and a {other}"
+        super().__init__(f"`{endpoint}` is listed twice, for {who}", "give each a port of its own")
+
+
+class RolesCollide(TemplateError[str, str, str]):
+    message = "the roles `{0}` and `{1}` would {2}"
+    hint = "rename one of them"
+
+
+class MissingIpuArguments(FlotaError):
+    def __init__(self, names: list[str], example: str) -> None:
+        hint = f"write `{example}`; a file of this name is run by `flota ./ipu`"
+        super().__init__(f"`ipu` needs {', '.join(names)}", hint)
+
+
+class UnevenIpus(FlotaError):
+    def __init__(self, ipus: int, step: int, why: str) -> None:
+        below = ipus // step * step
+        even = [f"--devices {count}" for count in (below, below + step) if count]
+        super().__init__(f"--devices {ipus}: {why}", f"use {' or '.join(even)}")
+
+
+class NoReport(TemplateError[str]):
+    message = "no job has left a report or events in `{0}`"
+    hint = "name its log directory: flota why LOG_DIR"
+
+
+class NoRunningJob(TemplateError[str]):
+    message = "no job of this machine is running with the log directory `{0}`"
+    hint = "name the job's with --log_dir DIR"
+
+
+class NoSuchRank(TemplateError[int, str]):
+    message = "rank {0} is not running on this machine: those of {1} are"
+    hint = "run `flota stack` without a number to see who stands where, and with it on the machine that has the rank"
+
+
+class NoSpy(TemplateError[()]):
+    message = "stacks are read by py-spy, which is not here"
+    hint = "run `pip install 'flota[stacks]'`"
+
+
+class StacksUnreadable(TemplateError[str]):
+    message = "stacks cannot be read: {0}"
+    hint = (
+        "run it as the job's user, and as root where `sysctl kernel.yama.ptrace_scope` is not 0; "
+        "in a container with --cap-add SYS_PTRACE"
+    )

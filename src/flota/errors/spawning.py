@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import EMFILE
 
-from flota.errors import BUG, TRY_AGAIN, FlotaError
+from flota.errors import BUG, TRY_AGAIN, FlotaError, TemplateError
 
 GUARD = 'if __name__ == "__main__":'
 
@@ -15,62 +15,47 @@ class UnknownOption(FlotaError):
         super().__init__(f"flota.{function} has no option `{name}`", hint)
 
 
-class BadOption(FlotaError):
-    def __init__(self, name: str, given: object, expected: str, example: str) -> None:
-        super().__init__(f"{name} needs {expected}: `{given!r}`", f"for example {example}")
+class BadOption(TemplateError[str, object, str, str]):
+    message = "{0} needs {2}: `{1!r}`"
+    hint = "for example {3}"
 
 
-class RefusedOption(FlotaError):
-    def __init__(self, name: str, why: str, hint: str) -> None:
-        super().__init__(f"`{name}` is refused: {why}", hint)
+class RefusedOption(TemplateError[str, str, str]):
+    message = "`{0}` is refused: {1}"
+    hint = "{2}"
 
 
 class DevicesDoNotFit(FlotaError):
     def __init__(self, option: str, devices: tuple[str, ...], nprocs: int) -> None:
-        super().__init__(
-            f"nprocs={nprocs}, but {option} names {len(devices)}: `{','.join(devices)}`",
-            f"use nprocs={len(devices)}, leave nprocs out, or name {nprocs} devices",
-        )
+        words = f"nprocs={nprocs}, but {option} names {len(devices)}: `{','.join(devices)}`"
+        super().__init__(words, f"use nprocs={len(devices)}, leave nprocs out, or name {nprocs} devices")
 
 
 class TooFewDevices(FlotaError):
     def __init__(self, devices: tuple[str, ...], nprocs: int) -> None:
-        super().__init__(
-            f"nprocs={nprocs}, but this machine shows {len(devices)} devices: `{','.join(devices)}`",
-            f"use nprocs={len(devices)} or less, or devices='cpu' to use none of them",
-        )
+        words = f"nprocs={nprocs}, but this machine shows {len(devices)} devices: `{','.join(devices)}`"
+        super().__init__(words, f"use nprocs={len(devices)} or less, or devices='cpu' to use none of them")
 
 
 class OtherDevices(FlotaError):
     def __init__(self, option: str, kind: str, visible: tuple[str, ...]) -> None:
-        super().__init__(
-            f"{option}: this machine shows none, but {kind} devices: `{','.join(visible)}`",
-            f"name some of those, as in devices='{visible[0]}', or leave {option} out",
-        )
+        words = f"{option}: this machine shows none, but {kind} devices: `{','.join(visible)}`"
+        super().__init__(words, f"name some of those, as in devices='{visible[0]}', or leave {option} out")
 
 
-class NotPicklable(FlotaError):
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(
-            f"`{name}` and its args cannot be sent to workers: {why}",
-            "define the function at the top of a module, and open files, locks and the like inside of it",
-        )
+class NotPicklable(TemplateError[str, str]):
+    message = "`{0}` and its args cannot be sent to workers: {1}"
+    hint = "define the function at the top of a module, and open files, locks and the like inside of it"
 
 
-class DefinedInteractively(FlotaError):
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"`{name}` is defined in a notebook or a shell, where workers cannot import it",
-            "run `pip install cloudpickle`, or move it to a module, or use start_method='fork'",
-        )
+class DefinedInteractively(TemplateError[str]):
+    message = "`{0}` is defined in a notebook or a shell, where workers cannot import it"
+    hint = "run `pip install cloudpickle`, or move it to a module, or use start_method='fork'"
 
 
-class MissingGuard(FlotaError):
-    def __init__(self) -> None:
-        super().__init__(
-            "the script starts workers while it is imported, and each worker imports the script",
-            f"put the call under `{GUARD}`",
-        )
+class MissingGuard(TemplateError[()]):
+    message = "the script starts workers while it is imported, and each worker imports the script"
+    hint = f"put the call under `{GUARD}`"
 
 
 class CannotStartNode(FlotaError):
@@ -81,35 +66,26 @@ class CannotStartNode(FlotaError):
         super().__init__(f"cannot start a process: {why}", hint)
 
 
-class NodeLost(FlotaError):
+class NodeLost(TemplateError[str]):
     exit_code = BUG
-
-    def __init__(self, ending: str) -> None:
-        super().__init__(
-            f"flota's own process ended with {ending}; all workers were ended", "run `dmesg | tail` to see who did it"
-        )
+    message = "flota's own process ended with {0}; all workers were ended"
+    hint = "run `dmesg | tail` to see who did it"
 
 
-class TimedOut(FlotaError):
+class TimedOut(TemplateError[float]):
     exit_code = TRY_AGAIN
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"workers did not end within {seconds:g} s, and were ended", "give them more with timeout=")
-
-
-class WorkersStopped(FlotaError):
-    def __init__(self) -> None:
-        super().__init__(
-            "the workers were ended by the program before they had ended by themselves",
-            "see workers.processes for how each has ended",
-        )
+    message = "workers did not end within {0:g} s, and were ended"
+    hint = "give them more with timeout="
 
 
-class NoResult(FlotaError):
-    def __init__(self, rank: int, why: str) -> None:
-        super().__init__(
-            f"rank {rank} has no result: {why}", "call results() when all workers have ended by themselves"
-        )
+class WorkersStopped(TemplateError[()]):
+    message = "the workers were ended by the program before they had ended by themselves"
+    hint = "see workers.processes for how each has ended"
+
+
+class NoResult(TemplateError[int, str]):
+    message = "rank {0} has no result: {1}"
+    hint = "call results() when all workers have ended by themselves"
 
 
 class RemoteTraceback(Exception):

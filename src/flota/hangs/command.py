@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from flota.errors.subcommands import NoRunningJob, NoSpy, NoSuchRank, StacksUnreadable
+from flota.errors import NoRunningJob, NoSpy, NoSuchRank, StacksUnreadable
 from flota.hangs.capture import StackTaker, Subject, Taken, page, positions_of
 from flota.hangs.pyspy import Spy, find_spy
 from flota.hangs.question import POSITIONS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.errors import UnknownFlag
-from flota.errors.subcommands import NoReport
+from flota.errors import NoReport, UnknownFlag
 from flota.failures.report_from_logs import Telling, find_tellings, piece_together
 from flota.failures.report_text import failure_page
 from flota.job.report import STOPPED, SUCCEEDED, Report

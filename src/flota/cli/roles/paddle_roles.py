@@ -9,8 +9,7 @@ from __future__ import annotations
 from flota.cli.convert import MOST_WORKERS
 from flota.cli.settings import Settings, strength
 from flota.devices import choose_devices
-from flota.errors import BadValue, Contradiction, NoDevices
-from flota.errors.roles import NoneOfRole
+from flota.errors import BadValue, Contradiction, NoDevices, NoneOfRole
 from flota.job.roles import (
     COLLECTIVE,
     COORDINATOR,

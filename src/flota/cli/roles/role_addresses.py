@@ -8,8 +8,7 @@ from flota.cli.address import find_own_rank
 from flota.cli.convert import LAST_PORT
 from flota.cli.roles.paddle_roles import BOTH_WAYS, RoleSet
 from flota.cli.settings import Settings, strength
-from flota.errors import BadValue, Contradiction
-from flota.errors.roles import NoAddresses, TwiceListed
+from flota.errors import BadValue, Contradiction, NoAddresses, TwiceListed
 from flota.job.roles import COORDINATOR, HETER, PS_HETER, SERVER, TRAINER, Role
 from flota.job.roster import endpoint, split_endpoint
 

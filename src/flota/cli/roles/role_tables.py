@@ -8,8 +8,7 @@ from flota.cli.roles.paddle_roles import RoleSet, choose_mode, make_paddle_roles
 from flota.cli.script import resolve_command
 from flota.cli.settings import Settings, in_words
 from flota.devices import choose_devices
-from flota.errors import BadConfigFile, BadValue, UnknownKey
-from flota.errors.roles import RolesCollide, UnusedScript
+from flota.errors import BadConfigFile, BadValue, RolesCollide, UnknownKey, UnusedScript
 from flota.job.roles import COORDINATOR, MIXED, ON_FAILURE, SERVER, Role, in_order, log_stem
 from flota.job.spec import Command, DeviceSet
 

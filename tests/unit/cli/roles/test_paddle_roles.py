@@ -11,8 +11,16 @@ from flota.cli.parse import parse
 from flota.cli.roles.paddle_roles import choose_mode, make_paddle_roles
 from flota.cli.settings import gather
 from flota.devices import choose_devices, find_devices
-from flota.errors import BadValue, Contradiction, NoDevices, NotAmongNodes, SeveralAmongNodes
-from flota.errors.roles import NoAddresses, NoneOfRole, TwiceListed
+from flota.errors import (
+    BadValue,
+    Contradiction,
+    NoAddresses,
+    NoDevices,
+    NoneOfRole,
+    NotAmongNodes,
+    SeveralAmongNodes,
+    TwiceListed,
+)
 from flota.job.roles import COLLECTIVE, MIXED, PS, PS_HETER, RPC, Role, in_order, label, log_stem
 
 TWO_HOSTS = "--servers 127.0.0.1:1,127.0.0.2:1 --trainers 127.0.0.1"

@@ -16,10 +16,11 @@ from flota.errors import (
     MissingScript,
     NoScript,
     NoWorkersHere,
+    RolesCollide,
     UnknownDevice,
     UnknownKey,
+    UnusedScript,
 )
-from flota.errors.roles import RolesCollide, UnusedScript
 from flota.job.roles import COLLECTIVE, END, IGNORE, MIXED, PS, RESTART
 from flota.job.spec import JobSpec
 

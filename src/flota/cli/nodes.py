@@ -1,28 +1,47 @@
-"""Settings to a NodesSpec: how many nodes, and where their master is.
+"""Settings to a NodesSpec: how many nodes, where their master is, and what opens its store.
 
 Three families of flags say where: --master, torch's --rdzv-endpoint and --master-addr, and --ips. The stronger source
-wins (a flag over a variable); of equal ones --master, and torch's must not contradict it.
+wins (a flag over a variable); of equal ones --master, and torch's must not contradict it. Secrets come from variables
+and files, never from flags, which everyone on the machine can see.
 """
 
 from __future__ import annotations
 
-from flota.cli.address import find_own_rank
-from flota.cli.convert import convert
-from flota.cli.master_address import MasterAddress, read_master, read_place, refuse_secrets
-from flota.cli.secrets import notes_on_secrets, read_secrets
-from flota.cli.settings import Settings, strength
-from flota.errors import BadValue, Contradiction, NodeRankOutOfRange
-from flota.job.nodes import NodesSpec, Place
-from flota.values import NamedTuple
+import os
+import stat
+from collections.abc import Mapping
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+from flota.cli.address import find_own_rank
+from flota.cli.convert import LAST_PORT, convert
+from flota.cli.settings import Settings, strength
+from flota.errors import (
+    BadToken,
+    BadValue,
+    Contradiction,
+    MasterWithoutPort,
+    NodeRankOutOfRange,
+    OnlyWith,
+    SecretInAddress,
+    UnreadableFile,
+)
+from flota.job.nodes import NodesSpec, Place, Secrets
+from flota.values import NamedTuple
 
 TORCH_PLACES = ("rdzv_endpoint", "master_addr", "master_port")
 TORCH_PORTS = {"static": 29500, "c10d": 29400}
-USED_CONF = ("join_timeout", "last_call_timeout", "is_host")
+# The keys of --rdzv-conf that count: what kind of value each has, and an example.
+CONF = {"join_timeout": ("duration", "600"), "last_call_timeout": ("duration", "600"), "is_host": ("bool", "true")}
+ETCD_PORT = 2379
+SCHEMES = {  # whether it is a real etcd, whether it is TLS
+    "http": (False, False),
+    "https": (False, True),
+    "etcd": (True, False),
+    "etcds": (True, True),
+}
+NEVER_IN_A_HOST = set(" \t\n\"'\\/;&=<>[]")
+TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
+TOKEN, USER, PASSWORD = "FLOTA_TOKEN", "FLOTA_ETCD_USER", "FLOTA_ETCD_PASSWORD"
 
 
 class HostList(NamedTuple):
@@ -33,25 +52,36 @@ class HostList(NamedTuple):
     port: int  # 0: the one before the workers' own
 
 
+class MasterAddress(NamedTuple):
+    """Where nodes rendezvous. Without a place this node serves and prints where."""
+
+    etcd: bool = False
+    tls: bool = False
+    places: tuple[Place, ...] = ()
+    serves: bool | None = None
+
+
 def make_nodes(settings: Settings, environ: Mapping[str, str], listed: HostList | None = None) -> NodesSpec | None:
     """None for a job of one machine. `listed`: the nodes, where lists of roles' addresses have named them."""
     get = settings.__getitem__
     for dest in ("master", "rdzv_endpoint"):
-        refuse_secrets(settings.source(dest), str(settings[dest] or ""))
+        # Before anything shows the word: the command line and the first block are no place for a password.
+        if set(get(dest) or "") & {"@", "?"}:
+            raise SecretInAddress(settings.source(dest))
     if get("nnodes") == (1, 1) and "," not in get("ips") and not listed:
         return None
     listed = listed or HostList(read_hosts(settings), settings.source("ips"), 0)
     hosts = listed.hosts
     _check_count(settings, listed)
-    if settings["standalone"]:
-        raise Contradiction(settings.source("standalone"), _nodes_source(settings), "standalone is one machine")
+    if get("standalone"):
+        nodes = settings.source("nnodes") or settings.source("ips") or settings.source("servers")
+        raise Contradiction(settings.source("standalone"), nodes, "standalone is one machine")
     least, most = (len(hosts), len(hosts)) if hosts else get("nnodes")
-    rank = int(get("rank"))
+    rank = get("rank")
     if not -1 <= rank < most:
         raise NodeRankOutOfRange(rank, most)
     if hosts:
         rank = find_own_rank(settings, listed.flag, hosts, rank)
-    conf = read_conf(settings)
     where = choose_master(settings, listed, rank)
     secrets = read_secrets(settings, environ, etcd=where.etcd)
     return NodesSpec(
@@ -63,22 +93,23 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: HostList 
         secrets=secrets,
         rank=rank,
         hosts=hosts,
-        serves=_is_host(settings, conf, where.serves),
+        serves=_from_conf(settings, "is_host", where.serves),
         sort_by_address=get("sort_ip"),
-        elastic_timeout=_timeout(settings, "elastic_timeout", conf, "last_call_timeout"),
-        join_timeout=_timeout(settings, "join_timeout", conf, "join_timeout"),
+        elastic_timeout=_from_conf(settings, "last_call_timeout", get("elastic_timeout"), "elastic_timeout"),
+        join_timeout=_from_conf(settings, "join_timeout", get("join_timeout"), "join_timeout"),
     )
 
 
 def notes_on_nodes(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What a user of these settings is told once."""
-    ignored = [key for key in read_conf(settings) if key not in USED_CONF]
+    """What a user of these settings is told once: what is ignored, and files less secret than what is in them."""
+    ignored = [key for key in read_conf(settings) if key not in CONF]
     unused = f"{', '.join(ignored)} {'have' if len(ignored) > 1 else 'has'} no effect"
-    return (*([f"{settings.source('rdzv_conf')}: {unused}"] if ignored else []), *notes_on_secrets(environ))
-
-
-def _nodes_source(settings: Settings) -> str:
-    return settings.source("nnodes") or settings.source("ips") or settings.source("servers")
+    files = [
+        f"{variable} can be read by everyone on this machine: run `chmod 600 {environ[variable]}`"
+        for variable in (f"{TOKEN}_FILE", f"{PASSWORD}_FILE")
+        if environ.get(variable) and _is_open_to_others(environ[variable])
+    ]
+    return (*([f"{settings.source('rdzv_conf')}: {unused}"] if ignored else []), *files)
 
 
 def read_hosts(settings: Settings) -> tuple[str, ...]:
@@ -101,48 +132,41 @@ def _check_count(settings: Settings, listed: HostList) -> None:
 
 
 def choose_master(settings: Settings, listed: HostList, rank: int) -> MasterAddress:
-    master = strength(settings.source("master"))
+    source = settings.source("master")
+    master = strength(source)
     torch = max(strength(settings.source(dest)) for dest in TORCH_PLACES if settings[dest])
     own = strength(listed.flag) if listed.hosts else 0
     if master and master >= max(torch, own):
-        return _agreed(settings, _master(settings))
+        # The old flag and variable of Paddle's name an etcd.
+        scheme = "etcd" if "elastic" in source.lower() else "http"
+        return _agreed(settings, read_master(source, settings["master"], scheme=scheme))
     if torch and torch >= own:
         return _torch(settings, rank)
     if listed.hosts:
         port = listed.port or _port_of_list(settings)
         return MasterAddress(places=(Place(listed.hosts[0], port),), serves=rank == 0)
-    if settings.source("rdzv_backend") or _is_torchs_rank(settings):
+    # --node-rank and PET_NODE_RANK are written by people who expect torch's default master.
+    if settings.source("rdzv_backend") or "node-rank" in settings.source("rank").lower().replace("_", "-"):
         return _torch(settings, rank)
     return MasterAddress()
 
 
-def _master(settings: Settings) -> MasterAddress:
-    source = settings.source("master")
-    # The old flag and variable of Paddle's name an etcd.
-    scheme = "etcd" if "elastic" in source.lower() else "http"
-    return read_master(source, str(settings["master"]), scheme=scheme)
-
-
 def _torch(settings: Settings, rank: int) -> MasterAddress:
     """torch's own rules: c10d is at localhost:29400 unless something else is asked for, static at 127.0.0.1:29500."""
-    backend, endpoint = str(settings["rdzv_backend"]), str(settings["rdzv_endpoint"])
+    backend, endpoint = settings["rdzv_backend"], settings["rdzv_endpoint"]
     # With a fixed master torch's node 0 serves, whoever has the address.
     serves = rank == 0 if backend == "static" and rank >= 0 else None
     if backend.startswith("etcd"):
-        source = str(settings.source("rdzv_endpoint") or settings.source("rdzv_backend"))
+        source = settings.source("rdzv_endpoint") or settings.source("rdzv_backend")
         return read_master(source, endpoint or "localhost", scheme="etcd")
     if endpoint.endswith(":0"):
         return MasterAddress(serves=True)  # torch's word for a port that the node chooses
     if endpoint:
         where = read_master(settings.source("rdzv_endpoint"), endpoint, port=TORCH_PORTS[backend])
         return where if where.etcd else where._replace(serves=serves)
-    if backend == "c10d" and not settings.source("master_addr"):
-        return MasterAddress(places=(Place("localhost", _torch_port(settings)),))
-    return MasterAddress(places=(Place(_master_address(settings), _torch_port(settings)),), serves=serves)
-
-
-def _torch_port(settings: Settings) -> int:
-    return settings["master_port"] if settings.source("master_port") else TORCH_PORTS[settings["rdzv_backend"]]
+    host = "localhost" if backend == "c10d" and not settings.source("master_addr") else _master_address(settings)
+    port = settings["master_port"] if settings.source("master_port") else TORCH_PORTS[backend]
+    return MasterAddress(places=(Place(host, port),), serves=serves)
 
 
 def _master_address(settings: Settings) -> str:
@@ -151,11 +175,6 @@ def _master_address(settings: Settings) -> str:
         good = "--master-addr 10.0.0.1 --master-port 29500"
         raise BadValue(settings.source("master_addr"), word, "an address without a port", good)
     return read_place(settings.source("master_addr"), f"[{word}]" if ":" in word else word, 0).host
-
-
-def _is_torchs_rank(settings: Settings) -> bool:
-    """--node-rank and PET_NODE_RANK are written by people who expect torch's default master."""
-    return "node-rank" in settings.source("rank").lower().replace("_", "-")
 
 
 def _agreed(settings: Settings, where: MasterAddress) -> MasterAddress:
@@ -187,6 +206,50 @@ def _port_of_list(settings: Settings) -> int:
     return int(first) - 1
 
 
+def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None = None) -> MasterAddress:
+    """`[SCHEME://]HOST[:PORT]`, several of them for etcd.
+
+    A word without a scheme means `scheme`. etcd's port is known; a node that serves has `port`, or must be given one.
+    """
+    named, separator, rest = word.partition("://")
+    if separator and named.lower() not in SCHEMES:
+        raise BadValue(flag, word, f"one of {', '.join(f'{known}://' for known in SCHEMES)}", example(flag))
+    etcd, tls = SCHEMES[named.lower() if separator else scheme]
+    etcd = etcd or SCHEMES[scheme][0]  # with --rdzv-backend etcd, http:// is the way to etcd
+    parts = (rest if separator else word).rstrip("/").split(",")
+    if len(parts) > 1 and not etcd:
+        raise BadValue(flag, word, "one address: only etcd has several", "--master etcd://10.0.0.1,10.0.0.2")
+    return MasterAddress(
+        etcd, tls, tuple(read_place(flag, part.strip(), ETCD_PORT if etcd else port) for part in parts)
+    )
+
+
+def read_place(flag: str, word: str, port: int | None) -> Place:
+    """Host and port; the colons of an IPv6 address are told from the port's by brackets."""
+    host, colon, number = word.partition(":")
+    if word.startswith("["):
+        host, bracket, tail = word[1:].partition("]")
+        if ":" not in host or not bracket or (tail and not tail.startswith(":")):
+            raise BadValue(flag, word, "HOST:PORT", "--master [fd00::1]:8090")
+        colon, number = tail[:1], tail[1:]
+    elif word.count(":") > 1:
+        raise BadValue(flag, word, "an IPv6 address in brackets", "--master [fd00::1]:8090")
+    if not host or set(host) & NEVER_IN_A_HOST:
+        raise BadValue(flag, word, "HOST:PORT", example(flag))
+    if not colon:
+        if port is None:
+            raise MasterWithoutPort(flag, word)
+        return Place(host, port)
+    if not number.isdecimal() or not 1 <= int(number) <= LAST_PORT:
+        raise BadValue(flag, word, "a port from 1 to 65535 behind the host", example(flag))
+    return Place(host, int(number))
+
+
+def example(flag: str) -> str:
+    """A variable or a key is answered with the flag that does the same."""
+    return f"{flag if flag.startswith('-') else '--master'} 10.0.0.1:8090"
+
+
 def read_conf(settings: Settings) -> dict[str, str]:
     """--rdzv-conf in parts."""
     source, conf = settings.source("rdzv_conf"), {}
@@ -198,20 +261,67 @@ def read_conf(settings: Settings) -> dict[str, str]:
     return conf
 
 
-def _timeout(settings: Settings, dest: str, conf: Mapping[str, str], key: str) -> float:
-    """flota's own flag, else torch's key, else the default."""
-    if settings.source(dest) or key not in conf:
-        return float(settings[dest])
-    return float(_converted(settings, "duration", conf, key, "600"))
-
-
-def _is_host(settings: Settings, conf: Mapping[str, str], otherwise: bool | None) -> bool | None:  # noqa: FBT001
-    return bool(_converted(settings, "bool", conf, "is_host", "true")) if "is_host" in conf else otherwise
-
-
-def _converted(settings: Settings, kind: str, conf: Mapping[str, str], key: str, good: str) -> Any:
-    source = settings.source("rdzv_conf")
+def _from_conf(settings: Settings, key: str, otherwise: Any, dest: str = "") -> Any:
+    """The value of a key of --rdzv-conf, unless flota's own flag says the same."""
+    conf, source = read_conf(settings), settings.source("rdzv_conf")
+    if key not in conf or settings.source(dest):
+        return otherwise
+    kind, good = CONF[key]
     try:
         return convert(source, kind, conf[key])
     except BadValue:
         raise BadValue(source, f"{key}={conf[key]}", f"a fitting {key}", f"--rdzv-conf {key}={good}") from None
+
+
+def read_secrets(settings: Settings, environ: Mapping[str, str], *, etcd: bool) -> Secrets:
+    certificate, key, authority = paths = [settings[dest] or "" for dest in TLS_FILES]
+    for dest, path in zip(TLS_FILES, paths, strict=True):
+        if path:
+            _read(settings.source(dest), path)
+    if certificate and not key:
+        raise OnlyWith(settings.source("tls_cert"), "--tls-key")
+    if key and not certificate:
+        raise OnlyWith(settings.source("tls_key"), "--tls-cert")
+    user, password = (environ.get(USER, ""), _secret(environ, PASSWORD)) if etcd else ("", "")
+    if user and not password:
+        raise OnlyWith(USER, PASSWORD)
+    if password and not user:
+        raise OnlyWith(PASSWORD, USER)
+    return Secrets(_token(environ), user, password, certificate, key, authority)
+
+
+def _is_open_to_others(path: str) -> bool:
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    except OSError:
+        return False  # whoever reads it says so
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    token = _secret(environ, TOKEN)
+    source = f"{TOKEN}_FILE" if environ.get(f"{TOKEN}_FILE") else TOKEN
+    wanted = environ.get(TOKEN) or environ.get(f"{TOKEN}_FILE")
+    # It travels in a header, where such characters would end or change it.
+    if wanted and not (token and all("!" <= character <= "~" for character in token)):
+        raise BadToken(source)
+    return token
+
+
+def _secret(environ: Mapping[str, str], variable: str) -> str:
+    value, path = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
+    if value and path:
+        raise Contradiction(variable, f"{variable}_FILE", "both hold the same secret")
+    if not path:
+        return value
+    try:
+        return _read(f"{variable}_FILE", path).decode().strip()
+    except UnicodeDecodeError:
+        raise UnreadableFile(f"{variable}_FILE", path, "not text") from None
+
+
+def _read(source: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(1 << 20)
+    except OSError as error:
+        raise UnreadableFile(source, path, error.strerror or "unreadable") from None

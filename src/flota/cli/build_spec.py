@@ -6,9 +6,8 @@ import os
 
 from flota.cli.convert import LAST_PORT
 from flota.cli.flags import ROLE_FLAGS
-from flota.cli.parse import CommandLine
 from flota.cli.script import resolve_command
-from flota.cli.settings import Settings
+from flota.cli.settings import Request, Settings
 from flota.devices import choose_devices, find_devices
 from flota.errors import (
     BadValue,
@@ -21,8 +20,9 @@ from flota.errors import (
     OnlyWith,
     TooManyWorkers,
 )
-from flota.job.roles import COLLECTIVE
-from flota.job.spec import DeviceSet, JobSpec, LogSpec, RestartPolicy
+from flota.job.roles import COLLECTIVE, Role
+from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec, RestartPolicy
+from flota.values import NamedTuple
 
 # Fields of JobSpec that are flags as they are given.
 SAME_NAME = (
@@ -30,34 +30,44 @@ SAME_NAME = (
     *("backend", "role", "interactive", "warm", "warm_memory", "virtual_local_rank"),
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    from flota.cli.roles.paddle_roles import RoleSet
+class RoleSet(NamedTuple):
+    """A job's mode and roles; `hosts` are all its nodes where the user has listed them, `flag` where that was."""
+
+    mode: str
+    roles: tuple[Role, ...] = ()  # none: trainers alone
+    hosts: tuple[str, ...] = ()
+    flag: str = ""
+    gloo_port: int | None = None
+
+    @property
+    def own_command(self) -> Command | None:
+        """The first role's, where every role has one: then the command line needs no script."""
+        commands = [role.command for role in self.roles]
+        return commands[0] if commands and all(commands) else None
 
 
-def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> JobSpec:
-    if line.script == "ipu":
+def make_spec(request: Request) -> JobSpec:
+    settings = request.settings
+    if request.line.script == "ipu":
         from flota.cli.ipu import make_ipu_spec
 
-        return make_ipu_spec(line, settings, environ, interpreter)
+        return make_ipu_spec(request)
     refuse_contradictions(settings)
     get = settings.__getitem__
-    found = find_devices(environ)
+    found = find_devices(request.environ)
     devices = choose_devices(found, get("devices"))
-    role_set = choose_role_set(settings, line, environ, interpreter, found, devices)
-    if role_set and role_set.roles:
-        workers = sum(role.workers for role in role_set.roles)
-    else:
+    role_set = choose_role_set(request, found, devices)
+    workers = sum(role.workers for role in role_set.roles)
+    if not workers:
         workers = 1 if get("interactive") else count_workers(get("nproc_per_node"), devices)
     spec = JobSpec(
-        command=(role_set and role_set.own_command) or resolve_command(line, settings, environ, interpreter),
+        command=role_set.own_command or resolve_command(request),
         workers=workers,
         log=make_log_spec(settings),
         devices=devices,
         address=get("host") or get("ips"),
-        start_port=choose_start_port(settings, workers),
+        start_port=None if role_set.hosts else choose_start_port(settings, workers),  # listed addresses have ports
         restarts=restart_policy(settings),
         preempt_signal=get("preempt_signal") or "",
         stop_signals=tuple(get("signals_to_handle").split(",")),
@@ -65,30 +75,24 @@ def make_spec(line: CommandLine, settings: Settings, environ: Mapping[str, str],
         threads=count_threads(get("threads"), workers, devices),
         threads_given=get("threads") != "auto",
         legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
+        mode=role_set.mode,
+        roles=role_set.roles,
+        gloo=get("with_gloo"),
+        gloo_port=role_set.gloo_port,
         **{name: get(name) for name in SAME_NAME},
     )
-    if role_set:
-        spec = spec._replace(mode=role_set.mode, roles=role_set.roles)
-        spec = spec._replace(gloo=get("with_gloo"), gloo_port=role_set.gloo_port)
-        spec = spec._replace(start_port=None if role_set.hosts else spec.start_port)  # listed addresses have ports
-    return with_nodes(spec, line, settings, environ, role_set)
+    return with_nodes(spec, request, role_set)
 
 
-def choose_role_set(
-    settings: Settings,
-    line: CommandLine,
-    environ: Mapping[str, str],
-    interpreter: str | None,
-    found: DeviceSet,
-    devices: DeviceSet,
-) -> RoleSet | None:
-    """The roles of a job that has more than trainers. Most have not: what the others need is not imported for them."""
+def choose_role_set(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:
+    """Most jobs have trainers alone: what the others need is not imported for them."""
+    settings = request.settings
     if settings["run_mode"] == COLLECTIVE and not settings.tables and not any(map(settings.source, ROLE_FLAGS)):
-        return None
+        return RoleSet(COLLECTIVE)
     if settings.tables or settings.source("roles"):
         from flota.cli.roles.role_tables import make_tabled_roles
 
-        role_set = make_tabled_roles(settings, line, environ, interpreter, found, devices)
+        role_set = make_tabled_roles(request, found, devices)
     else:
         from flota.cli.roles.paddle_roles import make_paddle_roles
 
@@ -98,18 +102,16 @@ def choose_role_set(
     return role_set
 
 
-def with_nodes(
-    spec: JobSpec, line: CommandLine, settings: Settings, environ: Mapping[str, str], role_set: RoleSet | None
-) -> JobSpec:
+def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
     """The spec of a job of many machines. Most jobs are of one: what the others need is not imported for them."""
+    settings, hosts = request.settings, role_set.hosts
     get = settings.__getitem__
     nodes = None
-    hosts = role_set.hosts if role_set else ()
     if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
         from flota.cli.nodes import HostList, make_nodes
 
-        listed = HostList(hosts, role_set.flag, int(spec.gloo_port or 0) + 1) if role_set and len(hosts) > 1 else None
-        nodes = make_nodes(settings, environ, listed)
+        listed = HostList(hosts, role_set.flag, int(spec.gloo_port or 0) + 1) if len(hosts) > 1 else None
+        nodes = make_nodes(settings, request.environ, listed)
     if nodes is None:
         if not -1 <= get("rank") < 1:
             raise NodeRankOutOfRange(get("rank"), 1)
@@ -117,7 +119,7 @@ def with_nodes(
     from flota.cli.address import choose_address, choose_interface
 
     address = choose_address(settings, nodes)
-    nodes = nodes._replace(words=line.common)
+    nodes = nodes._replace(words=request.line.common)
     return spec._replace(nodes=nodes, address=address, interface=choose_interface(settings, address))
 
 
@@ -195,20 +197,14 @@ def make_log_spec(settings: Settings) -> LogSpec:
     if only is not None and not settings.source("console"):
         console = only
     return LogSpec(
-        directory=absolute(get("log_dir")),
+        absolute(get("log_dir")),
         only=only,
-        level=get("log_level"),
-        overwrite=get("log_overwrite"),
-        max_size=get("log_max_size"),
-        backups=get("log_backups"),
-        timestamps=get("log_timestamps"),
         console=(0,) if console == "0" else console,
-        redirects=get("redirects"),
-        tee=get("tee"),
         stdout_filters=get("duplicate_stdout_filters"),
         stderr_filters=get("duplicate_stderr_filters"),
         events_on_console=get("event_log_handler") == "console",
-        verbose=get("verbose"),
+        **{name: get(f"log_{name}") for name in ("level", "overwrite", "max_size", "backups", "timestamps")},
+        **{name: get(name) for name in ("redirects", "tee", "verbose")},
     )
 
 

@@ -4,21 +4,19 @@ runs poprun as the job's one worker.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from flota.cli.build_spec import absolute, make_spec
 from flota.cli.convert import MOST_WORKERS
 from flota.cli.flags import FLAGS, Flag
 from flota.cli.parse import CommandLine, Given, Rows, parse
 from flota.cli.script import find_program, resolve_command
-from flota.cli.settings import Settings
+from flota.cli.settings import Request, Settings
 from flota.errors import BadValue, MissingIpuArguments, NoScript, RefusedFlag, UnevenIpus
 from flota.job.roster import endpoint
 from flota.job.spec import DeviceSet, JobSpec
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 PADDLE = "paddle launch"
 IPU_FLAGS = (
@@ -70,20 +68,18 @@ class IpuJob(NamedTuple):
         return self.ipus // self.ipus_per_replica
 
 
-def make_ipu_spec(
-    line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None
-) -> JobSpec:
+def make_ipu_spec(request: Request) -> JobSpec:
+    line, settings, environ, _ = request
     refuse_flags(settings)
     own = parse(list(line.args), ROWS)
     job = make_ipu_job(own, settings)
-    command = instance_command(own, settings, environ, interpreter)
-    arguments = poprun_arguments(job, command, exported(settings, environ))
+    arguments = poprun_arguments(job, instance_command(request._replace(line=own)), exported(settings, environ))
     given = {dest: value for dest, value in settings.given.items() if dest != "run_path"}
     given["devices"] = Given("cpu", "ipu")  # one worker, whatever else this machine has
     given.setdefault("framework", Given(("paddle",), "ipu"))
     poprun = line._replace(script=find_program("poprun", environ, NO_POPRUN), args=arguments)
     ids = tuple(str(number) for number in range(job.ipus))
-    spec = make_spec(poprun, Settings(given), environ, interpreter)
+    spec = make_spec(request._replace(line=poprun, settings=Settings(given)))
     return spec._replace(devices=DeviceSet("ipu", "", ids, ids, by_id=True))
 
 
@@ -100,8 +96,12 @@ def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:
         missing.insert(0, "--devices")
     if missing:
         raise MissingIpuArguments(missing, EXAMPLE)
+    ipus = settings["devices"]
+    if not ipus.isdecimal() or not 1 <= int(ipus) <= MOST_WORKERS:
+        fits = f"a number of IPUs, 1 to {MOST_WORKERS}, before `ipu`"
+        raise BadValue(settings.source("devices"), ipus, fits, "--devices 4")
     values: list[Any] = [own.given[flag.dest].value for flag in IPU_FLAGS]
-    job = IpuJob(count_ipus(settings), *values)
+    job = IpuJob(int(ipus), *values)
     if job.ipus % job.ipus_per_replica:
         why = f"not a multiple of --ipus_per_replica {job.ipus_per_replica}"
         raise UnevenIpus(job.ipus, job.ipus_per_replica, why)
@@ -111,30 +111,18 @@ def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:
     return job
 
 
-def count_ipus(settings: Settings) -> int:
-    word = str(settings["devices"])
-    if not word.isdecimal() or not 1 <= int(word) <= MOST_WORKERS:
-        raise BadValue(
-            settings.source("devices"), word, f"a number of IPUs, 1 to {MOST_WORKERS}, before `ipu`", "--devices 4"
-        )
-    return int(word)
-
-
-def instance_command(
-    own: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None
-) -> tuple[str, ...]:
-    if not own.script:
+def instance_command(request: Request) -> tuple[str, ...]:
+    if not request.line.script:
         raise NoScript(EXAMPLE)
-    command = resolve_command(own, settings, environ, interpreter)
-    for word in own.args:
+    command = resolve_command(request)
+    for word in command.args:
         if "${rank}" in word or "${local_rank}" in word:
-            raise RefusedFlag(
-                word, REFUSED["legacy_local_rank"], "leave it out; the script finds its number in PADDLE_TRAINER_ID"
-            )
+            hint = "leave it out; the script finds its number in PADDLE_TRAINER_ID"
+            raise RefusedFlag(word, REFUSED["legacy_local_rank"], hint)
     # Paddle's launcher leaves -u away. But PYTHONUNBUFFERED does not reach instances on other hosts, and what they
     # print would be seen late, or never when they are killed.
     python = (absolute(command.python), "-u") if command.kind == "script" else ()
-    return (*python, absolute(command.target), *own.args)
+    return (*python, absolute(command.target), *command.args)
 
 
 def exported(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:

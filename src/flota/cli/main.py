@@ -6,8 +6,8 @@ import os
 import sys
 
 from flota.cli.flags import ALONE, UNSERVED
-from flota.cli.parse import CommandLine, parse
-from flota.cli.settings import PLATFORM_MARKS, Settings, gather, in_words, without_parents_variables
+from flota.cli.parse import parse
+from flota.cli.settings import Request, in_words, read_request
 from flota.errors import BUG, FlotaError, MissingPackage, UnsupportedSystem
 
 INTERRUPTED = 130
@@ -15,7 +15,6 @@ UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import NoReturn
 
     from flota.job.spec import JobSpec
@@ -82,13 +81,7 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
         raise UnsupportedSystem("Windows")
     if not hasattr(os, "waitid"):
         raise UnsupportedSystem("a Python without os.waitid (macOS before 3.13)")
-    environ = without_parents_variables(os.environ)
-    settings = gather(line.given, environ, os.curdir)
-    if any(mark in environ for mark in PLATFORM_MARKS):
-        from flota.cli.platform import ask_platform
-
-        line, settings = ask_platform(line, settings, os.environ)
-    return _run(line, settings, environ, interpreter)
+    return _run(read_request(line, interpreter))
 
 
 def open_standard_streams() -> None:
@@ -102,19 +95,18 @@ def open_standard_streams() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")
 
 
-def _run(line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> int:
+def _run(request: Request) -> int:
     from flota.cli.build_spec import make_spec
 
-    spec = make_spec(line, settings, environ, interpreter)
-    if settings["dry_run"]:
+    spec = make_spec(request)
+    if request.settings["dry_run"]:
         from flota.cli.dry_run import print_plan
 
-        return print_plan(spec, environ, as_json=bool(settings["json"]))
+        return print_plan(spec, request.environ, as_json=request.settings["json"])
     from flota.run.start import run
 
-    shown = configuration(line, settings, spec.devices.chosen)
-    said = notes(line, settings, spec, environ)
-    return run(spec, environ, shown, said, multi_node_run() if spec.nodes else None).exit_code
+    multi_node = multi_node_run() if spec.nodes else None
+    return run(spec, request.environ, configuration(request, spec), notes(request, spec), multi_node).exit_code
 
 
 def multi_node_run() -> MultiNodeRun:
@@ -125,20 +117,22 @@ def multi_node_run() -> MultiNodeRun:
     return run_multi_node
 
 
-def notes(line: CommandLine, settings: Settings, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, ...]:
+def notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
     """What is said quietly at the start."""
-    said = [note for note in line.notes if not (spec.roles and note.endswith(UNSERVED))]
+    said = [note for note in request.line.notes if not (spec.roles and note.endswith(UNSERVED))]
     if spec.nodes is None:
         return tuple(said)
     from flota.cli.nodes import notes_on_nodes
 
-    return (*(note for note in said if not note.endswith(ALONE)), *notes_on_nodes(settings, environ))
+    told = notes_on_nodes(request.settings, request.environ)
+    return (*(note for note in said if not note.endswith(ALONE)), *told)
 
 
-def configuration(line: CommandLine, settings: Settings, devices: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...]:
     """What the first block shows: the rows that fleetrun shows, and whatever else was given."""
+    line, settings = request.line, request.settings
     rows = {
-        "gpus": ",".join(devices) or "None",
+        "gpus": ",".join(spec.devices.chosen) or "None",
         "ips": str(settings["ips"]),
         "log_dir": str(settings["log_dir"]),
         "server_num": str(settings["server_num"]),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flota.cli.flags import BY_NAME, ROLE_FLAGS
-from flota.cli.parse import CommandLine, Given, keep
-from flota.cli.settings import Settings
+from flota.cli.parse import Given, keep
+from flota.cli.settings import Request, Settings
 from flota.errors import Contradiction
 from flota.platforms import Hints, find_platform
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Whoever gives one of these has said who takes part.
 WHO = (
@@ -19,12 +17,12 @@ WHO = (
 )
 
 
-def ask_platform(line: CommandLine, settings: Settings, environ: Mapping[str, str]) -> tuple[CommandLine, Settings]:
+def ask_platform(request: Request, environ: Mapping[str, str]) -> Request:
     """The platform's words among the settings, and a note about it; `environ` is the whole environment."""
     found = find_platform(environ)
     if not found or not (found[1].role or found[1].nodes > 1):
-        return line, settings  # a job on one machine is a job like any other
-    title, hints = found[0].title, found[1]
+        return request  # a job on one machine is a job like any other
+    title, hints, settings = found[0].title, found[1], request.settings
     stronger = next(filter(None, map(settings.source, WHO)), "")
     if settings.tables:
         stronger = stronger or f"`roles` in {settings.tables_from}"
@@ -32,14 +30,17 @@ def ask_platform(line: CommandLine, settings: Settings, environ: Mapping[str, st
         stronger = stronger or settings.source("run_mode")
     if stronger:
         said = f"the role {hints.role} for this node" if hints.role else f"{hints.nodes} nodes"
-        return _with_note(line, f"{title} has {said}, but {stronger} is given and wins"), settings
-    if hints.problem:
+        note = f"{title} has {said}, but {stronger} is given and wins"
+    elif hints.problem:
         raise hints.problem
-    if hints.role:
+    elif hints.role:
         note = f"on {title}: runs the script once, as {hints.role}"
-        return _with_note(line, note), as_role(settings, title, hints)
-    note = f"on {title}: {hints.nodes} nodes, which meet at {hints.master}"
-    return _with_note(line, note), as_node(settings, hints)
+        settings = as_role(settings, title, hints)
+    else:
+        note = f"on {title}: {hints.nodes} nodes, which meet at {hints.master}"
+        settings = as_node(settings, hints)
+    line = request.line._replace(notes=(*request.line.notes, note))
+    return request._replace(line=line, settings=settings)
 
 
 def as_node(settings: Settings, hints: Hints) -> Settings:
@@ -66,7 +67,3 @@ def as_role(settings: Settings, title: str, hints: Hints) -> Settings:
     frameworks = settings["framework"] if settings.source("framework") else ()
     given["framework"] = Given(tuple(name for name in frameworks if name != hints.framework), hints.source)
     return Settings(given, {hints.own_role: {}}, hints.source)
-
-
-def _with_note(line: CommandLine, note: str) -> CommandLine:
-    return line._replace(notes=(*line.notes, note))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.cli.parse import CommandLine, nearest
-from flota.cli.settings import Settings
+from flota.cli.parse import nearest
+from flota.cli.settings import Request
 from flota.errors import BadInterpreter, MissingProgram, MissingScript, NoScript, RefusedFlag, ScriptIsDirectory
 from flota.job.spec import Command
 
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def resolve_command(
-    line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None
-) -> Command:
+def resolve_command(request: Request) -> Command:
+    line, settings = request.line, request.settings
     if not line.script:
         raise NoScript
-    python = choose_python(settings, environ, interpreter)
+    python = choose_python(request)
     if settings["module"]:
         return Command("module", line.script, line.args, python)
     if settings["no_python"]:
-        return Command("program", find_program(line.script, environ), line.args, python)
+        return Command("program", find_program(line.script, request.environ), line.args, python)
     if line.script == "run_check" and not os.path.exists(line.script):
         raise RefusedFlag("run_check", "flota has no built-in self-test of Paddle", "run a small script of your own")
     if os.path.isdir(line.script) and not settings["run_path"]:
@@ -37,37 +36,35 @@ def resolve_command(
     return Command("program", line.script if os.path.dirname(line.script) else f"./{line.script}", line.args, python)
 
 
-def choose_python(settings: Settings, environ: Mapping[str, str], interpreter: str | None) -> str:
+def choose_python(request: Request) -> str:
     """--python or PYTHON_EXEC, the one running `python -m flota`, the active environment's, flota's own."""
-    wanted = settings["python"]
+    wanted = request.settings["python"]
     if wanted:
-        path = str(wanted)
-        found = path if os.path.dirname(path) else _search(path, environ)
-        if not found or not os.access(found, os.X_OK):
-            raise BadInterpreter(path)
+        found = _search(wanted, request.environ)
+        if not found:
+            raise BadInterpreter(wanted)
         return found
-    if interpreter:
-        return interpreter
+    if request.interpreter:
+        return request.interpreter
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        candidate = os.path.join(environ.get(variable) or "/nowhere", "bin", "python")
+        candidate = os.path.join(request.environ.get(variable) or "/nowhere", "bin", "python")
         if os.access(candidate, os.X_OK):
             return candidate
     return sys.executable
 
 
 def find_program(program: str, environ: Mapping[str, str], hint: str = "") -> str:
-    found = program if os.path.dirname(program) else _search(program, environ)
-    if not found or not os.access(found, os.X_OK) or os.path.isdir(found):
+    found = _search(program, environ)
+    if not found:
         raise MissingProgram(program, hint)
     return found
 
 
 def _search(program: str, environ: Mapping[str, str]) -> str | None:
-    for directory in environ.get("PATH", os.defpath).split(os.pathsep):
-        candidate = os.path.join(directory or ".", program)
-        if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
-            return candidate
-    return None
+    """Where it is, if it can be run: on PATH, unless it names a directory itself."""
+    places = environ.get("PATH", os.defpath).split(os.pathsep)
+    found = [program] if os.path.dirname(program) else [os.path.join(place or ".", program) for place in places]
+    return next((path for path in found if os.access(path, os.X_OK) and not os.path.isdir(path)), None)
 
 
 def _nearest_file(path: str) -> str:

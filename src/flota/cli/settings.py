@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 
 from flota.cli.flags import ALIASES, BY_NAME, FLAGS, find_flag
-from flota.cli.parse import Given, keep, nearest
+from flota.cli.parse import CommandLine, Given, keep, nearest
 from flota.errors import BadConfigFile, UnknownKey
+from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +52,25 @@ class Settings:
     def spelled(self, dest: str) -> str:
         """A flag with its value, as the user has given it."""
         return f"{self.source(dest)} {in_words(dest, self[dest])}"
+
+
+class Request(NamedTuple):
+    """One call of flota: its words, what they and all other sources say, and where it was made."""
+
+    line: CommandLine
+    settings: Settings
+    environ: dict[str, str]
+    interpreter: str | None  # the one that runs `python -m flota`
+
+
+def read_request(line: CommandLine, interpreter: str | None) -> Request:
+    environ = without_parents_variables(os.environ)
+    request = Request(line, gather(line.given, environ, os.curdir), environ, interpreter)
+    if any(mark in environ for mark in PLATFORM_MARKS):
+        from flota.cli.platform import ask_platform
+
+        return ask_platform(request, os.environ)
+    return request
 
 
 def in_words(dest: str, value: object) -> str:

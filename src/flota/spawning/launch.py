@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from flota.cli.parse import CommandLine
-    from flota.cli.settings import Settings
+    from flota.cli.settings import Request
 
 PATIENCE = 10.0  # seconds on top of the job's own grace
 
@@ -40,12 +39,13 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
     and flota.toml count as they do for the command. Raises FlotaError where the command would not start anything.
     """
     check_guard()
-    line, settings, environ = read_settings(script_or_module, args, spec)
+    request = read_settings(script_or_module, args, spec)
+    environ = request.environ
     from flota.cli.build_spec import make_spec
     from flota.cli.main import configuration, notes
 
-    job = make_spec(line, settings, environ, sys.executable)
-    work = (job, environ, configuration(line, settings, job.devices.chosen), notes(line, settings, job, environ))
+    job = make_spec(request)
+    work = (job, environ, configuration(request, job), notes(request, job))
     client = SupervisorClient(1, daemon=False)
     with ExitStack() as files:
         with client.starting():
@@ -65,26 +65,17 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
     return outcome
 
 
-def read_settings(
-    script: str | os.PathLike[str], args: Sequence[object], keywords: Mapping[str, object]
-) -> tuple[CommandLine, Settings, dict[str, str]]:
+def read_settings(script: str | os.PathLike[str], args: Sequence[object], keywords: Mapping[str, object]) -> Request:
     """As the command does from its argv, its variables and its config file."""
     from flota.cli.keywords import command_line
-    from flota.cli.settings import gather, without_parents_variables
+    from flota.cli.settings import read_request
 
     name = os.fspath(script) if isinstance(script, (str, os.PathLike)) else None
     if not isinstance(name, str) or "\0" in name:
         raise BadOption("script", script, "a path or the name of a module", "flota.launch('train.py')")
     if "module" not in keywords and is_module(name):
         keywords = {**keywords, "module": True}
-    line = command_line(name, args, keywords)
-    environ = without_parents_variables(os.environ)
-    settings = gather(line.given, environ, os.curdir)
-    if "PADDLE_TRAINERS" in environ:
-        from flota.cli.platform import ask_platform
-
-        line, settings = ask_platform(line, settings, os.environ)
-    return line, settings, environ
+    return read_request(command_line(name, args, keywords), sys.executable)
 
 
 def is_module(name: str) -> bool:

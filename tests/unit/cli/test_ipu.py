@@ -7,7 +7,7 @@ import pytest
 from flota.cli.build_spec import make_spec
 from flota.cli.ipu import IpuJob, poprun_arguments
 from flota.cli.parse import parse
-from flota.cli.settings import gather
+from flota.cli.settings import Request, gather
 from flota.errors import FlotaError
 from tests.ipu import ARGUMENTS, install_poprun
 
@@ -24,7 +24,7 @@ def environ(tmp_path, monkeypatch):
 
 def spec_of(words, environ):
     line = parse(words)
-    return make_spec(line, gather(line.given, environ, "."), environ, "/opt/python")
+    return make_spec(Request(line, gather(line.given, environ, "."), environ, "/opt/python"))
 
 
 def instance_of(argv):

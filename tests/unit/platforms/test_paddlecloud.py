@@ -8,7 +8,7 @@ from flota.cli.build_spec import choose_start_port
 from flota.cli.nodes import make_nodes
 from flota.cli.parse import parse
 from flota.cli.platform import ask_platform
-from flota.cli.settings import gather, without_parents_variables
+from flota.cli.settings import Request, gather, without_parents_variables
 from flota.errors import BadPlatformValue, Contradiction
 from flota.job.nodes import NodesSpec, Place
 from flota.platforms import Hints, find_platform
@@ -153,7 +153,8 @@ def asked(tmp_path):
 
     def ask(words: str, **environ: str) -> tuple:
         line = parse([*words.split(), "train.py"])
-        return ask_platform(line, gather(line.given, without_parents_variables(environ), str(tmp_path)), environ)
+        own = without_parents_variables(environ)
+        return ask_platform(Request(line, gather(line.given, own, str(tmp_path)), own, None), environ)[:2]
 
     return ask
 

@@ -6,6 +6,7 @@ of the user's own.
 
 from __future__ import annotations
 
+from flota.cli.build_spec import RoleSet
 from flota.cli.convert import MOST_WORKERS
 from flota.cli.settings import Settings, strength
 from flota.devices import choose_devices
@@ -23,8 +24,7 @@ from flota.job.roles import (
     Role,
     in_order,
 )
-from flota.job.spec import Command, DeviceSet
-from flota.values import NamedTuple
+from flota.job.spec import DeviceSet
 
 PS_FLAGS = ("server_num", "trainer_num", "servers", "trainers", "coordinators", "coordinator_num")
 HETER_FLAGS = ("heter_workers", "heter_worker_num", "heter_devices")
@@ -35,22 +35,6 @@ BOTH_WAYS = {
     HETER: ("heter_worker_num", "heter_workers"),
     TRAINER: ("trainer_num", "trainers"),
 }
-
-
-class RoleSet(NamedTuple):
-    """A job's mode and roles; `hosts` are all its nodes where the user has listed them, `flag` where that was."""
-
-    mode: str
-    roles: tuple[Role, ...] = ()
-    hosts: tuple[str, ...] = ()
-    flag: str = ""
-    gloo_port: int | None = None
-
-    @property
-    def own_command(self) -> Command | None:
-        """The first role's, where every role has one: then the command line needs no script."""
-        commands = [role.command for role in self.roles]
-        return commands[0] if commands and all(commands) else None
 
 
 def choose_mode(settings: Settings) -> str:

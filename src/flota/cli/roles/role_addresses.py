@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import count
 
 from flota.cli.address import find_own_rank
+from flota.cli.build_spec import RoleSet
 from flota.cli.convert import LAST_PORT
-from flota.cli.roles.paddle_roles import BOTH_WAYS, RoleSet
+from flota.cli.roles.paddle_roles import BOTH_WAYS
 from flota.cli.settings import Settings, strength
 from flota.errors import BadValue, Contradiction, NoAddresses, TwiceListed
 from flota.job.roles import COORDINATOR, HETER, PS_HETER, SERVER, TRAINER, Role

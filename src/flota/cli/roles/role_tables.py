@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from flota.cli.build_spec import RoleSet
 from flota.cli.convert import MOST_WORKERS
-from flota.cli.parse import CommandLine, nearest
-from flota.cli.roles.paddle_roles import RoleSet, choose_mode, make_paddle_roles, refuse_other_counts
+from flota.cli.parse import nearest
+from flota.cli.roles.paddle_roles import choose_mode, make_paddle_roles, refuse_other_counts
 from flota.cli.script import resolve_command
-from flota.cli.settings import Settings, in_words
+from flota.cli.settings import Request, Settings, in_words
 from flota.devices import choose_devices
 from flota.errors import BadConfigFile, BadValue, RolesCollide, UnknownKey, UnusedScript
 from flota.job.roles import COORDINATOR, MIXED, ON_FAILURE, SERVER, Role, in_order, log_stem
 from flota.job.spec import Command, DeviceSet
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 KEYS: dict[str, tuple[type, str]] = {
     "count": (int, "a number"),
@@ -30,14 +28,8 @@ SERVE = (SERVER, COORDINATOR, "ps", "scheduler")  # unless the table says otherw
 PLAIN = (str, int, float)
 
 
-def make_tabled_roles(
-    settings: Settings,
-    line: CommandLine,
-    environ: Mapping[str, str],
-    interpreter: str | None,
-    found: DeviceSet,
-    devices: DeviceSet,
-) -> RoleSet:
+def make_tabled_roles(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:
+    settings, script = request.settings, request.line.script
     if choose_mode(settings) != MIXED:
         return make_paddle_roles(settings, found, devices)  # --run_mode counts more than the file
     source = settings.source("roles") or f"`roles` in {settings.tables_from}"
@@ -46,18 +38,17 @@ def make_tabled_roles(
     names = list(dict.fromkeys((*settings.tables, *counts)))
     tables = {name: _checked(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
     _refuse_collisions(names)
-    if line.script and all("script" in table for table in tables.values()):
-        raise UnusedScript(line.script, settings.tables_from)
+    if script and all("script" in table for table in tables.values()):
+        raise UnusedScript(script, settings.tables_from)
 
     def role(name: str) -> Role:
         table: Any = tables[name]
-        command = _command(table, line, settings, environ, interpreter)
         return Role(
             name,
             counts.get(name, table.get("count", 1)),
             serves=table.get("serves", name in SERVE),
             on_failure=table.get("on_failure", ON_FAILURE[0]),
-            command=command,
+            command=_command(table, request),
             env=tuple((key, _word(value)) for key, value in table.get("env", {}).items()),
         )
 
@@ -77,15 +68,13 @@ def _devices(table: Any, role: Role, main: str, found: DeviceSet, devices: Devic
     return {"all": devices, "none": none}.get(wanted) or choose_devices(found, wanted)
 
 
-def _command(
-    table: Any, line: CommandLine, settings: Settings, environ: Mapping[str, str], interpreter: str | None
-) -> Command | None:
+def _command(table: Any, request: Request) -> Command | None:
     """A role's own, or the job's with its own arguments, or just the job's."""
     script, args = table.get("script"), table.get("args")
     if script is None and args is None:
         return None
-    words = tuple(_word(word) for word in args or ())
-    return resolve_command(line._replace(script=script or line.script, args=words), settings, environ, interpreter)
+    line = request.line._replace(script=script or request.line.script, args=tuple(map(_word, args or ())))
+    return resolve_command(request._replace(line=line))
 
 
 def _checked(name: str, table: object, file: str) -> dict[str, object]:

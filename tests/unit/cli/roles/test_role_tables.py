@@ -8,7 +8,7 @@ import pytest
 
 from flota.cli.build_spec import make_spec
 from flota.cli.parse import parse
-from flota.cli.settings import gather
+from flota.cli.settings import Request, gather
 from flota.errors import (
     BadConfigFile,
     BadValue,
@@ -36,7 +36,7 @@ def spec(tmp_path, monkeypatch):
         (tmp_path / file).write_text(toml)
         line = parse(split(words))
         environ = {"CUDA_VISIBLE_DEVICES": "", **environ}
-        return make_spec(line, gather(line.given, environ, str(tmp_path)), environ, "python")
+        return make_spec(Request(line, gather(line.given, environ, str(tmp_path)), environ, "python"))
 
     return make
 

@@ -11,6 +11,9 @@ from flota.values import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
+
+    Value = TypeVar("Value")
 
 TRUE = ("y", "yes", "t", "true", "on", "1")
 FALSE = ("n", "no", "f", "false", "off", "0")
@@ -52,14 +55,14 @@ def is_boolean(word: str) -> bool:
     return word.lower() in TRUE + FALSE
 
 
-def _check(*, fits: bool) -> None:
+def _fitting(value: Value, *, fits: bool) -> Value:
     if not fits:
         raise ValueError
+    return value
 
 
 def _boolean(word: str) -> bool:
-    _check(fits=is_boolean(word))
-    return word.lower() in TRUE
+    return _fitting(word.lower() in TRUE, fits=is_boolean(word))
 
 
 def _choice(flag: str, word: str, choices: list[str]) -> str:
@@ -70,36 +73,28 @@ def _choice(flag: str, word: str, choices: list[str]) -> str:
 
 def _number(word: str, least: int = 0, most: float = float("inf")) -> int:
     """A number that is written in digits alone."""
-    _check(fits=word.isdecimal() and least <= int(word) <= most)
-    return int(word)
+    return _fitting(int(word), fits=word.isdecimal() and least <= int(word) <= most)
 
 
 def _workers(word: str) -> int | str:
     return word if word.isalpha() else _number(word, 1, MOST_WORKERS)
 
 
-def _threads(word: str) -> int | str:
-    return word if word == "auto" else _number(word, 1)
-
-
 def _duration(word: str) -> float:
     number, unit = (word[:-1], UNITS[word[-1]]) if word[-1:] in UNITS else (word, 1)
     seconds = float(number) * unit
-    _check(fits=0 <= seconds < float("inf"))
-    return seconds
+    return _fitting(seconds, fits=0 <= seconds < float("inf"))
 
 
 def _hang_timeout(word: str) -> float:
     seconds = LEARNT if word == "auto" else _duration(word)
-    _check(fits=seconds == LEARNT or seconds >= 1)
-    return seconds
+    return _fitting(seconds, fits=seconds == LEARNT or seconds >= 1)
 
 
 def _size(word: str) -> int:
     number, unit = (word[:-1], SIZES[word[-1].upper()]) if word[-1:].upper() in SIZES and word else (word, 1)
     size = _number(number) * unit
-    _check(fits=size >= 1024)
-    return size
+    return _fitting(size, fits=size >= 1024)
 
 
 def _ports(word: str) -> tuple[int, int]:
@@ -114,33 +109,20 @@ def _nodes(word: str) -> tuple[int, int]:
     return _number(low, 1, most), most
 
 
-def _name(word: str) -> str:
-    _check(fits=word.split() == [word])
-    return word
-
-
 def _host(word: str) -> str:
     """A name or an address, as far as can be told from its letters."""
-    _check(fits=bool(word) and all(letter.isalnum() or letter in ".-_:" for letter in word))
-    return word
-
-
-def _level(word: str) -> str:
-    _check(fits=word.upper() in LEVELS)
-    return word.upper()
+    return _fitting(word, fits=bool(word) and all(letter.isalnum() or letter in ".-_:" for letter in word))
 
 
 def _frameworks(word: str) -> tuple[str, ...]:
     shorts = {short: name for name in FRAMEWORKS if (short := load(name).short)}
     names = tuple(shorts.get(name, name) for name in word.split(","))
-    _check(fits=set(names) <= set(FRAMEWORKS))
-    return names
+    return _fitting(names, fits=set(names) <= set(FRAMEWORKS))
 
 
 def _env(word: str) -> tuple[tuple[str, str], ...]:
     name, equals, value = word.partition("=")
-    _check(fits=bool(equals and name) and "\0" not in word)
-    return ((name, value),)
+    return _fitting(((name, value),), fits=bool(equals and name) and "\0" not in word)
 
 
 def _rank_list(word: str) -> tuple[int, ...]:
@@ -152,24 +134,17 @@ def _streams(word: str) -> int | tuple[tuple[int, int], ...]:
     if word in STREAMS:
         return int(word)
     pairs = [part.partition(":") for part in word.split(",")]
-    _check(fits=all(mask in STREAMS for _, _, mask in pairs))
-    return tuple((_number(rank), int(mask)) for rank, _, mask in pairs)
+    return tuple((_number(rank), _number(mask, 0, 3)) for rank, _, mask in pairs)
 
 
 def _modules(word: str) -> tuple[str, ...]:
     names = tuple(name for name in word.split(",") if name)
-    _check(fits=bool(names) and all(part.isidentifier() for name in names for part in name.split(".")))
-    return names
+    return _fitting(names, fits=bool(names) and all(part.isidentifier() for name in names for part in name.split(".")))
 
 
 def _filters(word: str) -> tuple[str, ...]:
     """Comma-separated words; a doubled comma stands for one."""
     return tuple(part.replace("\0", ",") for part in word.replace(",,", "\0").split(",") if part)
-
-
-def _signals(word: str) -> str:
-    _check(fits=all(map(_is_signal, word.split(","))))
-    return word
 
 
 def _signal_name(flag: str, word: str) -> str:
@@ -210,30 +185,24 @@ def _reasons(flag: str, word: str) -> tuple[str, ...]:
 
 def _roles(word: str) -> tuple[tuple[str, int], ...]:
     pairs = [part.partition("=") for part in word.split(",")]
-    _check(fits=all(name.strip() for name, _, _ in pairs))
-    return tuple((name.strip(), _number(count.strip())) for name, _, count in pairs)
-
-
-def _hosts(word: str) -> tuple[str, ...]:
-    return tuple(_host(part.strip()) for part in word.split(","))
-
-
-def _shown_ranks(word: str) -> str | tuple[int, ...]:
-    return word if word in ("none", "all") else _rank_list(word)
+    counts = tuple((name.strip(), _number(count.strip())) for name, _, count in pairs)
+    return _fitting(counts, fits=all(name for name, _ in counts))
 
 
 BOOLEAN = ValueKind(_boolean, "true or false", "FLAG=true")
 DURATION = ValueKind(_duration, "a duration", "FLAG 30s, 2m or 1h")
-# fmt: off
 VALUE_KINDS = {
     "text": ValueKind(str, "", ""),
+    "help": ValueKind(str, "", ""),
     "switch": BOOLEAN,
     "bool": BOOLEAN,
     "int": ValueKind(int, "a whole number", "FLAG 1"),
     "count": ValueKind(_number, "a whole number of 0 or more", "FLAG 3"),
     "positive": ValueKind(lambda word: _number(word, 1, MOST_WORKERS), f"a number of 1 to {MOST_WORKERS}", "FLAG 1"),
     "workers": ValueKind(_workers, f"a number of 1 to {MOST_WORKERS}, or gpu, cpu, auto", "FLAG 8"),
-    "threads": ValueKind(_threads, "a number of 1 or more, or auto", "FLAG 4"),
+    "threads": ValueKind(
+        lambda word: word if word == "auto" else _number(word, 1), "a number of 1 or more, or auto", "FLAG 4"
+    ),
     "duration": DURATION,
     "seconds": DURATION,
     "hang": ValueKind(_hang_timeout, "a duration of 1s or more, or auto", "FLAG 10m, or FLAG auto"),
@@ -241,18 +210,29 @@ VALUE_KINDS = {
     "port": ValueKind(lambda word: _number(word, 1, LAST_PORT), "a port from 1 to 65535", "FLAG 6070"),
     "ports": ValueKind(_ports, "a range of ports from 1 to 65535", "FLAG 35100:64000"),
     "nodes": ValueKind(_nodes, "a number or a range of nodes", "FLAG 4, or FLAG 2:4 to let the job shrink and grow"),
-    "name": ValueKind(_name, "a name without spaces", "FLAG pod16"),
+    "name": ValueKind(lambda word: _fitting(word, fits=word.split() == [word]), "a name without spaces", "FLAG pod16"),
     "host": ValueKind(_host, "a host", "FLAG 127.0.0.1"),
-    "hosts": ValueKind(_hosts, "hosts with commas between them", "FLAG 10.0.0.1,10.0.0.2"),
-    "level": ValueKind(_level, f"one of {', '.join(LEVELS)}", "FLAG INFO"),
+    "hosts": ValueKind(
+        lambda word: tuple(_host(part.strip()) for part in word.split(",")),
+        "hosts with commas between them",
+        "FLAG 10.0.0.1,10.0.0.2",
+    ),
+    "level": ValueKind(
+        lambda word: _fitting(word.upper(), fits=word.upper() in LEVELS), f"one of {', '.join(LEVELS)}", "FLAG INFO"
+    ),
     "frameworks": ValueKind(_frameworks, f"names among {', '.join(FRAMEWORKS)}", "FLAG torch"),
     "env": ValueKind(_env, "NAME=VALUE", "FLAG NCCL_DEBUG=INFO"),
     "list": ValueKind(_rank_list, "ranks", "FLAG 0,3"),
-    "ranks": ValueKind(_shown_ranks, "none, all or ranks", "FLAG 0,3"),
+    "ranks": ValueKind(
+        lambda word: word if word in ("none", "all") else _rank_list(word), "none, all or ranks", "FLAG 0,3"
+    ),
     "streams": ValueKind(_streams, "0, 1, 2, 3 or a map from ranks to them", "FLAG 0:3,1:2"),
     "filters": ValueKind(_filters, "", ""),
     "modules": ValueKind(_modules, "module names, or auto", "FLAG torch,numpy"),
-    "signals": ValueKind(_signals, "names of signals", "FLAG SIGTERM,SIGINT,SIGUSR1"),
+    "signals": ValueKind(
+        lambda word: _fitting(word, fits=all(map(_is_signal, word.split(",")))),
+        "names of signals",
+        "FLAG SIGTERM,SIGINT,SIGUSR1",
+    ),
     "roles": ValueKind(_roles, "roles and their counts", "FLAG trainer=4,evaluator=1"),
 }
-# fmt: on

@@ -1,16 +1,19 @@
 """Settings to roles: which mode a job is in, and how many workers of which role this node starts.
 
-Counts are of this node; lists of addresses (role_addresses.py) are of the whole job; tables (role_tables.py) name roles
-of the user's own.
+Counts are of this node; lists of addresses (--servers, --trainers and their like) are of the whole job; tables
+(role_tables.py) name roles of the user's own.
 """
 
 from __future__ import annotations
 
+from itertools import count
+
+from flota.cli.address import find_own_rank
 from flota.cli.build_spec import RoleSet
-from flota.cli.convert import MOST_WORKERS
+from flota.cli.convert import LAST_PORT, MOST_WORKERS
 from flota.cli.settings import Settings, strength
 from flota.devices import choose_devices
-from flota.errors import BadValue, Contradiction, NoDevices, NoneOfRole
+from flota.errors import BadValue, Contradiction, NoAddresses, NoDevices, NoneOfRole, TwiceListed
 from flota.job.roles import (
     COLLECTIVE,
     COORDINATOR,
@@ -24,9 +27,11 @@ from flota.job.roles import (
     Role,
     in_order,
 )
+from flota.job.roster import endpoint, split_endpoint
 from flota.job.spec import DeviceSet
 
 PS_FLAGS = ("server_num", "trainer_num", "servers", "trainers", "coordinators", "coordinator_num")
+FIRST_PORT = 6170  # Paddle's own for servers; trainers that are listed without ports come behind them
 HETER_FLAGS = ("heter_workers", "heter_worker_num", "heter_devices")
 # How many there are, by number and by list; the same two ways for each role of a parameter-server job.
 BOTH_WAYS = {
@@ -66,12 +71,7 @@ def make_paddle_roles(settings: Settings, found: DeviceSet, devices: DeviceSet) 
         return RoleSet(mode)
     refuse_other_counts(settings, f"--run_mode {mode}", "--trainer_num says how many trainers there are")
     listed = _is_listed(settings)
-    if listed:
-        from flota.cli.roles.role_addresses import read_role_addresses
-
-        role_set = read_role_addresses(settings, mode)
-    else:
-        role_set = RoleSet(mode, tuple(_counted(settings, mode)))
+    role_set = read_role_addresses(settings, mode) if listed else RoleSet(mode, tuple(_counted(settings, mode)))
     none = choose_devices(found, "cpu")
     kinds = _device_kinds(settings, role_set.roles, devices)
     roles = [_equipped(role, kinds.get(role.stage, ""), devices, none) for role in role_set.roles]
@@ -173,3 +173,77 @@ def _equipped(role: Role, kind: str, devices: DeviceSet, none: DeviceSet) -> Rol
         private=computes,
         device_kind=kind if role.name == HETER else "",
     )
+
+
+def read_role_addresses(settings: Settings, mode: str) -> RoleSet:
+    """Who runs what where. A node runs what is listed at its address, exactly."""
+    needed = (SERVER, TRAINER, *((HETER,) if mode == PS_HETER else ()))
+    stages = {role: _stages(settings, flag) for role, (_, flag) in BOTH_WAYS.items() if role in (*needed, COORDINATOR)}
+    for role in needed:
+        if not stages[role]:
+            number, flag = BOTH_WAYS[role]
+            raise NoAddresses(role, f"--{flag}", settings.source(number))
+    taken = {one for lists in stages.values() for stage in lists for one in stage}
+    stages[TRAINER] = [_with_ports(stages[TRAINER][0], len(stages[SERVER][0]), taken)]
+    listed: dict[str, str] = {}
+    for role, one in ((role, one) for role, lists in stages.items() for stage in lists for one in stage):
+        if one in listed:
+            raise TwiceListed(one, listed[one], role)
+        listed[one] = role
+    hosts = tuple(dict.fromkeys(split_endpoint(one)[0] for one in listed))
+    row, flag = settings.source("start_port"), settings.source("servers")
+    if row and strength(row) >= strength(flag):
+        raise Contradiction(row, flag, "both say which ports workers get")
+    _refuse_ports_of_gloo(settings, listed, hosts)
+    if len(hosts) == 1 and settings["nnodes"] != (1, 1):  # cli/nodes.py has the same check for several
+        raise Contradiction(settings.spelled("nnodes"), f"{flag} {hosts[0]}", "all workers are listed on one node")
+    own = hosts[find_own_rank(settings, flag, hosts, -1)]
+    roles = [
+        _role(role, tuple(stage), number, own, hosts)
+        for role, lists in stages.items()
+        for number, stage in enumerate(lists, 2 if role == HETER else 0)
+    ]
+    return RoleSet(mode, tuple(roles), hosts, flag)
+
+
+def _role(name: str, endpoints: tuple[str, ...], stage: int, own: str, hosts: tuple[str, ...]) -> Role:
+    mine = tuple(number for number, one in enumerate(endpoints) if split_endpoint(one)[0] == own)
+    lead = hosts.index(split_endpoint(endpoints[0])[0])
+    return Role(name, len(mine), endpoints=endpoints, own=mine, lead=lead, stage=stage)
+
+
+def _stages(settings: Settings, flag: str) -> list[list[str]]:
+    """`,` within a stage, `;` between the stages of heterogeneous workers; none of them is empty."""
+    source, text = settings.source(flag), str(settings[flag])
+    groups = text.split(";") if flag == "heter_workers" else [text]
+    stages = [stage for group in groups if (stage := [part.strip() for part in group.split(",") if part.strip()])]
+    for one in (one for stage in stages for one in stage):
+        address, port = split_endpoint(one)
+        fits = port.isdecimal() and 0 < int(port) <= LAST_PORT if port or flag != "trainers" else True
+        if not address or not fits:
+            raise BadValue(source, one, "addresses with ports", f"{source} 10.0.0.1:6170,10.0.0.2:6170")
+    return stages
+
+
+def _with_ports(trainers: list[str], servers: int, taken: set[str]) -> list[str]:
+    """Ports that every node makes up alike, for those without: none that the lists give to somebody else."""
+    found: list[str] = []
+    used = set(taken)
+    for number, one in enumerate(trainers):
+        address, port = split_endpoint(one)
+        made = (endpoint(address, str(free)) for free in count(FIRST_PORT + servers + number))
+        found.append(one if port else next(free for free in made if free not in used))
+        used.add(found[-1])
+    return found
+
+
+def _refuse_ports_of_gloo(settings: Settings, listed: dict[str, str], hosts: tuple[str, ...]) -> None:
+    """The first server's host has two more ports: gloo's, and behind it the master's, where that is there."""
+    port = settings["gloo_port"]
+    source = settings.source("gloo_port") or "--gloo_port"
+    role, behind = (listed.get(endpoint(hosts[0], str(number))) for number in (port, port + 1))
+    expected = f"not listed for a {role}" if role else ""
+    if len(hosts) > 1 and not settings.source("master") and (behind or port == LAST_PORT):
+        expected = "followed by a free one, where the nodes meet"
+    if expected:
+        raise BadValue(source, str(port), f"a port that is {expected}", f"{source} 7767")

@@ -9,7 +9,7 @@ from flota.cli.convert import MOST_WORKERS
 from flota.cli.parse import nearest
 from flota.cli.roles.paddle_roles import choose_mode, make_paddle_roles, refuse_other_counts
 from flota.cli.script import resolve_command
-from flota.cli.settings import Request, Settings, in_words
+from flota.cli.settings import Request, in_words
 from flota.devices import choose_devices
 from flota.errors import BadConfigFile, BadValue, RolesCollide, UnknownKey, UnusedScript
 from flota.job.roles import COORDINATOR, MIXED, ON_FAILURE, SERVER, Role, in_order, log_stem
@@ -34,38 +34,33 @@ def make_tabled_roles(request: Request, found: DeviceSet, devices: DeviceSet) ->
         return make_paddle_roles(settings, found, devices)  # --run_mode counts more than the file
     source = settings.source("roles") or f"`roles` in {settings.tables_from}"
     refuse_other_counts(settings, source, "roles have their own counts")
-    counts = _counts(settings, source)
+    counts = dict(settings["roles"])
+    if len(counts) < len(settings["roles"]) or max(counts.values(), default=0) > MOST_WORKERS:
+        expected = f"each role once, with a count of 0 to {MOST_WORKERS}"
+        raise BadValue(source, in_words("roles", settings["roles"]), expected, f"{source} trainer=4,data=1")
     names = list(dict.fromkeys((*settings.tables, *counts)))
     tables = {name: _checked(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
     _refuse_collisions(names)
     if script and all("script" in table for table in tables.values()):
         raise UnusedScript(script, settings.tables_from)
-
-    def role(name: str) -> Role:
-        table: Any = tables[name]
-        return Role(
+    serves = {name: table.get("serves", name in SERVE) for name, table in tables.items()}
+    main = next((name for name in names if not serves[name]), names[0])
+    by_word = {"all": devices, "none": choose_devices(found, "cpu")}
+    roles = []
+    for name, table in tables.items():
+        # Unless told otherwise the main role has the job's devices and the others none.
+        wanted = table.get("devices", "all" if name == main else "none")
+        role = Role(
             name,
             counts.get(name, table.get("count", 1)),
-            serves=table.get("serves", name in SERVE),
+            serves=serves[name],
             on_failure=table.get("on_failure", ON_FAILURE[0]),
             command=_command(table, request),
             env=tuple((key, _word(value)) for key, value in table.get("env", {}).items()),
+            devices=by_word.get(wanted) or choose_devices(found, wanted),
         )
-
-    roles = in_order([role(name) for name in names])
-    main = next((one.name for one in roles if not one.serves), roles[0].name)
-    none = choose_devices(found, "cpu")
-    return RoleSet(
-        MIXED, tuple(one._replace(devices=_devices(tables[one.name], one, main, found, devices, none)) for one in roles)
-    )
-
-
-def _devices(table: Any, role: Role, main: str, found: DeviceSet, devices: DeviceSet, none: DeviceSet) -> DeviceSet:
-    """As told: ids, `all` or `none`; otherwise the main role has the job's and the others none."""
-    wanted = table.get("devices")
-    if wanted is None:
-        return devices if role.name == main else none
-    return {"all": devices, "none": none}.get(wanted) or choose_devices(found, wanted)
+        roles.append(role)
+    return RoleSet(MIXED, in_order(roles))
 
 
 def _command(table: Any, request: Request) -> Command | None:
@@ -77,8 +72,8 @@ def _command(table: Any, request: Request) -> Command | None:
     return resolve_command(request._replace(line=line))
 
 
-def _checked(name: str, table: object, file: str) -> dict[str, object]:
-    """A table whose every key is known and of its kind."""
+def _checked(name: str, table: object, file: str) -> dict[str, Any]:
+    """A table whose every key is known and of its kind, and whose words a program can be given."""
     where = f"roles.{name}"
     if not isinstance(table, dict):
         raise BadConfigFile(file, f"`{where}` is not a table")
@@ -87,42 +82,27 @@ def _checked(name: str, table: object, file: str) -> dict[str, object]:
     for key, value in table.items():
         if key not in KEYS:
             raise UnknownKey(file, f"{where}.{key}", nearest(key, KEYS, 0.0))
-        kind, words = KEYS[key]
+        kind, fits = KEYS[key]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise BadConfigFile(file, f"`{where}.{key}` is `{value}`, not {words}")
+            raise BadConfigFile(file, f"`{where}.{key}` is `{value}`, not {fits}")
     if table.get("on_failure", ON_FAILURE[0]) not in ON_FAILURE:
         raise BadConfigFile(file, f"`{where}.on_failure` is `{table['on_failure']}`, not {KEYS['on_failure'][1]}")
     if not 0 <= int(table.get("count", 1)) <= MOST_WORKERS:
         raise BadValue(f"{where}.count", str(table["count"]), f"a number of 0 to {MOST_WORKERS}", "count = 2")
-    _refuse_odd_words(where, table, file)
-    return table
-
-
-def _refuse_odd_words(where: str, table: Any, file: str) -> None:
-    """What no program could be handed."""
     words = [(f"{where}.args", word) for word in table.get("args", ())]
-    words += [(f"{where}.env.{name}", value) for name, value in table.get("env", {}).items()]
+    words += [(f"{where}.env.{variable}", value) for variable, value in table.get("env", {}).items()]
     for place, word in words:
         if not isinstance(word, PLAIN) or "\0" in str(word):
             raise BadConfigFile(file, f"`{place}` has `{word!r}`, not a word or a number")
-    for name in table.get("env", {}):
-        if not name or "=" in name or "\0" in name:
-            raise BadConfigFile(file, f"`{where}.env` has `{name!r}`, which is no name of a variable")
+    for variable in table.get("env", {}):
+        if not variable or "=" in variable or "\0" in variable:
+            raise BadConfigFile(file, f"`{where}.env` has `{variable!r}`, which is no name of a variable")
+    return table
 
 
 def _word(value: object) -> str:
     """A value of the file as it would stand on a command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _counts(settings: Settings, source: str) -> dict[str, int]:
-    """Of --roles."""
-    pairs = settings["roles"]
-    counts = dict(pairs)
-    if len(counts) < len(pairs) or max(counts.values(), default=0) > MOST_WORKERS:
-        expected = f"each role once, with a count of 0 to {MOST_WORKERS}"
-        raise BadValue(source, in_words("roles", pairs), expected, f"{source} trainer=4,data=1")
-    return counts
 
 
 def _refuse_collisions(names: list[str]) -> None:

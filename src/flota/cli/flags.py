@@ -187,7 +187,7 @@ BY_SHORT = {flag.short: flag for flag in FLAGS if flag.short}
 ALIAS_OF = {alias.name: alias for alias in ALIASES}
 
 
-def find_flag(name: str) -> Flag | None:
+def find_flag(name: str, rows: dict[str, Flag] = BY_NAME) -> Flag | None:
     """By its name or an alias, without dashes in front."""
     dashed = name.replace("_", "-")
-    return BY_NAME.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)
+    return rows.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)

@@ -10,7 +10,7 @@ from typing import Any
 from flota.cli.build_spec import absolute, make_spec
 from flota.cli.convert import MOST_WORKERS
 from flota.cli.flags import FLAGS, Flag
-from flota.cli.parse import CommandLine, Given, Rows, parse
+from flota.cli.parse import CommandLine, Given, parse
 from flota.cli.script import find_program, resolve_command
 from flota.cli.settings import Request, Settings
 from flota.errors import BadValue, MissingIpuArguments, NoScript, RefusedFlag, UnevenIpus
@@ -26,7 +26,7 @@ IPU_FLAGS = (
     Flag("ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin=PADDLE),
     Flag("vipu-server", "host", None, "ipu", "the V-IPU server, which manages the IPUs", "HOST", origin=PADDLE),
 )
-ROWS = Rows({flag.name: flag for flag in IPU_FLAGS}, {}, {})
+ROWS = {flag.name: flag for flag in IPU_FLAGS}
 EXAMPLE = (
     "flota --devices 4 ipu --hosts=localhost --nproc_per_host=2 --ipus_per_replica=1 --ipu_partition=pod16"
     " --vipu_server=127.0.0.1 train.py"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flota.cli.convert import convert, is_boolean
-from flota.cli.flags import ALIAS_OF, BY_NAME, BY_SHORT, DEPRECATED, Alias, Flag
-from flota.errors import AbbreviatedFlag, BadValue, MissingValue, RefusedFlag, UnknownFlag
+from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, BY_SHORT, DEPRECATED, Flag, find_flag
+from flota.errors import AbbreviatedFlag, BadValue, FlotaError, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -21,17 +21,6 @@ class Given(NamedTuple):
     source: str
 
 
-class Rows(NamedTuple):
-    """The flags that are known at one place of the command line."""
-
-    by_name: dict[str, Flag]
-    by_short: dict[str, Flag]
-    alias_of: dict[str, Alias]
-
-
-EVERY = Rows(BY_NAME, BY_SHORT, ALIAS_OF)
-
-
 class CommandLine(NamedTuple):
     """What the user typed: flags by destination, the script, and the script's own words."""
 
@@ -42,8 +31,8 @@ class CommandLine(NamedTuple):
     common: tuple[str, ...] = ()  # all words but those that are meant for this node alone
 
 
-def parse(words: list[str], rows: Rows = EVERY) -> CommandLine:
-    """Flags end at the script: what follows is the script's, always."""
+def parse(words: list[str], rows: dict[str, Flag] = BY_NAME) -> CommandLine:
+    """Flags end at the script: what follows is the script's, always. `rows`: those that are known here, by name."""
     given: dict[str, Given] = {}
     notes: list[str] = []
     common: list[str] = []
@@ -59,7 +48,7 @@ def parse(words: list[str], rows: Rows = EVERY) -> CommandLine:
         begins = position
         position += 1
         if value is None:
-            value, used = _following(flag, spelled, words, position, rows)
+            value, used = _following(flag, spelled, words[position : position + 1], rows)
             position += used
         keep(given, flag, spelled, value)
         if flag.name not in ONE_NODES_OWN:
@@ -69,60 +58,50 @@ def parse(words: list[str], rows: Rows = EVERY) -> CommandLine:
     return CommandLine(given, rest[0] if rest else None, tuple(rest[1:]), tuple(notes), (*common, *rest))
 
 
-def find(word: str, rows: Rows) -> tuple[Flag, str, str | None]:
+def find(word: str, rows: dict[str, Flag]) -> tuple[Flag, str, str | None]:
     """The row of a flag word, the word as spelled, and the value behind its `=`, if any."""
     if not word.startswith("--"):
-        flag = rows.by_short.get(word[:2])
-        if flag is None:
+        flag = BY_SHORT.get(word[:2])
+        if flag is None or flag.name not in rows:
             raise UnknownFlag(word, _nearest(word, rows))
         return flag, word[:2], word[2:].removeprefix("=") or None
     spelled, equals, value = word.partition("=")
-    name = spelled[2:].replace("_", "-")
-    alias = rows.alias_of.get(name)
-    flag = rows.by_name.get(alias.of if alias else name)
+    flag = find_flag(spelled[2:], rows)
     if flag is None:
-        _refuse_unknown(spelled, name, rows)
-    assert flag is not None
+        raise _unknown(spelled, rows)
     return flag, spelled, value if equals else None
 
 
-def _following(flag: Flag, spelled: str, words: list[str], position: int, rows: Rows) -> tuple[str, int]:
-    """The value that stands in the next word, and whether it was used up."""
-    word = words[position] if position < len(words) else None
+def _following(flag: Flag, spelled: str, words: list[str], rows: dict[str, Flag]) -> tuple[str, int]:
+    """The value that stands in the next word, if there is one, and whether it was used up."""
+    word = words[0] if words else "--"
     if flag.kind == "switch":
         return "true", 0
     if flag.kind == "bool":
-        return (word, 1) if word is not None and is_boolean(word) else ("true", 0)
+        return (word, 1) if is_boolean(word) else ("true", 0)
     if flag.kind == "help":
-        return (word, 1) if word is not None and not word.startswith("-") else ("", 0)
-    if word is None or (word.startswith("--") and (flag.kind != "text" or _is_flag(word, rows))):
+        return ("", 0) if word.startswith("-") else (word, 1)
+    if not words or (word.startswith("--") and (flag.kind != "text" or find_flag(word.partition("=")[0][2:], rows))):
         raise MissingValue(spelled, flag.metavar)
     return word, 1
 
 
-def _is_flag(word: str, rows: Rows) -> bool:
-    name = word.partition("=")[0][2:].replace("_", "-")
-    return name in rows.by_name or name in rows.alias_of
-
-
 def keep(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
-    """Note a flag's value; a flag given twice counts as last given, but --env adds up."""
-    value = word if flag.kind == "help" else _convert(flag, source, word)
+    """Note a flag's value; a flag given twice counts as last given, but --env adds up.
+
+    A bad one is named by its source, a variable or a key, with a flag as the example.
+    """
+    spelled = source if source.startswith("-") else f"--{flag.dest}"
+    try:
+        value = convert(spelled, flag.kind, word)
+    except BadValue as error:
+        error.message = error.message.replace(spelled, source, 1)
+        raise
     if flag.refused and value != flag.default:
         raise RefusedFlag(source, flag.refused)
     if flag.kind == "env" and flag.dest in given:
         value = given[flag.dest].value + value  # type: ignore[operator]
     given[flag.dest] = Given(value, source)
-
-
-def _convert(flag: Flag, source: str, word: str) -> object:
-    """The value; a bad one is named by its source, a variable or a key, with a flag as the example."""
-    spelled = source if source.startswith("-") else f"--{flag.dest}"
-    try:
-        return convert(spelled, flag.kind, word)
-    except BadValue as error:
-        error.message = error.message.replace(spelled, source, 1)
-        raise
 
 
 def note_of(flag: Flag, spelled: str) -> list[str]:
@@ -135,17 +114,21 @@ def note_of(flag: Flag, spelled: str) -> list[str]:
     return [f"{spelled} {flag.note}"] if flag.note else []
 
 
-def _refuse_unknown(spelled: str, name: str, rows: Rows) -> None:
-    names = [known for known in (*rows.by_name, *rows.alias_of) if known.startswith(name)]
+def _unknown(spelled: str, rows: dict[str, Flag]) -> FlotaError:
+    names = [known for known in _known(rows) if known.startswith(spelled.replace("_", "-"))]
     if names:
-        raise AbbreviatedFlag(spelled, [f"--{known}" for known in sorted(names)])
-    if name in BY_NAME or name in ALIAS_OF:
-        raise RefusedFlag(spelled, "it stands behind `ipu`", f"put it before, as in `flota {spelled} … ipu …`")
-    raise UnknownFlag(spelled, _nearest(spelled, rows))
+        return AbbreviatedFlag(spelled, sorted(names))
+    if find_flag(spelled[2:]):
+        return RefusedFlag(spelled, "it stands behind `ipu`", f"put it before, as in `flota {spelled} … ipu …`")
+    return UnknownFlag(spelled, _nearest(spelled, rows))
 
 
-def _nearest(spelled: str, rows: Rows) -> str:
-    return nearest(spelled.replace("_", "-"), [f"--{known}" for known in (*rows.by_name, *rows.alias_of)])
+def _known(rows: dict[str, Flag]) -> list[str]:
+    return [f"--{name}" for name in (*rows, *(alias.name for alias in ALIASES if alias.of in rows))]
+
+
+def _nearest(spelled: str, rows: dict[str, Flag]) -> str:
+    return nearest(spelled.replace("_", "-"), _known(rows))
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str:

@@ -13,10 +13,7 @@ from flota.host.addresses import (
     reachable_address,
     resolve_own,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from flota.job.nodes import NodesSpec
+from flota.job.nodes import NodesSpec
 
 
 def choose_address(settings: Settings, nodes: NodesSpec) -> str:
@@ -60,7 +57,8 @@ def wanted_address(settings: Settings) -> str:
 def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank: int) -> int:
     """This machine's place in a list of nodes; a rank that was given must be it."""
     wanted = wanted_address(settings)
-    mine = [number for number, host in enumerate(hosts) if is_mine(host, wanted)]
+    resolved = [resolve_own(host) for host in hosts]
+    mine = [n for n, host in enumerate(hosts) if (wanted in (host, resolved[n]) if wanted else resolved[n] is not None)]
     if not mine:
         own = [wanted] if wanted else [address for _, address in own_addresses() if not is_loopback(address)]
         raise NotAmongNodes(source, hosts, own)
@@ -70,7 +68,3 @@ def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank:
     if rank < 0 and len(mine) > 1:
         raise SeveralAmongNodes(source, tuple(hosts[number] for number in mine))
     return rank if rank >= 0 else mine[0]
-
-
-def is_mine(host: str, wanted: str) -> bool:
-    return wanted in (host, resolve_own(host)) if wanted else resolve_own(host) is not None

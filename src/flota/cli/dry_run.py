@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from itertools import count
 
 from flota.frameworks import equip
+from flota.job.nodes import NodesSpec
 from flota.job.plan import WorkerPlan, plan_workers
 from flota.job.roles import TRAINER, label
 from flota.job.roster import Ports, Roster, Seat, completed, endpoint
 from flota.job.spec import JobSpec
 from flota.run.start import chosen_ports, counts_of, one_node_roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from flota.job.nodes import NodesSpec
 
 
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from flota.cli.build_spec import absolute, make_spec
 from flota.cli.convert import MOST_WORKERS
-from flota.cli.flags import FLAGS, Flag
+from flota.cli.flags import BY_NAME, FLAGS, Flag
 from flota.cli.parse import CommandLine, Given, parse
 from flota.cli.script import find_program, resolve_command
 from flota.cli.settings import Request, Settings
@@ -70,7 +70,9 @@ class IpuJob(NamedTuple):
 
 def make_ipu_spec(request: Request) -> JobSpec:
     line, settings, environ, _ = request
-    refuse_flags(settings)
+    for dest, why in REFUSED.items():
+        if settings[dest] != BY_NAME[dest.replace("_", "-")].default:
+            raise RefusedFlag(settings.source(dest), why)
     own = parse(list(line.args), ROWS)
     job = make_ipu_job(own, settings)
     arguments = poprun_arguments(job, instance_command(request._replace(line=own)), exported(settings, environ))
@@ -81,13 +83,6 @@ def make_ipu_spec(request: Request) -> JobSpec:
     ids = tuple(str(number) for number in range(job.ipus))
     spec = make_spec(request._replace(line=poprun, settings=Settings(given)))
     return spec._replace(devices=DeviceSet("ipu", "", ids, ids, by_id=True))
-
-
-def refuse_flags(settings: Settings) -> None:
-    defaults = Settings({})
-    for dest, why in REFUSED.items():
-        if settings[dest] != defaults[dest]:
-            raise RefusedFlag(settings.source(dest), why)
 
 
 def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:
@@ -129,10 +124,9 @@ def exported(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What else instances get, on every host: NAME=VALUE, or NAME alone for what poprun itself has, which may hold
     spaces.
     """
-    get: Any = settings.__getitem__
-    env = dict(get("env"))
+    env = dict(settings["env"])
     level = env.pop("POPART_LOG_LEVEL", environ.get("POPART_LOG_LEVEL"))
-    if get("threads") != "auto":
+    if settings["threads"] != "auto":
         env["OMP_NUM_THREADS"] = ""
     return (*([f"POPART_LOG_LEVEL={level}"] if level else []), *env)
 
@@ -140,20 +134,13 @@ def exported(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str, ...]) -> tuple[str, ...]:
     """What poprun is given: as Paddle's launcher does, but each word as it is and not through a shell."""
     endpoints = [endpoint(host, PORT) for host in job.hosts]
-    every = (
-        *variables,
-        f"PADDLE_TRAINERS_NUM={job.instances}",
-        f"PADDLE_TRAINER_ENDPOINTS={','.join(endpoints)}",
-    )
+    world = (f"PADDLE_TRAINERS_NUM={job.instances}", f"PADDLE_TRAINER_ENDPOINTS={','.join(endpoints)}")
     instances = []
     for number in range(job.instances):
         host, rank_in_node = divmod(number, job.nproc_per_host)
-        own = (
-            f"PADDLE_TRAINER_ID={number}",
-            f"PADDLE_CURRENT_ENDPOINT={endpoints[host]}",
-            f"PADDLE_RANK_IN_NODE={rank_in_node}",
-        )
-        instances.append(f"--instance-mpi-local-args={number}:{_exports(own)}")
+        place = (f"PADDLE_CURRENT_ENDPOINT={endpoints[host]}", f"PADDLE_RANK_IN_NODE={rank_in_node}")
+        own = _exports((f"PADDLE_TRAINER_ID={number}", *place))
+        instances.append(f"--instance-mpi-local-args={number}:{own}")
     return (
         f"--num-instances={job.instances}",
         f"--num-replicas={job.replicas}",
@@ -165,7 +152,7 @@ def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str
         "--vipu-server-timeout=120",
         "--print-topology=yes",
         "--numa-aware=yes",
-        f"--mpi-local-args={_exports(every)}",
+        f"--mpi-local-args={_exports((*variables, *world))}",
         *instances,
         *command,
     )

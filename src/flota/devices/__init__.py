@@ -67,7 +67,10 @@ def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind,
     for kind in kinds:
         if any(variable in environ for variable in kind.variables):
             continue  # set but empty: the user wants none of them
-        count = kind.counted_by(root) if kind.counted_by else _count(files, kind.files)
+        numbered = [name for name in files if kind.files and name.startswith(kind.files)]
+        count = sum(name[len(kind.files) :].isdecimal() for name in numbered)
+        if kind.counted_by:
+            count = kind.counted_by(root)
         if count:
             ids = tuple(str(number) for number in range(count))
             return DeviceSet(kind.name, kind.variables[-1], ids, ids, by_id=False)
@@ -107,7 +110,3 @@ def _names_in(directory: str) -> list[str]:
         return os.listdir(directory)
     except OSError:
         return []
-
-
-def _count(files: list[str], prefix: str) -> int:
-    return sum(name[len(prefix) :].isdecimal() for name in files if name.startswith(prefix)) if prefix else 0

@@ -32,14 +32,7 @@ class FlotaError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """As it is: how each kind makes its words out of facts does not matter to a process that is sent one."""
-        return _same_error, (type(self), self.__dict__, self.args)
-
-
-def _same_error(kind: type[FlotaError], facts: dict[str, object], args: tuple[object, ...]) -> FlotaError:
-    error = kind.__new__(kind)
-    error.args = args
-    error.__dict__.update(facts)
-    return error
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 if TYPE_CHECKING:

@@ -6,13 +6,10 @@ PLATFORM_MARKS in cli/settings.py. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from flota.errors import BadPlatformValue
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from flota.errors import BadPlatformValue
 
 REGISTRY = ("paddlecloud",)
 

@@ -5,13 +5,11 @@ Its parameter servers and their trainers have been told everything: TRAINING_ROL
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flota.errors import BadPlatformValue
 from flota.job.roster import endpoint, split_endpoint
 from flota.platforms import Hints, Platform
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LISTS = ("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS")  # of nodes, the best first
 ROLES = {"PSERVER": "server", "TRAINER": "trainer", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}

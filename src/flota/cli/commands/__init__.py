@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from flota.values import NamedTuple
+from collections.abc import Callable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from flota.values import NamedTuple
 
 
 class Subcommand(NamedTuple):

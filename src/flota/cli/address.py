@@ -57,8 +57,7 @@ def wanted_address(settings: Settings) -> str:
 def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank: int) -> int:
     """This machine's place in a list of nodes; a rank that was given must be it."""
     wanted = wanted_address(settings)
-    resolved = [resolve_own(host) for host in hosts]
-    mine = [n for n, host in enumerate(hosts) if (wanted in (host, resolved[n]) if wanted else resolved[n] is not None)]
+    mine = [n for n, host in enumerate(hosts) if (wanted in (host, resolve_own(host)) if wanted else resolve_own(host))]
     if not mine:
         own = [wanted] if wanted else [address for _, address in own_addresses() if not is_loopback(address)]
         raise NotAmongNodes(source, hosts, own)

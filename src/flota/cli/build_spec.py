@@ -47,6 +47,9 @@ class RoleSet(NamedTuple):
         return commands[0] if commands and all(commands) else None
 
 
+NO_ROLES = RoleSet(COLLECTIVE)
+
+
 def make_spec(request: Request) -> JobSpec:
     settings = request.settings
     if request.line.script == "ipu":
@@ -88,7 +91,7 @@ def choose_role_set(request: Request, found: DeviceSet, devices: DeviceSet) -> R
     """Most jobs have trainers alone: what the others need is not imported for them."""
     settings = request.settings
     if settings["run_mode"] == COLLECTIVE and not settings.tables and not any(map(settings.source, ROLE_FLAGS)):
-        return RoleSet(COLLECTIVE)
+        return NO_ROLES
     if settings.tables or settings.source("roles"):
         from flota.cli.roles.role_tables import make_tabled_roles
 
@@ -108,10 +111,9 @@ def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
     get = settings.__getitem__
     nodes = None
     if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
-        from flota.cli.nodes import HostList, make_nodes
+        from flota.cli.nodes import make_nodes
 
-        listed = HostList(hosts, role_set.flag, int(spec.gloo_port or 0) + 1) if len(hosts) > 1 else None
-        nodes = make_nodes(settings, request.environ, listed)
+        nodes = make_nodes(settings, request.environ, role_set)
     if nodes is None:
         if not -1 <= get("rank") < 1:
             raise NodeRankOutOfRange(get("rank"), 1)

@@ -39,7 +39,10 @@ class ValueKind(NamedTuple):
 def convert(flag: str, kind: str, word: str) -> object:
     """The value of a word given to a flag, whose kind says what fits."""
     if kind.startswith("choice:"):
-        return _choice(flag, word, kind[7:].split(","))
+        choices = kind[7:].split(",")
+        if word not in choices:
+            raise BadValue(flag, word, f"one of {', '.join(choices)}", f"{flag} {choices[0]}")
+        return word
     if kind == "reasons":
         return _reasons(flag, word)
     if kind == "signal":
@@ -63,12 +66,6 @@ def _fitting(value: Value, *, fits: bool) -> Value:
 
 def _boolean(word: str) -> bool:
     return _fitting(word.lower() in TRUE, fits=is_boolean(word))
-
-
-def _choice(flag: str, word: str, choices: list[str]) -> str:
-    if word not in choices:
-        raise BadValue(flag, word, f"one of {', '.join(choices)}", f"{flag} {choices[0]}")
-    return word
 
 
 def _number(word: str, least: int = 0, most: float = float("inf")) -> int:

@@ -18,7 +18,7 @@ def command_line(script: str, args: Sequence[object], keywords: Mapping[str, obj
     for name, value in keywords.items():
         flag = find_flag(name)
         if flag is None:
-            known = (flag_name.replace("-", "_") for flag_name in (*BY_NAME, *ALIAS_OF))
+            known = [flag_name.replace("-", "_") for flag_name in (*BY_NAME, *ALIAS_OF)]
             raise UnknownOption("launch", name, nearest(name, known))
         if flag.dest in REFUSED:
             raise RefusedOption(name, "it is for people at a terminal", f"run `flota --{flag.name}` there")

@@ -9,16 +9,10 @@ from flota.cli.flags import ALONE, UNSERVED
 from flota.cli.parse import parse
 from flota.cli.settings import Request, in_words, read_request
 from flota.errors import BUG, FlotaError, MissingPackage, UnsupportedSystem
+from flota.job.spec import JobSpec
 
 INTERRUPTED = 130
 UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-    from flota.job.spec import JobSpec
-    from flota.run.start import MultiNodeRun
 
 
 def main(argv: list[str] | None = None, *, interpreter: str | None = None, legacy_local_rank: bool = False) -> int:
@@ -44,7 +38,7 @@ def main(argv: list[str] | None = None, *, interpreter: str | None = None, legac
         return BUG
 
 
-def leave(code: int) -> NoReturn:
+def leave(code: int) -> None:
     """End at once: the interpreter's own tidying takes 5 ms, and there is nothing here that needs it."""
     try:
         sys.stdout.flush()
@@ -105,16 +99,14 @@ def _run(request: Request) -> int:
         return print_plan(spec, request.environ, as_json=request.settings["json"])
     from flota.run.start import run
 
-    multi_node = multi_node_run() if spec.nodes else None
-    return run(spec, request.environ, configuration(request, spec), notes(request, spec), multi_node).exit_code
-
-
-def multi_node_run() -> MultiNodeRun:
+    how = request.environ, configuration(request, spec), notes(request, spec)
+    if not spec.nodes:
+        return run(spec, *how).exit_code
     try:
         from flota.cluster.multi_node import run_multi_node
     except ModuleNotFoundError as error:
         raise MissingPackage(error.name or "h11") from None
-    return run_multi_node
+    return run(spec, *how, run_multi_node).exit_code
 
 
 def notes(request: Request, spec: JobSpec) -> tuple[str, ...]:

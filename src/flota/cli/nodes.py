@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flota.cli.address import find_own_rank
+from flota.cli.build_spec import NO_ROLES, RoleSet
 from flota.cli.convert import LAST_PORT, convert
 from flota.cli.settings import Settings, strength
 from flota.errors import (
@@ -26,6 +27,7 @@ from flota.errors import (
     UnreadableFile,
 )
 from flota.job.nodes import NodesSpec, Place, Secrets
+from flota.job.roles import COLLECTIVE
 from flota.values import NamedTuple
 
 TORCH_PLACES = ("rdzv_endpoint", "master_addr", "master_port")
@@ -44,14 +46,6 @@ TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
 TOKEN, USER, PASSWORD = "FLOTA_TOKEN", "FLOTA_ETCD_USER", "FLOTA_ETCD_PASSWORD"
 
 
-class HostList(NamedTuple):
-    """The nodes where the user has listed them: in which flag, and the master's port on the first of them."""
-
-    hosts: tuple[str, ...]
-    flag: str
-    port: int  # 0: the one before the workers' own
-
-
 class MasterAddress(NamedTuple):
     """Where nodes rendezvous. Without a place this node serves and prints where."""
 
@@ -61,16 +55,17 @@ class MasterAddress(NamedTuple):
     serves: bool | None = None
 
 
-def make_nodes(settings: Settings, environ: Mapping[str, str], listed: HostList | None = None) -> NodesSpec | None:
-    """None for a job of one machine. `listed`: the nodes, where lists of roles' addresses have named them."""
+def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet = NO_ROLES) -> NodesSpec | None:
+    """None for a job of one machine. `listed` has the nodes, where lists of roles' addresses have named them."""
     get = settings.__getitem__
     for dest in ("master", "rdzv_endpoint"):
         # Before anything shows the word: the command line and the first block are no place for a password.
         if set(get(dest) or "") & {"@", "?"}:
             raise SecretInAddress(settings.source(dest))
-    if get("nnodes") == (1, 1) and "," not in get("ips") and not listed:
+    if get("nnodes") == (1, 1) and "," not in get("ips") and len(listed.hosts) < 2:
         return None
-    listed = listed or HostList(read_hosts(settings), settings.source("ips"), 0)
+    if len(listed.hosts) < 2:
+        listed = RoleSet(COLLECTIVE, hosts=read_hosts(settings), flag=settings.source("ips"))
     hosts = listed.hosts
     _check_count(settings, listed)
     if get("standalone"):
@@ -124,14 +119,14 @@ def read_hosts(settings: Settings) -> tuple[str, ...]:
     return hosts
 
 
-def _check_count(settings: Settings, listed: HostList) -> None:
+def _check_count(settings: Settings, listed: RoleSet) -> None:
     count = len(listed.hosts)
     if count and settings.source("nnodes") and settings["nnodes"] != (count, count):
         hosts = f"{listed.flag} {','.join(listed.hosts)}"
         raise Contradiction(settings.spelled("nnodes"), hosts, f"{count} address{'es' * (count > 1)}")
 
 
-def choose_master(settings: Settings, listed: HostList, rank: int) -> MasterAddress:
+def choose_master(settings: Settings, listed: RoleSet, rank: int) -> MasterAddress:
     source = settings.source("master")
     master = strength(source)
     torch = max(strength(settings.source(dest)) for dest in TORCH_PLACES if settings[dest])
@@ -143,7 +138,7 @@ def choose_master(settings: Settings, listed: HostList, rank: int) -> MasterAddr
     if torch and torch >= own:
         return _torch(settings, rank)
     if listed.hosts:
-        port = listed.port or _port_of_list(settings)
+        port = listed.gloo_port + 1 if listed.gloo_port else _port_of_list(settings)
         return MasterAddress(places=(Place(listed.hosts[0], port),), serves=rank == 0)
     # --node-rank and PET_NODE_RANK are written by people who expect torch's default master.
     if settings.source("rdzv_backend") or "node-rank" in settings.source("rank").lower().replace("_", "-"):

@@ -7,10 +7,6 @@ from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, BY_SHORT, DEPRECATED, Fl
 from flota.errors import AbbreviatedFlag, BadValue, FlotaError, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 ONE_NODES_OWN = ("rank", "host", "network-interface", "tls-cert", "tls-key")
 
 
@@ -131,9 +127,9 @@ def _nearest(spelled: str, rows: dict[str, Flag]) -> str:
     return nearest(spelled.replace("_", "-"), _known(rows))
 
 
-def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
+def nearest(word: str, known: list[str], likeness: float = 0.6) -> str:
     """What somebody may have meant; empty where nothing is like it."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(known), 1, likeness)
+    near = get_close_matches(word, known, 1, likeness)
     return near[0] if near else ""

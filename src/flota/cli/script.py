@@ -10,10 +10,6 @@ from flota.cli.settings import Request
 from flota.errors import BadInterpreter, MissingProgram, MissingScript, NoScript, RefusedFlag, ScriptIsDirectory
 from flota.job.spec import Command
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 def resolve_command(request: Request) -> Command:
     line, settings = request.line, request.settings
@@ -53,14 +49,14 @@ def choose_python(request: Request) -> str:
     return sys.executable
 
 
-def find_program(program: str, environ: Mapping[str, str], hint: str = "") -> str:
+def find_program(program: str, environ: dict[str, str], hint: str = "") -> str:
     found = _search(program, environ)
     if not found:
         raise MissingProgram(program, hint)
     return found
 
 
-def _search(program: str, environ: Mapping[str, str]) -> str | None:
+def _search(program: str, environ: dict[str, str]) -> str | None:
     """Where it is, if it can be run: on PATH, unless it names a directory itself."""
     places = environ.get("PATH", os.defpath).split(os.pathsep)
     found = [program] if os.path.dirname(program) else [os.path.join(place or ".", program) for place in places]

@@ -161,7 +161,7 @@ def _read_config(name: str, table: dict[str, object]) -> dict[str, Given]:
     for key, value in table.items():
         flag = find_flag(key)
         if flag is None or flag.dest in NEVER_IN_ENVIRONMENT:
-            raise UnknownKey(name, key, nearest(key.replace("_", "-"), BY_NAME))
+            raise UnknownKey(name, key, nearest(key.replace("_", "-"), list(BY_NAME)))
         for word in words_of(value, one_each=flag.kind == "env"):
             keep(given, flag, f"`{key}` in {name}", word)
     return given

@@ -19,17 +19,18 @@ LAST_PORT = 65535
 
 def detect(environ: Mapping[str, str]) -> Hints | None:
     """The job's pods and this one's place among them, or its role."""
-    pods, role = _pods(environ), role_of(environ)
+    # Pods of a collective job may have a TRAINING_ROLE, too; servers they have not.
+    role = environ.get("TRAINING_ROLE", "") if environ.get("PADDLE_PSERVERS_IP_PORT_LIST") else ""
+    if role in ROLES:
+        return Hints("TRAINING_ROLE", role=role, own_role=ROLES[role], framework="paddle", not_settings=("POD_IP",))
+    if role:
+        problem = BadPlatformValue("PaddleCloud", "TRAINING_ROLE", role, f"one of {', '.join(ROLES)}")
+        return Hints(role=role, problem=problem)
+    pods = _pods(environ)
     try:
-        return _role_hints(role) if role else _node_hints(environ, pods)
+        return _node_hints(environ, pods)
     except BadPlatformValue as error:
-        return Hints(nodes=len(pods), role=role, problem=error)
-
-
-def _role_hints(role: str) -> Hints:
-    if role not in ROLES:
-        raise BadPlatformValue("PaddleCloud", "TRAINING_ROLE", role, f"one of {', '.join(ROLES)}")
-    return Hints("TRAINING_ROLE", role=role, own_role=ROLES[role], framework="paddle", not_settings=("POD_IP",))
+        return Hints(nodes=len(pods), problem=error)
 
 
 def _node_hints(environ: Mapping[str, str], pods: dict[str, list[str]]) -> Hints:
@@ -41,13 +42,10 @@ def _node_hints(environ: Mapping[str, str], pods: dict[str, list[str]]) -> Hints
     first = _ports(environ, source, pods[hosts[0]])
     # Beside the workers' ports: how many of them the first node uses, the others do not know.
     master = endpoint(hosts[0], str(min(first) - 1 if first else MASTER_PORT))
-    ports = _consecutive(_ports(environ, source, pods[own]))
-    return Hints(source, len(hosts), rank, "PADDLE_TRAINER_ID", master, ports)
-
-
-def role_of(environ: Mapping[str, str]) -> str:
-    """Pods of a collective job may have a TRAINING_ROLE, too; servers they have not."""
-    return environ.get("TRAINING_ROLE", "") if environ.get("PADDLE_PSERVERS_IP_PORT_LIST") else ""
+    ports = _ports(environ, source, pods[own])
+    run = range(ports[0], ports[0] + len(ports)) if ports else range(0)
+    consecutive = run if list(run) == ports else range(0)
+    return Hints(source, len(hosts), rank, "PADDLE_TRAINER_ID", master, consecutive)
 
 
 def _source(environ: Mapping[str, str]) -> str:
@@ -75,12 +73,6 @@ def _ports(environ: Mapping[str, str], source: str, listed: list[str]) -> list[i
         return ports
     count = _number("TRAINER_PORTS_NUM", environ["TRAINER_PORTS_NUM"], 0, LAST_PORT)
     return list(range(ports[0], min(ports[0] + count, LAST_PORT + 1)))
-
-
-def _consecutive(ports: list[int]) -> range:
-    """All of the ports; none where one does not follow the other."""
-    run = range(ports[0], ports[0] + len(ports)) if ports else range(0)
-    return run if list(run) == ports else range(0)
 
 
 def _number(name: str, word: str, least: int, most: int) -> int:

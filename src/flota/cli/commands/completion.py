@@ -8,6 +8,7 @@ from flota.cli.flags import ALIASES, FLAGS, SWITCH, Flag
 from flota.errors import BadValue
 from flota.frameworks import REGISTRY as FRAMEWORKS
 
+Row = tuple[str, Flag, str]  # a flag's spelling without dashes, the flag, and what it can be, if that is known
 BASH = """\
 _flota() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}"
@@ -48,53 +49,43 @@ def main(words: list[str]) -> int:
     makers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     if len(words) != 1 or words[0] not in makers:
         raise BadValue("flota completion", " ".join(words), "bash, zsh or fish", 'eval "$(flota completion bash)"')
-    print(makers[words[0]](), end="")
+    # Every spelling that is not refused, with underscores, as Paddle's launchers have them.
+    flags = {flag.name: flag for flag in FLAGS if not flag.refused}
+    named = [*flags.items(), *((alias.name, flags[alias.of]) for alias in ALIASES if alias.of in flags)]
+    print(makers[words[0]]([(name.replace("-", "_"), flag, _choices(flag)) for name, flag in named]), end="")
     return 0
 
 
-def _offered() -> list[tuple[str, Flag]]:
-    """Every spelling that is not refused, with underscores, as Paddle's launchers have them."""
-    rows = {flag.name: flag for flag in FLAGS if not flag.refused}
-    named = [(flag.name, flag) for flag in rows.values()]
-    named += [(alias.name, rows[alias.of]) for alias in ALIASES if alias.of in rows]
-    return [(f"--{name.replace('-', '_')}", flag) for name, flag in named]
-
-
-def _choices(flag: Flag) -> list[str]:
+def _choices(flag: Flag) -> str:
     if flag.kind.startswith("choice:"):
-        return flag.kind[7:].split(",")
-    return list({"level": LEVELS, "frameworks": FRAMEWORKS}.get(flag.kind, ()))
+        return flag.kind[7:].replace(",", " ")
+    return " ".join({"level": LEVELS, "frameworks": FRAMEWORKS}.get(flag.kind, ()))
 
 
-def _bash() -> str:
-    cases = [
-        f'    {name}) COMPREPLY=($(compgen -W "{" ".join(_choices(flag))}" -- "$word")); return;;'
-        for name, flag in _offered()
-        if _choices(flag)
-    ]
+def _bash(rows: list[Row]) -> str:
+    case = '    --{}) COMPREPLY=($(compgen -W "{}" -- "$word")); return;;'
+    cases = "\n".join(case.format(name, choices) for name, _, choices in rows if choices)
     subcommands = " ".join(command.name for command in REGISTRY)
-    flags = " ".join(name for name, _ in _offered())
-    return BASH.format(cases="\n".join(cases), flags=flags, subcommands=subcommands)
+    return BASH.format(cases=cases, flags=" ".join(f"--{name}" for name, _, _ in rows), subcommands=subcommands)
 
 
-def _zsh() -> str:
+def _zsh(offered: list[Row]) -> str:
     rows = []
-    for name, flag in _offered():
+    for name, flag, choices in offered:
         text = flag.help.replace("'", "").replace("[", "(").replace("]", ")").replace(":", " ")
-        value = "" if flag.kind in SWITCH else f":{flag.metavar or 'value'}:({' '.join(_choices(flag))})"
-        rows.append(f"    '{name}[{text}]{value}' \\")
+        value = "" if flag.kind in SWITCH else f":{flag.metavar or 'value'}:({choices})"
+        rows.append(f"    '--{name}[{text}]{value}' \\")
     subcommands = " ".join(f"'{command.name}:{command.help}'" for command in REGISTRY)
     return ZSH.format(rows="\n".join(rows), subcommands=subcommands)
 
 
-def _fish() -> str:
+def _fish(rows: list[Row]) -> str:
     lines = []
     for command in ("flota", "fleetrun"):
         first = f"complete -c {command} -n __fish_use_subcommand"
         lines += [f"{first} -a {subcommand.name} -d '{subcommand.help}'" for subcommand in REGISTRY]
-        for name, flag in _offered():
+        for name, flag, choices in rows:
             text = flag.help.replace("'", "")
-            needs = "" if flag.kind in SWITCH else " -r"
-            choices = f" -a '{' '.join(_choices(flag))}'" if _choices(flag) else ""
-            lines.append(f"complete -c {command} -l {name[2:]}{needs}{choices} -d '{text}'")
+            value = "" if flag.kind in SWITCH else " -r" + (f" -a '{choices}'" if choices else "")
+            lines.append(f"complete -c {command} -l {name}{value} -d '{text}'")
     return "\n".join([*lines, ""])

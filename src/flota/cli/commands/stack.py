@@ -41,7 +41,9 @@ def main(words: list[str]) -> int:
         elif name == "--native" and not equals:
             native = True
         elif name == "--watch":
-            watch = _period(value) if equals else PERIOD
+            watch = float(str(convert("--watch", "duration", value))) if equals else PERIOD
+            if not watch:
+                raise BadValue("--watch", value, "a duration of more than 0", "--watch=2s")
         elif name.startswith("-"):
             raise UnknownFlag(word, "one of --log_dir, --native, --watch")
         else:
@@ -81,10 +83,3 @@ def _steps(node: int, subjects: list[Subject]) -> tuple[str, ...]:
 
     here = [step_of_process(one.role, one.rank, one.pid) for one in subjects]
     return ask_whole_job(node, KIND) or steps_in_words(here)
-
-
-def _period(word: str) -> float:
-    seconds = float(str(convert("--watch", "duration", word)))
-    if not seconds:
-        raise BadValue("--watch", word, "a duration of more than 0", "--watch=2s")
-    return seconds

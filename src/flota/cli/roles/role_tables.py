@@ -81,7 +81,7 @@ def _checked(name: str, table: object, file: str) -> dict[str, Any]:
         raise BadValue("roles", name, "a name of letters and digits", "[roles.trainer]")
     for key, value in table.items():
         if key not in KEYS:
-            raise UnknownKey(file, f"{where}.{key}", nearest(key, KEYS, 0.0))
+            raise UnknownKey(file, f"{where}.{key}", nearest(key, list(KEYS), 0.0))
         kind, fits = KEYS[key]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise BadConfigFile(file, f"`{where}.{key}` is `{value}`, not {fits}")

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import os
 
+from flota import errors
 from flota.cli.convert import LAST_PORT
 from flota.cli.flags import ROLE_FLAGS
 from flota.cli.script import resolve_command
 from flota.cli.settings import Request, Settings
 from flota.devices import choose_devices, find_devices
-from flota.errors import (
-    BadValue,
-    Contradiction,
-    NeedsUseEnv,
-    NodeRankOutOfRange,
-    NoDevices,
-    NoWorkersHere,
-    NoWorkingDirectory,
-    OnlyWith,
-    TooManyWorkers,
-)
 from flota.job.roles import COLLECTIVE, Role
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec, RestartPolicy
 from flota.values import NamedTuple
@@ -101,7 +91,7 @@ def choose_role_set(request: Request, found: DeviceSet, devices: DeviceSet) -> R
 
         role_set = make_paddle_roles(settings, found, devices)
     if role_set.roles and not any(role.workers for role in role_set.roles):
-        raise NoWorkersHere
+        raise errors.NoWorkersHere
     return role_set
 
 
@@ -116,9 +106,9 @@ def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
         nodes = make_nodes(settings, request.environ, role_set)
     if nodes is None:
         if not -1 <= get("rank") < 1:
-            raise NodeRankOutOfRange(get("rank"), 1)
+            raise errors.NodeRankOutOfRange(get("rank"), 1)
         return spec._replace(address=hosts[0]) if hosts else spec
-    from flota.cli.address import choose_address, choose_interface
+    from flota.cli.nodes import choose_address, choose_interface
 
     address = choose_address(settings, nodes)
     nodes = nodes._replace(words=request.line.common)
@@ -128,7 +118,7 @@ def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
 def refuse_contradictions(settings: Settings) -> None:
     def both(one: str, other: str, why: str) -> None:
         if settings[one] and settings[other] and settings.source(one) and settings.source(other):
-            raise Contradiction(settings.source(one), settings.source(other), why)
+            raise errors.Contradiction(settings.source(one), settings.source(other), why)
 
     both("module", "no_python", "a module needs python")
     both("module", "run_path", "a module is not a path")
@@ -138,22 +128,26 @@ def refuse_contradictions(settings: Settings) -> None:
     both("log_max_size", "interactive", "an interactive worker has no log")
     both("hang_timeout", "interactive", "an interactive worker waits for a person")
     if settings["native_stacks"] and settings["hang_timeout"] is None:
-        raise OnlyWith("--native-stacks", "--hang-timeout")
+        raise errors.OnlyWith("--native-stacks", "--hang-timeout")
     if settings["warm_memory"] is not None and not settings["warm"]:
-        raise OnlyWith(settings.source("warm_memory"), "--warm")
+        raise errors.OnlyWith(settings.source("warm_memory"), "--warm")
     if settings["legacy_local_rank"] and settings["no_python"] and not settings["use_env"]:
-        raise NeedsUseEnv(settings.source("no_python"))
+        raise errors.NeedsUseEnv(settings.source("no_python"))
     if not settings["ips"]:
-        raise BadValue(settings.source("ips"), "", "addresses", "--ips 127.0.0.1")
+        raise errors.BadValue(settings.source("ips"), "", "addresses", "--ips 127.0.0.1")
     if settings["json"] and not settings["dry_run"]:
-        raise OnlyWith("--json", "--dry-run")
+        raise errors.OnlyWith("--json", "--dry-run")
     if not settings["log_dir"]:
-        raise BadValue(settings.source("log_dir"), "", "a directory", "--log_dir log")
+        raise errors.BadValue(settings.source("log_dir"), "", "a directory", "--log_dir log")
     workers = settings["nproc_per_node"]
     if settings["interactive"] and workers not in (None, 1):
-        raise Contradiction("--interactive", settings.spelled("nproc_per_node"), "one worker can have the terminal")
+        raise errors.Contradiction(
+            "--interactive", settings.spelled("nproc_per_node"), "one worker can have the terminal"
+        )
     if settings["devices"] == "cpu" and workers == "gpu":
-        raise Contradiction(settings.spelled("devices"), settings.spelled("nproc_per_node"), "no devices to count")
+        raise errors.Contradiction(
+            settings.spelled("devices"), settings.spelled("nproc_per_node"), "no devices to count"
+        )
 
 
 def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
@@ -161,12 +155,12 @@ def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
         return len(devices.chosen) or 1
     if isinstance(wanted, int):
         if devices.by_id and devices.chosen and wanted > len(devices.chosen):
-            raise TooManyWorkers(wanted, len(devices.chosen))
+            raise errors.TooManyWorkers(wanted, len(devices.chosen))
         return wanted
     if wanted == "cpu" or (wanted == "auto" and not devices.chosen):
         return count_cpus()
     if wanted not in ("auto", devices.kind) or not devices.chosen:
-        raise NoDevices(f"--nproc_per_node {wanted}")
+        raise errors.NoDevices(f"--nproc_per_node {wanted}")
     return len(devices.chosen)
 
 
@@ -175,7 +169,7 @@ def choose_start_port(settings: Settings, workers: int) -> int | None:
     if not source and not settings["port_range"] and len(settings.ports) >= workers:
         return settings.ports.start
     if source and first + workers - 1 > LAST_PORT:
-        raise BadValue(source, str(first), f"a port that leaves room for {workers} workers", "--start_port 6070")
+        raise errors.BadValue(source, str(first), f"a port that leaves room for {workers} workers", "--start_port 6070")
     return first if source else None
 
 
@@ -214,7 +208,7 @@ def absolute(path: str) -> str:
     try:
         return os.path.abspath(path)
     except FileNotFoundError:
-        raise NoWorkingDirectory from None
+        raise errors.NoWorkingDirectory from None
 
 
 def restart_policy(settings: Settings) -> RestartPolicy:

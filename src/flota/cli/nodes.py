@@ -1,4 +1,4 @@
-"""Settings to a NodesSpec: how many nodes, where their master is, and what opens its store.
+"""Settings to a NodesSpec: how many nodes, which of them this is, where their master is, what opens its store.
 
 Three families of flags say where: --master, torch's --rdzv-endpoint and --master-addr, and --ips. The stronger source
 wins (a flag over a variable); of equal ones --master, and torch's must not contradict it. Secrets come from variables
@@ -12,20 +12,11 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
-from flota.cli.address import find_own_rank
+from flota import errors
 from flota.cli.build_spec import NO_ROLES, RoleSet
 from flota.cli.convert import LAST_PORT, convert
 from flota.cli.settings import Settings, strength
-from flota.errors import (
-    BadToken,
-    BadValue,
-    Contradiction,
-    MasterWithoutPort,
-    NodeRankOutOfRange,
-    OnlyWith,
-    SecretInAddress,
-    UnreadableFile,
-)
+from flota.host import addresses
 from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.roles import COLLECTIVE
 from flota.values import NamedTuple
@@ -61,7 +52,7 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
     for dest in ("master", "rdzv_endpoint"):
         # Before anything shows the word: the command line and the first block are no place for a password.
         if set(get(dest) or "") & {"@", "?"}:
-            raise SecretInAddress(settings.source(dest))
+            raise errors.SecretInAddress(settings.source(dest))
     if get("nnodes") == (1, 1) and "," not in get("ips") and len(listed.hosts) < 2:
         return None
     if len(listed.hosts) < 2:
@@ -70,11 +61,11 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
     _check_count(settings, listed)
     if get("standalone"):
         nodes = settings.source("nnodes") or settings.source("ips") or settings.source("servers")
-        raise Contradiction(settings.source("standalone"), nodes, "standalone is one machine")
+        raise errors.Contradiction(settings.source("standalone"), nodes, "standalone is one machine")
     least, most = (len(hosts), len(hosts)) if hosts else get("nnodes")
     rank = get("rank")
     if not -1 <= rank < most:
-        raise NodeRankOutOfRange(rank, most)
+        raise errors.NodeRankOutOfRange(rank, most)
     if hosts:
         rank = find_own_rank(settings, listed.flag, hosts, rank)
     where = choose_master(settings, listed, rank)
@@ -115,7 +106,7 @@ def read_hosts(settings: Settings) -> tuple[str, ...]:
     word = str(settings["ips"])
     hosts = tuple(part.strip() for part in word.split(","))
     if not all(hosts) or any(host.count(":") == 1 for host in hosts):
-        raise BadValue(source, word, "addresses without ports", f"{source} 10.0.0.1,10.0.0.2")
+        raise errors.BadValue(source, word, "addresses without ports", f"{source} 10.0.0.1,10.0.0.2")
     return hosts
 
 
@@ -123,7 +114,7 @@ def _check_count(settings: Settings, listed: RoleSet) -> None:
     count = len(listed.hosts)
     if count and settings.source("nnodes") and settings["nnodes"] != (count, count):
         hosts = f"{listed.flag} {','.join(listed.hosts)}"
-        raise Contradiction(settings.spelled("nnodes"), hosts, f"{count} address{'es' * (count > 1)}")
+        raise errors.Contradiction(settings.spelled("nnodes"), hosts, f"{count} address{'es' * (count > 1)}")
 
 
 def choose_master(settings: Settings, listed: RoleSet, rank: int) -> MasterAddress:
@@ -138,7 +129,11 @@ def choose_master(settings: Settings, listed: RoleSet, rank: int) -> MasterAddre
     if torch and torch >= own:
         return _torch(settings, rank)
     if listed.hosts:
-        port = listed.gloo_port + 1 if listed.gloo_port else _port_of_list(settings)
+        first, source = settings["start_port"], settings.source("start_port")
+        if not listed.gloo_port and first < 2:
+            raise errors.BadValue(source, str(first), "a port above 1 beside --ips", "--start_port 6070")
+        # Behind gloo's, or before the workers' own.
+        port = listed.gloo_port + 1 if listed.gloo_port else first - 1
         return MasterAddress(places=(Place(listed.hosts[0], port),), serves=rank == 0)
     # --node-rank and PET_NODE_RANK are written by people who expect torch's default master.
     if settings.source("rdzv_backend") or "node-rank" in settings.source("rank").lower().replace("_", "-"):
@@ -168,7 +163,7 @@ def _master_address(settings: Settings) -> str:
     word = str(settings["master_addr"]).removeprefix("[").removesuffix("]")
     if word.count(":") == 1:
         good = "--master-addr 10.0.0.1 --master-port 29500"
-        raise BadValue(settings.source("master_addr"), word, "an address without a port", good)
+        raise errors.BadValue(settings.source("master_addr"), word, "an address without a port", good)
     return read_place(settings.source("master_addr"), f"[{word}]" if ":" in word else word, 0).host
 
 
@@ -188,17 +183,8 @@ def _agreed(settings: Settings, where: MasterAddress) -> MasterAddress:
     agrees["rdzv_backend"] = str(settings["rdzv_backend"]).startswith("etcd") == where.etcd
     for dest in given:
         if not agrees.get(dest, True):
-            raise Contradiction(settings.spelled("master"), settings.spelled(dest), "both say where nodes meet")
+            raise errors.Contradiction(settings.spelled("master"), settings.spelled(dest), "both say where nodes meet")
     return where
-
-
-def _port_of_list(settings: Settings) -> int:
-    """The port before the workers' own, as --start_port or its default says."""
-    first = settings["start_port"]
-    if first < 2:
-        source = settings.source("start_port")
-        raise BadValue(source, str(first), "a port above 1 beside --ips", "--start_port 6070")
-    return int(first) - 1
 
 
 def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None = None) -> MasterAddress:
@@ -208,12 +194,12 @@ def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None 
     """
     named, separator, rest = word.partition("://")
     if separator and named.lower() not in SCHEMES:
-        raise BadValue(flag, word, f"one of {', '.join(f'{known}://' for known in SCHEMES)}", example(flag))
+        raise errors.BadValue(flag, word, f"one of {', '.join(f'{known}://' for known in SCHEMES)}", example(flag))
     etcd, tls = SCHEMES[named.lower() if separator else scheme]
     etcd = etcd or SCHEMES[scheme][0]  # with --rdzv-backend etcd, http:// is the way to etcd
     parts = (rest if separator else word).rstrip("/").split(",")
     if len(parts) > 1 and not etcd:
-        raise BadValue(flag, word, "one address: only etcd has several", "--master etcd://10.0.0.1,10.0.0.2")
+        raise errors.BadValue(flag, word, "one address: only etcd has several", "--master etcd://10.0.0.1,10.0.0.2")
     return MasterAddress(
         etcd, tls, tuple(read_place(flag, part.strip(), ETCD_PORT if etcd else port) for part in parts)
     )
@@ -225,18 +211,18 @@ def read_place(flag: str, word: str, port: int | None) -> Place:
     if word.startswith("["):
         host, bracket, tail = word[1:].partition("]")
         if ":" not in host or not bracket or (tail and not tail.startswith(":")):
-            raise BadValue(flag, word, "HOST:PORT", "--master [fd00::1]:8090")
+            raise errors.BadValue(flag, word, "HOST:PORT", "--master [fd00::1]:8090")
         colon, number = tail[:1], tail[1:]
     elif word.count(":") > 1:
-        raise BadValue(flag, word, "an IPv6 address in brackets", "--master [fd00::1]:8090")
+        raise errors.BadValue(flag, word, "an IPv6 address in brackets", "--master [fd00::1]:8090")
     if not host or set(host) & NEVER_IN_A_HOST:
-        raise BadValue(flag, word, "HOST:PORT", example(flag))
+        raise errors.BadValue(flag, word, "HOST:PORT", example(flag))
     if not colon:
         if port is None:
-            raise MasterWithoutPort(flag, word)
+            raise errors.MasterWithoutPort(flag, word)
         return Place(host, port)
     if not number.isdecimal() or not 1 <= int(number) <= LAST_PORT:
-        raise BadValue(flag, word, "a port from 1 to 65535 behind the host", example(flag))
+        raise errors.BadValue(flag, word, "a port from 1 to 65535 behind the host", example(flag))
     return Place(host, int(number))
 
 
@@ -251,7 +237,7 @@ def read_conf(settings: Settings) -> dict[str, str]:
     for pair in filter(None, str(settings["rdzv_conf"]).split(",")):
         key, _, value = (part.strip() for part in pair.partition("="))
         if not key or not value:
-            raise BadValue(source, pair, "KEY=VALUE pairs", "--rdzv-conf join_timeout=600,last_call_timeout=30")
+            raise errors.BadValue(source, pair, "KEY=VALUE pairs", "--rdzv-conf join_timeout=600,last_call_timeout=30")
         conf[key] = value
     return conf
 
@@ -264,8 +250,8 @@ def _from_conf(settings: Settings, key: str, otherwise: Any, dest: str = "") -> 
     kind, good = CONF[key]
     try:
         return convert(source, kind, conf[key])
-    except BadValue:
-        raise BadValue(source, f"{key}={conf[key]}", f"a fitting {key}", f"--rdzv-conf {key}={good}") from None
+    except errors.BadValue:
+        raise errors.BadValue(source, f"{key}={conf[key]}", f"a fitting {key}", f"--rdzv-conf {key}={good}") from None
 
 
 def read_secrets(settings: Settings, environ: Mapping[str, str], *, etcd: bool) -> Secrets:
@@ -274,14 +260,14 @@ def read_secrets(settings: Settings, environ: Mapping[str, str], *, etcd: bool) 
         if path:
             _read(settings.source(dest), path)
     if certificate and not key:
-        raise OnlyWith(settings.source("tls_cert"), "--tls-key")
+        raise errors.OnlyWith(settings.source("tls_cert"), "--tls-key")
     if key and not certificate:
-        raise OnlyWith(settings.source("tls_key"), "--tls-cert")
+        raise errors.OnlyWith(settings.source("tls_key"), "--tls-cert")
     user, password = (environ.get(USER, ""), _secret(environ, PASSWORD)) if etcd else ("", "")
     if user and not password:
-        raise OnlyWith(USER, PASSWORD)
+        raise errors.OnlyWith(USER, PASSWORD)
     if password and not user:
-        raise OnlyWith(PASSWORD, USER)
+        raise errors.OnlyWith(PASSWORD, USER)
     return Secrets(_token(environ), user, password, certificate, key, authority)
 
 
@@ -298,20 +284,20 @@ def _token(environ: Mapping[str, str]) -> str:
     wanted = environ.get(TOKEN) or environ.get(f"{TOKEN}_FILE")
     # It travels in a header, where such characters would end or change it.
     if wanted and not (token and all("!" <= character <= "~" for character in token)):
-        raise BadToken(source)
+        raise errors.BadToken(source)
     return token
 
 
 def _secret(environ: Mapping[str, str], variable: str) -> str:
     value, path = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
     if value and path:
-        raise Contradiction(variable, f"{variable}_FILE", "both hold the same secret")
+        raise errors.Contradiction(variable, f"{variable}_FILE", "both hold the same secret")
     if not path:
         return value
     try:
         return _read(f"{variable}_FILE", path).decode().strip()
     except UnicodeDecodeError:
-        raise UnreadableFile(f"{variable}_FILE", path, "not text") from None
+        raise errors.UnreadableFile(f"{variable}_FILE", path, "not text") from None
 
 
 def _read(source: str, path: str) -> bytes:
@@ -319,4 +305,67 @@ def _read(source: str, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(1 << 20)
     except OSError as error:
-        raise UnreadableFile(source, path, error.strerror or "unreadable") from None
+        raise errors.UnreadableFile(source, path, error.strerror or "unreadable") from None
+
+
+def choose_address(settings: Settings, nodes: NodesSpec) -> str:
+    """What was asked for; else this node's address in a list of nodes; else the one that faces the master."""
+    wanted = wanted_address(settings)
+    if wanted:
+        return wanted
+    if nodes.hosts:
+        host = nodes.hosts[nodes.rank]
+        return addresses.resolve_own(host) or host
+    host = nodes.places[0].host if nodes.places else ""
+    if nodes.etcd or not host:
+        return addresses.reachable_address(host)  # an etcd on this machine says nothing of where the other nodes are
+    return addresses.resolve_own(host) or addresses.reachable_address(host)
+
+
+def choose_interface(settings: Settings, address: str) -> str:
+    """The interface that workers must be told of: the one asked for, or the address's own if the hostname misleads."""
+    interface = str(settings["network_interface"] or "")
+    if interface and address == addresses.address_of(interface):
+        return interface
+    address = addresses.resolve_own(address) or address
+    return addresses.interface_of(address) or "" if addresses.hostname_misleads(address) else ""
+
+
+def wanted_address(settings: Settings) -> str:
+    """--host or --network-interface; the stronger source wins, as POD_IP is set in every pod."""
+    host, interface = str(settings["host"] or ""), str(settings["network_interface"] or "")
+    if not interface:
+        return host
+    source = settings.source("network_interface")
+    address = addresses.address_of(interface)
+    if address is None:
+        raise errors.UnknownInterface(
+            source, interface, list(dict.fromkeys(name for name, _ in addresses.own_addresses()))
+        )
+    lead = strength(settings.source("host")) - strength(source) if host else -1
+    if lead == 0 and host != address:
+        raise errors.Contradiction(settings.spelled("host"), f"{source} {interface}", f"it has {address}")
+    return host if lead > 0 else address
+
+
+def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank: int) -> int:
+    """This machine's place in a list of nodes; a rank that was given must be it."""
+    wanted = wanted_address(settings)
+    mine = [
+        n
+        for n, host in enumerate(hosts)
+        if (wanted in (host, addresses.resolve_own(host)) if wanted else addresses.resolve_own(host))
+    ]
+    if not mine:
+        own = (
+            [wanted]
+            if wanted
+            else [address for _, address in addresses.own_addresses() if not addresses.is_loopback(address)]
+        )
+        raise errors.NotAmongNodes(source, hosts, own)
+    if rank >= 0 and rank not in mine:
+        listed = f"{source} {','.join(hosts)}"
+        raise errors.Contradiction(settings.spelled("rank"), listed, f"this machine is number {mine[0]} there")
+    if rank < 0 and len(mine) > 1:
+        raise errors.SeveralAmongNodes(source, tuple(hosts[number] for number in mine))
+    return rank if rank >= 0 else mine[0]

@@ -143,17 +143,13 @@ def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, s
     }
     if spec.mode not in (COLLECTIVE, RPC):
         given["FLOTA_ENDPOINT"] = roster.endpoints(worker.role)[worker.number]
-        given.update(_endpoints_by_role(spec, roster))
+        # Where each role's workers are, for scripts that talk to another role's.
+        for number, role in enumerate(spec.all_roles):
+            name = "".join(letter if letter.isalnum() else "_" for letter in role.name).upper()
+            before = given.get(f"FLOTA_ENDPOINTS_{name}")  # the stages of one role come one after the other
+            listed = [before] if before else []
+            given[f"FLOTA_ENDPOINTS_{name}"] = ",".join([*listed, *roster.endpoints(number)])
     return given
-
-
-def _endpoints_by_role(spec: JobSpec, roster: Roster) -> dict[str, str]:
-    """Where each role's workers are, for scripts that talk to another role's."""
-    found: dict[str, list[str]] = {}
-    for number, role in enumerate(spec.all_roles):
-        name = "".join(letter if letter.isalnum() else "_" for letter in role.name).upper()
-        found.setdefault(f"FLOTA_ENDPOINTS_{name}", []).extend(roster.endpoints(number))
-    return {name: ",".join(endpoints) for name, endpoints in found.items()}
 
 
 def _visible_devices(spec: JobSpec, worker: Worker, *, narrow: bool) -> dict[str, str]:

@@ -53,30 +53,26 @@ def backup(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, dict[str
 
 
 def device_variables(spec: JobSpec, worker: Worker) -> dict[str, str]:
-    kind = spec.devices_for(spec.all_roles[worker.role]).kind
+    role = spec.all_roles[worker.role]
+    devices = spec.devices_for(role)
+    kind = devices.kind
     given: dict[str, str] = {}
     # PADDLE_DISTRI_BACKEND: `gloo` without devices, `xccl` on npu, mlu and other custom ones; or `--backend`
     # FLAGS_selected_gpus: the worker's device as an index into the visible ones; `FLAGS_selected_xpus` … likewise
     if kind == "cpu":
         given["PADDLE_DISTRI_BACKEND"] = "gloo"
     else:
-        given[f"FLAGS_selected_{kind}s"] = _indices(spec, worker)
+        # Paddle names a device by its index in the list of visible ones that the worker sees.
+        seen = devices.visible if spec.frameworks == ("paddle",) else devices.chosen
+        if spec.virtual_local_rank or role.private:
+            seen = worker.devices
+        given[f"FLAGS_selected_{kind}s"] = ",".join(str(seen.index(device)) for device in worker.devices)
         if kind in CUSTOM_DEVICES:
             given["PADDLE_DISTRI_BACKEND"] = "xccl"
             given["PADDLE_XCCL_BACKEND"] = kind
     if spec.backend != "auto":
         given["PADDLE_DISTRI_BACKEND"] = spec.backend
     return given
-
-
-def _indices(spec: JobSpec, worker: Worker) -> str:
-    """Paddle names a device by its index in the list of visible ones that the worker sees."""
-    role = spec.all_roles[worker.role]
-    if spec.virtual_local_rank or role.private:
-        return ",".join(str(index) for index in range(len(worker.devices)))
-    devices = spec.devices_for(role)
-    seen = devices.visible if spec.frameworks == ("paddle",) else devices.chosen
-    return ",".join(str(seen.index(device)) for device in worker.devices)
 
 
 FRAMEWORK = Framework(

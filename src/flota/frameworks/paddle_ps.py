@@ -15,6 +15,9 @@ WORDS = {SERVER: "PSERVER", TRAINER: "TRAINER", HETER: "HETER_TRAINER", COORDINA
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     address, port = split_endpoint(roster.endpoints(worker.role)[worker.number])
     trainers, servers = _all(spec, roster, TRAINER), _all(spec, roster, SERVER)
+    # The first server serves gloo's members: one port for the whole job.
+    seat = roster.master(spec.first_of(SERVER))
+    gloo = str(spec.gloo_port) if spec.gloo_port else seat.ports.paddle
     given = {
         "TRAINING_ROLE": WORDS[worker.name],
         "PADDLE_ROLE": WORDS[worker.name],
@@ -28,7 +31,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
         "PADDLE_WITH_GLOO": spec.gloo,
         "PADDLE_GLOO_RENDEZVOUS": HTTP,
         "PADDLE_GLOO_FS_PATH": f"{spec.log.directory}/gloo",
-        "PADDLE_GLOO_HTTP_ENDPOINT": gloo_endpoint(spec, roster),
+        "PADDLE_GLOO_HTTP_ENDPOINT": endpoint(split_endpoint(servers[0])[0] if servers else seat.address, gloo),
         "PADDLE_LOG_DIR": spec.log.directory,
         "POD_NAME": roster.seats[worker.seat].host,
     }
@@ -41,15 +44,6 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     if spec.mode == PS_HETER:
         given.update(_heter_variables(spec, roster, worker))
     return given
-
-
-def gloo_endpoint(spec: JobSpec, roster: Roster) -> str:
-    """The first server serves it: one port for the whole job."""
-    server = next(number for number, role in enumerate(spec.all_roles) if role.name == SERVER)
-    seat = roster.master(server)
-    listed = roster.endpoints(server)
-    address = split_endpoint(listed[0])[0] if listed else seat.address
-    return endpoint(address, str(spec.gloo_port) if spec.gloo_port else seat.ports.paddle)
 
 
 def _heter_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:

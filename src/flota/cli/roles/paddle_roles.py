@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from itertools import count
 
-from flota.cli.address import find_own_rank
 from flota.cli.build_spec import RoleSet
 from flota.cli.convert import LAST_PORT, MOST_WORKERS
+from flota.cli.nodes import find_own_rank
 from flota.cli.settings import Settings, strength
 from flota.devices import choose_devices
 from flota.errors import BadValue, Contradiction, NoAddresses, NoDevices, NoneOfRole, TwiceListed
@@ -70,7 +70,13 @@ def make_paddle_roles(settings: Settings, found: DeviceSet, devices: DeviceSet) 
     if mode in (COLLECTIVE, RPC):
         return RoleSet(mode)
     refuse_other_counts(settings, f"--run_mode {mode}", "--trainer_num says how many trainers there are")
-    listed = _is_listed(settings)
+    for pair in BOTH_WAYS.values():
+        one, other = map(settings.source, pair)
+        if one and strength(one) == strength(other):
+            raise Contradiction(one, other, "both say how many there are")
+    # Lists say who there is, or numbers: the stronger source wins, whatever role it speaks of.
+    numbers, lists = (_strongest(settings, dests) for dests in zip(*BOTH_WAYS.values(), strict=True))
+    listed = bool(lists) and strength(lists) >= strength(numbers)
     role_set = read_role_addresses(settings, mode) if listed else RoleSet(mode, tuple(_counted(settings, mode)))
     none = choose_devices(found, "cpu")
     kinds = _device_kinds(settings, role_set.roles, devices)
@@ -88,21 +94,17 @@ def refuse_other_counts(settings: Settings, roles: str, why: str) -> None:
         raise Contradiction("--interactive", roles, "one worker can have the terminal")
 
 
-def _is_listed(settings: Settings) -> bool:
-    """Whether lists say who there is, and not numbers: the stronger source wins, whatever role it speaks of."""
-    for number, addresses in BOTH_WAYS.values():
-        one, other = settings.source(number), settings.source(addresses)
-        if one and strength(one) == strength(other):
-            raise Contradiction(one, other, "both say how many there are")
-    numbers, lists = (_strongest(settings, dests) for dests in zip(*BOTH_WAYS.values(), strict=True))
-    return bool(lists) and strength(lists) >= strength(numbers)
-
-
 def _counted(settings: Settings, mode: str) -> list[Role]:
     """So many of each on this node; of those that the mode is about one, unless told otherwise."""
     servers, trainers = _count(settings, "server_num", 1), _count(settings, "trainer_num", 1)
     coordinators = _count(settings, "coordinator_num", 0)
-    stages = _stage_sizes(settings) if mode == PS_HETER else []
+    stages = [1] if mode == PS_HETER else []
+    if stages and settings.source("heter_worker_num"):
+        source, word = settings.source("heter_worker_num"), settings["heter_worker_num"]
+        parts = [part.strip() for part in word.split(";")]
+        if not all(part.isdecimal() and int(part) <= MOST_WORKERS for part in parts):
+            raise BadValue(source, word, "a number, or one for each stage", f"{source} 2 or {source} '1;2'")
+        stages = [int(part) for part in parts]
     if mode == PS_HETER and not settings.source("trainer_num"):
         flag = _strongest(settings, HETER_FLAGS) or f"--run_mode {mode}"
         raise NoneOfRole(flag, TRAINER, "add --trainer_num N beside it")
@@ -135,16 +137,6 @@ def _count(settings: Settings, dest: str, otherwise: int) -> int:
     if value is not None and value > MOST_WORKERS:
         raise BadValue(settings.source(dest), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
     return otherwise if value is None else value
-
-
-def _stage_sizes(settings: Settings) -> list[int]:
-    source, word = settings.source("heter_worker_num"), str(settings["heter_worker_num"])
-    if not source:
-        return [1]
-    parts = [part.strip() for part in word.split(";")]
-    if not all(part.isdecimal() and int(part) <= MOST_WORKERS for part in parts):
-        raise BadValue(source, word, "a number, or one for each stage", f"{source} 2 or {source} '1;2'")
-    return [int(part) for part in parts]
 
 
 def _device_kinds(settings: Settings, roles: tuple[Role, ...], devices: DeviceSet) -> dict[int, str]:
@@ -198,18 +190,14 @@ def read_role_addresses(settings: Settings, mode: str) -> RoleSet:
     if len(hosts) == 1 and settings["nnodes"] != (1, 1):  # cli/nodes.py has the same check for several
         raise Contradiction(settings.spelled("nnodes"), f"{flag} {hosts[0]}", "all workers are listed on one node")
     own = hosts[find_own_rank(settings, flag, hosts, -1)]
-    roles = [
-        _role(role, tuple(stage), number, own, hosts)
-        for role, lists in stages.items()
-        for number, stage in enumerate(lists, 2 if role == HETER else 0)
-    ]
+    roles = []
+    for role, lists in stages.items():
+        for number, stage in enumerate(lists, 2 if role == HETER else 0):
+            places = [split_endpoint(one)[0] for one in stage]
+            mine = tuple(position for position, host in enumerate(places) if host == own)
+            lead = hosts.index(places[0])
+            roles.append(Role(role, len(mine), endpoints=tuple(stage), own=mine, lead=lead, stage=number))
     return RoleSet(mode, tuple(roles), hosts, flag)
-
-
-def _role(name: str, endpoints: tuple[str, ...], stage: int, own: str, hosts: tuple[str, ...]) -> Role:
-    mine = tuple(number for number, one in enumerate(endpoints) if split_endpoint(one)[0] == own)
-    lead = hosts.index(split_endpoint(endpoints[0])[0])
-    return Role(name, len(mine), endpoints=endpoints, own=mine, lead=lead, stage=stage)
 
 
 def _stages(settings: Settings, flag: str) -> list[list[str]]:

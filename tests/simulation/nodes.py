@@ -30,8 +30,7 @@ from flota.job.nodes import LEASE
 from flota.job.report import NO_STEP, FailedWorker, JobEnding
 from flota.job.roster import NO_PORTS
 from flota.job.survey import Question
-from flota.preemption.stop_step import NOW
-from flota.preemption.workers import NOBODY, Progress
+from flota.preemption.stop_step import NOW, Progress
 from flota.store.etcd_json import LeaseRevoke, Put
 from flota.store.keys import Keys
 from flota.supervise.events import StopRequested
@@ -208,7 +207,7 @@ class SimNode:
         return (
             Progress(can_stop=True, step=self.how_far(), pace=PACE)
             if self.at_work and not self.only_servers
-            else NOBODY
+            else Progress()
         )
 
     def step(self, event: StopRequested) -> None:

@@ -11,7 +11,6 @@ from flota.failures.testimony import answer_roll_call
 from flota.hangs import question as hangs
 from flota.hangs.answers import answer_positions, answer_stacks
 from flota.preemption import question as preemption
-from flota.preemption.answer import answer_preemption
 from flota.stragglers import question as steps
 from flota.stragglers.answer import answer_steps
 
@@ -26,7 +25,7 @@ ROWS = (
     ),
     QuestionRow(hangs.STACKS, hangs.PositionsAnswer, hangs.is_sound, hangs.decide_stacks, answer_stacks, urgent=True),
     QuestionRow(
-        preemption.KIND, preemption.StopAnswer, preemption.is_sound, preemption.decide, answer_preemption, urgent=True
+        preemption.KIND, preemption.StopAnswer, preemption.is_sound, preemption.decide, preemption.answer, urgent=True
     ),
     QuestionRow(
         roll_call.KIND,

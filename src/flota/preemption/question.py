@@ -1,21 +1,26 @@
-"""Preemption of a job of several nodes: how far are all workers, and at which step do they all stop? Pure."""
+"""Preemption of a job of several nodes: how far are all workers, and at which step do they all stop?
+
+Nodes act through their own methods only. Pure.
+"""
 
 from __future__ import annotations
 
 from flota.errors import TRY_AGAIN
 from flota.job.report import STOPPED, JobEnding
-from flota.job.survey import AskAgain, EndJob, Outcome, Wait
+from flota.job.survey import AskAgain, EndJob, Outcome, Question, Wait
 from flota.preemption.stop_step import NO_OPINION, agreed_step
+from flota.supervise.events import StopRequested
+from flota.supervise.supervisor import SIGTERM
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from flota.cluster.multi_node import MultiNode
     from flota.cluster.survey import Survey
 
 KIND = "preemption"  # without an argument: how far are they? With one: stop at this step
-SIGTERM = 15
 ANSWER_TIME = 2.0  # seconds in which every node must say how far its workers are
-LEAD_TIME = 1.0  # seconds until every worker has heard the step
+LEAD_TIME = 1.0  # seconds until the workers of all nodes have been asked
 GRACEFULLY, OTHERWISE = "gracefully", "otherwise"
 
 
@@ -54,3 +59,16 @@ def _when_stopped(survey: Survey, stopped: JobEnding) -> Outcome:
         return Wait()
     gracefully = not survey.lost and OTHERWISE not in ends.values()
     return EndJob(stopped._replace(code=TRY_AGAIN) if gracefully else stopped)
+
+
+def answer(node: MultiNode, question: Question, workers_gone: bool) -> None:  # noqa: FBT001  a row's
+    """First how far this node's workers are, then how they have stopped."""
+    if not question.argument:
+        node.reply(question, StopAnswer(*node.progress()))
+    elif workers_gone:
+        node.reply(question, StopAnswer(stopped=GRACEFULLY if node.stopped_gracefully else OTHERWISE))
+    elif node.supervisor.only_serves:
+        node.reply(question, StopAnswer(stopped=GRACEFULLY))  # workers that serve go on until the job has ended
+    else:
+        node.agreed_step = int(question.argument)
+        node.step(StopRequested(SIGTERM, gently=True))

@@ -1,17 +1,53 @@
-"""At which step workers stop that can end by themselves. Pure."""
+"""The step at which all workers stop that can save and exit on their own: chosen, and sent through their channel."""
 
 from __future__ import annotations
 
-NOW = -1  # a worker that tells no steps
+import _signal  # type: ignore[import-not-found]
+
+from flota.host.channel import POLLS, STEP_WENT_BACK, WANTS_SIGNAL, Channel
+from flota.host.round import Round
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+NOW = -1  # a worker that reports no steps
 NO_OPINION = -2  # a node without such workers
 HASTE = 2.0  # steps may be faster than they were
+LEAD_TIME = 0.2  # seconds until all workers of one machine have been asked: a busy node may be slow to ask the last one
 
 
-def agreed_step(steps: list[int], pace: float, lead_time: float) -> int:
-    """A step that nobody can have passed before everybody has heard of it, which takes `lead_time` seconds at the most;
-    `pace` is the fastest worker's steps a second.
-    """
+class Progress(NamedTuple):
+    """Whether all of a node's workers that do the job's work can stop gracefully, and how far the first is."""
+
+    can_stop: bool = True
+    step: int = NO_OPINION
+    pace: float = 0.0  # steps per second
+
+
+def read_progress(channel: Channel, workers: Collection[int]) -> Progress:
+    beats = [channel.read(worker) for worker in workers]
+    if not beats:
+        return Progress()
+    steps = [NOW if beat.flags & STEP_WENT_BACK else beat.step for beat in beats]
+    pace = max((1 / beat.seconds for beat in beats if beat.seconds), default=0.0)
+    can_stop = all(beat.flags & (POLLS | WANTS_SIGNAL) for beat in beats)
+    return Progress(can_stop, NOW if NOW in steps else max(steps), pace)
+
+
+def agreed_step(steps: list[int], pace: float, lead_time: float = LEAD_TIME) -> int:
+    """A step that no worker can have passed before all of them have been asked, which takes `lead_time` seconds at
+    most; `pace`: steps per second of the fastest worker."""
     known = [step for step in steps if step != NO_OPINION]
     if not known or NOW in known:
         return NOW
     return max(known) + 2 + int(HASTE * pace * lead_time)
+
+
+def request_stop(channel: Channel, round_: Round, workers: Collection[int], step: int) -> None:
+    """Workers read it from their pages; one that waits for a step must not be interrupted before."""
+    for worker in workers:
+        channel.request_stop(worker, step)
+        if step == NOW and channel.read(worker).flags & WANTS_SIGNAL:
+            round_.send("stop", worker, _signal.SIGTERM)

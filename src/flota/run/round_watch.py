@@ -14,8 +14,7 @@ from flota.host.channel import Channel
 from flota.host.loop import Loop
 from flota.host.round import Round
 from flota.job.report import Verdict
-from flota.preemption.stop_step import NO_OPINION
-from flota.preemption.workers import NOBODY, Progress, ask, look_at, step_ahead
+from flota.preemption.stop_step import NO_OPINION, Progress, agreed_step, read_progress, request_stop
 from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StopWorker, SweepRound
 from flota.supervise.events import DeadlinePassed, Event
 from flota.supervise.phases import Phase
@@ -96,7 +95,7 @@ class RoundWatch(ABC):
         return self.supervisor.alive - self.supervisor.serving
 
     def progress(self) -> Progress:
-        return look_at(self.channel, self.working()) if self.in_round else NOBODY
+        return read_progress(self.channel, self.working()) if self.in_round else Progress()
 
     def can_stop_gracefully(self) -> bool:
         progress = self.progress()
@@ -104,10 +103,11 @@ class RoundWatch(ABC):
 
     def stop_step(self) -> int:
         """One that no worker can have passed before all of them have been asked."""
-        return step_ahead(self.progress())
+        progress = self.progress()
+        return agreed_step([progress.step], progress.pace)
 
     def ask_to_stop_gracefully(self) -> int:
         """Returns the step at which all workers are to stop."""
         step = self.stop_step()
-        ask(self.channel, self.round, self.working(), step)
+        request_stop(self.channel, self.round, self.working(), step)
         return step

@@ -12,8 +12,7 @@ import pytest
 
 from flota.host import channel as node
 from flota.host.channel import NO_HEARTBEAT, PAGE, POLLS, STEP_WENT_BACK, STOP_AT, Channel, read_page
-from flota.preemption.stop_step import NO_OPINION, NOW, agreed_step
-from flota.preemption.workers import look_at
+from flota.preemption.stop_step import NO_OPINION, NOW, agreed_step, read_progress
 from flota.worker import heartbeat as worker
 from flota.worker.stop_callbacks import on_stop
 
@@ -193,14 +192,14 @@ def test_steps_that_begin_anew_say_nothing_about_where_a_worker_is(channel):
     for step in (0, 1, 2):
         worker.heartbeat(step)
     worker.should_stop()
-    assert look_at(channel, [1])[:2] == (True, 2)
+    assert read_progress(channel, [1])[:2] == (True, 2)
     worker.heartbeat(0)
-    assert look_at(channel, [1]).step == NOW
+    assert read_progress(channel, [1]).step == NOW
     assert channel.read(1).flags == POLLS | STEP_WENT_BACK
     worker.heartbeat(2)
-    assert look_at(channel, [1]).step == NOW, "that may be the last step of every epoch"
+    assert read_progress(channel, [1]).step == NOW, "that may be the last step of every epoch"
     worker.heartbeat(3)
-    assert look_at(channel, [1]).step == 3, "a state of before was loaded, and training has come beyond it"
+    assert read_progress(channel, [1]).step == 3, "a state of before was loaded, and training has come beyond it"
 
 
 def test_a_step_that_will_never_come_is_not_waited_for(channel):

@@ -40,6 +40,7 @@ from flota.job.spec import RestartPolicy
 from flota.job.survey import Question
 from flota.preemption.question import StopAnswer
 from flota.preemption.stop_step import NOW
+from flota.stragglers.detector import StepTime
 from flota.stragglers.question import StepsAnswer
 from tests.rosters import ports_of
 from tests.scenarios.stories import check, replay, stories_about
@@ -298,7 +299,7 @@ class Node:
             self.part.reply(state.question, PositionsAnswer(moves=True))
 
     def steps_take(self, seconds: dict[int, float]) -> None:
-        self.part.steps_take({("trainer", rank): took for rank, took in seconds.items()})
+        self.part.steps_take(tuple(StepTime(rank, took) for rank, took in seconds.items()))
 
     def ask(self) -> bool:
         return self.part.request(POSITIONS) is not None

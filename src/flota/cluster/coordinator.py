@@ -38,7 +38,7 @@ from flota.job.survey import (
     Resume,
     Wait,
 )
-from flota.stragglers.slow_ranks import SlowRankWatch
+from flota.stragglers.detector import SlowRankWatch
 from flota.supervise.supervisor import A_MOMENT
 from flota.values import NamedTuple
 

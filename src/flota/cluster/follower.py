@@ -22,14 +22,13 @@ from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, exit_code_of
 from flota.job.roster import Ports
 from flota.job.survey import Question
-from flota.stragglers.slow_ranks import reported_steps
+from flota.stragglers.detector import StepTime, reported_steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Any
 
-    from flota.stragglers.detector import Who
 
 SIGINT = 2
 LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
@@ -91,10 +90,10 @@ class Follower:
         if self.record:
             self.record = replace(self.record, idle=seconds, timeout=timeout)
 
-    def steps_take(self, seconds: Mapping[Who, float]) -> None:
+    def steps_take(self, steps: tuple[StepTime, ...]) -> None:
         """What its ranks report of their steps."""
         if self.record:
-            self.record = replace(self.record, steps=reported_steps(self.record.steps, seconds))
+            self.record = replace(self.record, steps=reported_steps(self.record.steps, steps))
 
     def reply(self, question: Question, body: Any) -> None:
         """To a question that was put to this node."""

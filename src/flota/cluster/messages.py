@@ -16,7 +16,7 @@ from flota.job.roster import endpoint
 from flota.logs.directory import remove, write_whole
 from flota.run.console import Console
 from flota.run.start import Started
-from flota.stragglers.report import tell_of_recovered, tell_of_slow
+from flota.stragglers.report import report_changes
 from flota.wording import restart_in_words
 
 TYPE_CHECKING = False
@@ -113,7 +113,7 @@ class ClusterMessages:
         if job_state.asks(ROLL_CALL) and hangs and not (before and before.failures):
             self._tell_of_hang(job_state)
         if before and job_state.round == before.round:
-            self._tell_of_slow(job_state, before)
+            report_changes(self.console, before.slow, job_state.slow)
         last_round = before.round if before else 0
         if job_state.round > last_round and job_state.phase == GATHERING:
             self._tell_why(job_state)
@@ -123,14 +123,6 @@ class ClusterMessages:
         self.console.event("hang_found", suspects=[fault.rank for fault in job_state.failures if fault.rank >= 0])
         self.console.say("WARNING", f"the job hangs: {what}")
         self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in where))
-
-    def _tell_of_slow(self, job_state: JobState, before: JobState) -> None:
-        slow = {(row.role, row.rank): row for row in job_state.slow}
-        were = {(row.role, row.rank): row for row in before.slow}
-        for who in slow.keys() - were.keys():
-            tell_of_slow(self.console, *who, slow[who].host, slow[who].factor)
-        for who in were.keys() - slow.keys():
-            tell_of_recovered(self.console, *who, were[who].host)
 
     def _tell_why(self, job_state: JobState) -> None:
         if job_state.failures:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from flota.standby.warm_start import WarmStart
-    from flota.stragglers.detector import Who
+    from flota.stragglers.detector import StepTime
 
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
 OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
@@ -268,8 +268,8 @@ class MultiNode(NodeWatch):
             self.follower.reply(job_state.question, PositionsAnswer(moves=True))
         self.advance()
 
-    def on_steps(self, seconds: dict[Who, float]) -> None:
-        self.follower.steps_take(seconds)
+    def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:  # noqa: ARG002  the coordinator compares ranks
+        self.follower.steps_take(steps)
         self.advance()
 
     def start_again(self, action: StartRound) -> None:

@@ -12,14 +12,13 @@ from flota.hangs import question as hangs
 from flota.hangs.answers import answer_positions, answer_stacks
 from flota.preemption import question as preemption
 from flota.stragglers import question as steps
-from flota.stragglers.answer import answer_steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 ROWS = (
-    QuestionRow(steps.KIND, steps.StepsAnswer, steps.is_sound, steps.decide, answer_steps, urgent=False),
+    QuestionRow(steps.KIND, steps.StepsAnswer, steps.is_sound, steps.decide, steps.answer, urgent=False),
     QuestionRow(
         hangs.POSITIONS, hangs.PositionsAnswer, hangs.is_sound, hangs.decide_positions, answer_positions, urgent=False
     ),

@@ -15,7 +15,8 @@ from flota.job.spec import JobSpec
 from flota.run.port_wait import PortWait
 from flota.run.start import Started, start_round
 from flota.run.watch import NodeWatch
-from flota.stragglers.report import SlowRanks
+from flota.stragglers.detector import SlowRankWatch
+from flota.stragglers.report import report_changes
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundNotStarted, RoundSwept, StopRequested
 from flota.supervise.phases import Phase
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from flota.hangs.wait_sites import RankPosition
     from flota.standby.warm_start import WarmStart
-    from flota.stragglers.detector import Who
+    from flota.stragglers.detector import SlowRank, StepTime
 
 
 class SingleNode(NodeWatch):
@@ -62,7 +63,8 @@ class SingleNode(NodeWatch):
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         super().begin_round(started, supervisor)
-        self.slow_ranks = SlowRanks(self.console, started.roster.seats[0].host)
+        self._slow: tuple[SlowRank, ...] = ()
+        self._slow_ranks = SlowRankWatch()
 
     def step(self, event: Event) -> None:
         if isinstance(event, RoundSwept) and self.hang_watch and self.hang_watch.blind:
@@ -112,8 +114,11 @@ class SingleNode(NodeWatch):
         if self.hang_watch and self.supervisor.phase == Phase.RUNNING:
             self.end_hung(self.hang_watch.accuse(positions, blind), blind=blind)
 
-    def on_steps(self, seconds: dict[Who, float]) -> None:
-        self.slow_ranks.look(seconds, time.monotonic())
+    def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:
+        roster = self.started.roster
+        slow = self._slow_ranks.look(roster.round, self._slow, [(roster.seats[0].host, steps)], now)
+        report_changes(self.console, self._slow, slow)
+        self._slow = slow
 
     def finish(self, verdict: Verdict) -> None:
         self.verdict = verdict

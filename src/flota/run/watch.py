@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from flota.hangs.watch import HangWatch
     from flota.standby.warm_start import WarmStart
-    from flota.stragglers.detector import Who
+    from flota.stragglers.detector import StepTime
 
 
 class NodeWatch(RoundWatch):
@@ -112,14 +112,14 @@ class NodeWatch(RoundWatch):
             self.hang_watch.on_time(now)
         if self.pacing and now >= self.pacing.deadline:
             self.evidence.on_time(now)
-            self.on_steps(self.pacing.look(self.working(), now))
+            self.on_steps(self.pacing.look(self.working(), now), now)
 
     @abstractmethod
     def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called back
         """This node's workers stand still, or no longer do."""
 
     @abstractmethod
-    def on_steps(self, seconds: dict[Who, float]) -> None:
+    def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:
         """So long does a step take each rank of this node."""
 
     def conclude(self, report: Report, *, writes: bool = True) -> Report:

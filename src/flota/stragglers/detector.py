@@ -1,4 +1,4 @@
-"""Ranks that are slower than the rest, by what they tell of their steps. Pure."""
+"""Ranks that are slower than the rest, by the step times that all ranks report. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SLOW, FAIR = 1.5, 1.2  # times as long as the middle one's steps
 STEPS, SECONDS = 5, 30.0  # it must last so long
 PERIOD = 10.0  # seconds between looks
+WORTH_REPORTING = 0.1  # of what was reported before: a thousand nodes must not write at every small change
 
 
 class StepTime(NamedTuple):
@@ -34,43 +35,48 @@ class SlowRank(NamedTuple):
     role: str = TRAINER
 
 
-class Straggler(NamedTuple):
-    """A rank that has become slow, or is as fast as the rest again."""
+class SlowRankWatch:
+    """Which of a round's ranks are slow. `deadline`: when to look again though nothing has changed."""
 
-    role: str
-    rank: int
-    factor: float
-    recovered: bool = False
+    def __init__(self) -> None:
+        self.deadline: float | None = None
+        self._round = -1
+        self._since: dict[Who, float] = {}  # ranks that have become slow, or are slow and have become fast
 
-
-class Stragglers:
-    """Each is told of once, and once more when it is over. `named`: of whom people know already."""
-
-    def __init__(self, named: Iterable[Who] = ()) -> None:
-        self._named = set(named)
-        self._since: dict[Who, float] = {}
-
-    def look(self, now: float, seconds: Mapping[Who, float]) -> list[Straggler]:
-        """`seconds`: what a step takes; 0.0: not known. Ranks are compared with those of their own role."""
-        told: list[Straggler] = []
-        for who, factor in factors(seconds).items():
-            named = who in self._named
-            changing = factor < FAIR if named else factor > SLOW
-            if not changing:
+    def look(
+        self,
+        round_number: int,
+        known: tuple[SlowRank, ...],
+        steps: Iterable[tuple[str, tuple[StepTime, ...]]],
+        now: float,
+    ) -> tuple[SlowRank, ...]:
+        """`known`: ranks that are slow already; `steps`: hosts and their ranks' step times. Returns `known`, with those
+        that have become slow and without those that have recovered."""
+        if round_number != self._round:
+            self._round, self.deadline = round_number, None
+            self._since.clear()
+        if self.deadline is not None and now < self.deadline:
+            return known
+        slow: dict[Who, SlowRank] = {(row.role, row.rank): row for row in known}
+        rows = {(row.role, row.rank): (host, row.seconds) for host, rows in steps for row in rows}
+        self.deadline = now + PERIOD if rows else None
+        for who, factor in factors({who: seconds for who, (_, seconds) in rows.items()}).items():
+            host, seconds = rows[who]
+            changes = factor < FAIR if who in slow else factor > SLOW
+            if not changes:
                 self._since.pop(who, None)
-            elif now - self._since.setdefault(who, now) >= max(SECONDS, STEPS * seconds[who]):
+            elif now - self._since.setdefault(who, now) >= max(SECONDS, STEPS * seconds):
                 del self._since[who]
-                (self._named.discard if named else self._named.add)(who)
-                told.append(Straggler(*who, factor, recovered=named))
-        return told
+                if slow.pop(who, None) is None:
+                    slow[who] = SlowRank(who[1], host, round(factor, 2), who[0])
+        return tuple(slow.values())
 
 
 def factors(seconds: Mapping[Who, float]) -> dict[Who, float]:
-    """How many times as long each one's steps take as those of the middle one of the others."""
+    """How many times as long each one's steps take as those of the middle one of the others of its role."""
     roles: dict[str, list[tuple[float, Who]]] = {}
     for who, took in seconds.items():
-        if took > 0:
-            roles.setdefault(who[0], []).append((took, who))
+        roles.setdefault(who[0], []).append((took, who))
     found: dict[Who, float] = {}
     for own in roles.values():
         own.sort()
@@ -84,3 +90,12 @@ def factors(seconds: Mapping[Who, float]) -> dict[Who, float]:
 def is_step_time(row: StepTime) -> bool:
     """Whether a step can take so long; scripts may report anything."""
     return 1e-9 < row.seconds < 1e9 and are_printable([row.role])
+
+
+def reported_steps(before: tuple[StepTime, ...], steps: tuple[StepTime, ...]) -> tuple[StepTime, ...]:
+    """What a node record says of its ranks' steps: as before, while not much has changed."""
+    known = {(row.role, row.rank): row.seconds for row in before}
+    same = len(steps) == len(known) and all(
+        abs(row.seconds - known.get((row.role, row.rank), 0.0)) <= WORTH_REPORTING * row.seconds for row in steps
+    )
+    return before if same else steps

@@ -1,16 +1,20 @@
-"""How far all ranks of the job are, and how long their steps take, for a user who asks. Pure."""
+"""How far all ranks of the job are, and how long their steps take, for a user who asks.
+
+Nodes act through their own methods only. Pure.
+"""
 
 from __future__ import annotations
 
 from flota.job.printable import are_printable
 from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER, label
-from flota.job.survey import Outcome, Publish, Wait
+from flota.job.survey import Outcome, Publish, Question, Wait
 from flota.values import NamedTuple
 from flota.wording import plural, workers_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from flota.cluster.multi_node import MultiNode
     from flota.cluster.survey import Survey
 
 KIND = "steps"
@@ -33,6 +37,14 @@ class StepsAnswer(NamedTuple):
 
 def is_sound(answer: StepsAnswer) -> bool:
     return are_printable(row.role for row in answer.rows) and all(0 <= row.seconds < 1e9 for row in answer.rows)
+
+
+def answer(node: MultiNode, question: Question, workers_gone: bool) -> None:  # noqa: FBT001  a row's signature
+    if not workers_gone:
+        workers = [(node.started.plans[number].worker, number) for number in sorted(node.working())]
+        beats = ((worker, node.channel.read(number)) for worker, number in workers)
+        rows = (RankStep(worker.rank, beat.step, beat.seconds, worker.name) for worker, beat in beats)
+        node.reply(question, StepsAnswer(tuple(rows)))
 
 
 def decide(survey: Survey) -> Outcome:

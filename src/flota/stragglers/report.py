@@ -1,20 +1,22 @@
-"""What this node's ranks tell of their steps, and what people are told of slow ones."""
+"""The step times that this node's ranks report, and what people read about slow ones."""
 
 from __future__ import annotations
 
+from flota.host.channel import read_page
 from flota.job.roles import label
-from flota.stragglers.detector import PERIOD, Stragglers
+from flota.stragglers.detector import PERIOD, SlowRank, StepTime, is_step_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from flota.host.channel import Heartbeat
     from flota.run.console import Console
     from flota.run.start import Started
-    from flota.stragglers.detector import Who
 
-SELDOM = 60.0  # seconds between looks whether anybody tells of steps at all
-OWN_TIME = "seconds"  # a number by which a script tells what a step took it, without waiting for the others
+SELDOM = 60.0  # seconds between looks whether any rank reports steps at all
+OWN_TIME = "seconds"  # a number by which a script reports what a step took it, without waiting for the others
+CHANNEL = b"FLOTA_CHANNEL="
 
 
 class Pacing:
@@ -24,38 +26,39 @@ class Pacing:
         self.deadline = now + PERIOD
         self._started = started
 
-    def look(self, workers: Iterable[int], now: float) -> dict[Who, float]:
-        """What a step takes, by role and rank; 0.0: not known."""
-        seconds: dict[Who, float] = {}
+    def look(self, workers: Iterable[int], now: float) -> tuple[StepTime, ...]:
+        """Of ranks that report steps."""
+        rows: list[StepTime] = []
         for number in workers:
             worker, beat = self._started.plans[number].worker, self._started.channel.read(number)
-            seconds[worker.name, worker.rank] = beat.numbers.get(OWN_TIME, 0.0) or beat.seconds
-        self.deadline = now + (PERIOD if any(seconds.values()) else SELDOM)
-        return seconds
+            seconds = beat.numbers.get(OWN_TIME, 0.0) or beat.seconds
+            rows.append(StepTime(worker.rank, float(f"{seconds:.3g}"), worker.name))
+        known = tuple(filter(is_step_time, rows))
+        self.deadline = now + (PERIOD if known else SELDOM)
+        return known
 
 
-class SlowRanks:
-    """Of a round on one machine: found, and told to people."""
-
-    def __init__(self, console: Console, host: str) -> None:
-        self._console = console
-        self._host = host
-        self._stragglers = Stragglers()
-
-    def look(self, seconds: dict[Who, float], now: float) -> None:
-        for one in self._stragglers.look(now, seconds):
-            if one.recovered:
-                tell_of_recovered(self._console, one.role, one.rank, self._host)
-            else:
-                tell_of_slow(self._console, one.role, one.rank, self._host, one.factor)
-
-
-def tell_of_slow(console: Console, role: str, rank: int, host: str, factor: float) -> None:
-    console.event("straggler", role=role, rank=rank, host=host, factor=round(factor, 2), recovered=False)
-    who = f"{label(role, rank)} on {host}"
-    console.say("WARNING", f"{who} is slow: its steps take {factor:.1f} times as long as the others'")
+def report_changes(console: Console, before: tuple[SlowRank, ...], slow: tuple[SlowRank, ...]) -> None:
+    """Each slow rank once, and again when it has recovered."""
+    were, are = ({(row.role, row.rank): row for row in rows} for rows in (before, slow))
+    for who, row in (were | are).items():
+        if (who in were) == (who in are):
+            continue
+        facts = {"factor": row.factor} if who in are else {}
+        console.event("straggler", role=row.role, rank=row.rank, host=row.host, **facts, recovered=who in were)
+        name = f"{label(row.role, row.rank)} on {row.host}"
+        if who in are:
+            console.say("WARNING", f"{name} is slow: its steps take {row.factor:.1f} times as long as the others'")
+        else:
+            console.say("INFO", f"{name} is as fast as the others again")
 
 
-def tell_of_recovered(console: Console, role: str, rank: int, host: str) -> None:
-    console.event("straggler", role=role, rank=rank, host=host, recovered=True)
-    console.say("INFO", f"{label(role, rank)} on {host} is as fast as the others again")
+def heartbeat_of(pid: int) -> Heartbeat:
+    """What a worker of another node process reports: its environment names the page of memory that they share."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        variables = []
+    path = next((one[len(CHANNEL) :] for one in variables if one.startswith(CHANNEL)), b"")
+    return read_page(path.decode(errors="surrogateescape"))

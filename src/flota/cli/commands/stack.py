@@ -78,8 +78,9 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
 def _steps(node: int, subjects: list[Subject]) -> tuple[str, ...]:
     """How far all ranks are: from all nodes, or from the workers here."""
     from flota.hangs.command import ask_whole_job
-    from flota.stragglers.answer import step_of_process
-    from flota.stragglers.question import KIND, steps_in_words
+    from flota.stragglers.question import KIND, RankStep, steps_in_words
+    from flota.stragglers.report import heartbeat_of
 
-    here = [step_of_process(one.role, one.rank, one.pid) for one in subjects]
+    beats = ((one, heartbeat_of(one.pid)) for one in subjects)
+    here = [RankStep(one.rank, beat.step, beat.seconds, one.role) for one, beat in beats]
     return ask_whole_job(node, KIND) or steps_in_words(here)

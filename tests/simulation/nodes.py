@@ -30,7 +30,7 @@ from flota.job.nodes import LEASE
 from flota.job.report import NO_STEP, FailedWorker, JobEnding
 from flota.job.roster import NO_PORTS
 from flota.job.survey import Question
-from flota.preemption.stop_step import NOW, Progress
+from flota.preemption.stop_step import NOW, StopAnswer
 from flota.store.etcd_json import LeaseRevoke, Put
 from flota.store.keys import Keys
 from flota.supervise.events import StopRequested
@@ -203,11 +203,11 @@ class SimNode:
     def time_of_day(self) -> float:
         return self.clock()
 
-    def progress(self) -> Progress:
+    def progress(self) -> StopAnswer:
         return (
-            Progress(can_stop=True, step=self.how_far(), pace=PACE)
+            StopAnswer(can_stop=True, step=self.how_far(), pace=PACE)
             if self.at_work and not self.only_servers
-            else Progress()
+            else StopAnswer()
         )
 
     def step(self, event: StopRequested) -> None:

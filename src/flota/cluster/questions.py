@@ -11,6 +11,7 @@ from flota.failures.testimony import answer_roll_call
 from flota.hangs import question as hangs
 from flota.hangs.answers import answer_positions, answer_stacks
 from flota.preemption import question as preemption
+from flota.preemption.stop_step import StopAnswer
 from flota.stragglers import question as steps
 
 TYPE_CHECKING = False
@@ -23,9 +24,7 @@ ROWS = (
         hangs.POSITIONS, hangs.PositionsAnswer, hangs.is_sound, hangs.decide_positions, answer_positions, urgent=False
     ),
     QuestionRow(hangs.STACKS, hangs.PositionsAnswer, hangs.is_sound, hangs.decide_stacks, answer_stacks, urgent=True),
-    QuestionRow(
-        preemption.KIND, preemption.StopAnswer, preemption.is_sound, preemption.decide, preemption.answer, urgent=True
-    ),
+    QuestionRow(preemption.KIND, StopAnswer, preemption.is_sound, preemption.decide, preemption.answer, urgent=True),
     QuestionRow(
         roll_call.KIND,
         roll_call.Testimony,

@@ -8,10 +8,9 @@ from __future__ import annotations
 from flota.errors import TRY_AGAIN
 from flota.job.report import STOPPED, JobEnding
 from flota.job.survey import AskAgain, EndJob, Outcome, Question, Wait
-from flota.preemption.stop_step import NO_OPINION, agreed_step
+from flota.preemption.stop_step import StopAnswer, agreed_step
 from flota.supervise.events import StopRequested
 from flota.supervise.supervisor import SIGTERM
-from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,15 +23,6 @@ LEAD_TIME = 1.0  # seconds until the workers of all nodes have been asked
 GRACEFULLY, OTHERWISE = "gracefully", "otherwise"
 
 
-class StopAnswer(NamedTuple):
-    """`stopped`: how, when the workers are gone."""
-
-    can_stop: bool = True
-    step: int = NO_OPINION
-    pace: float = 0.0  # steps per second
-    stopped: str = ""
-
-
 def is_sound(answer: StopAnswer) -> bool:
     return answer.stopped in ("", GRACEFULLY, OTHERWISE) and answer.pace >= 0.0
 
@@ -41,7 +31,11 @@ def decide(survey: Survey) -> Outcome:
     """The job ends with 75 if all workers have saved and stopped, and with 143 in any other case."""
     stopped = JobEnding(STOPPED, 128 + SIGTERM, SIGTERM, survey.job.why)
     if survey.question.argument:
-        return _when_stopped(survey, stopped)
+        ends = {node: answer.stopped for node, answer in survey.answers.items() if answer.stopped}
+        if not all(node in ends or node in survey.lost or node in survey.done for node in survey.nodes):
+            return Wait()
+        gracefully = not survey.lost and OTHERWISE not in ends.values()
+        return EndJob(stopped._replace(code=TRY_AGAIN) if gracefully else stopped)
     asked = [node for node in survey.nodes if node not in survey.done]
     answers: list[StopAnswer] = [survey.answers[node] for node in asked if node in survey.answers]
     late = survey.asked_at + ANSWER_TIME
@@ -53,18 +47,10 @@ def decide(survey: Survey) -> Outcome:
     return AskAgain(str(agreed_step([answer.step for answer in answers], pace, LEAD_TIME)))
 
 
-def _when_stopped(survey: Survey, stopped: JobEnding) -> Outcome:
-    ends = {node: answer.stopped for node, answer in survey.answers.items() if answer.stopped}
-    if not all(node in ends or node in survey.lost or node in survey.done for node in survey.nodes):
-        return Wait()
-    gracefully = not survey.lost and OTHERWISE not in ends.values()
-    return EndJob(stopped._replace(code=TRY_AGAIN) if gracefully else stopped)
-
-
 def answer(node: MultiNode, question: Question, workers_gone: bool) -> None:  # noqa: FBT001  a row's
     """First how far this node's workers are, then how they have stopped."""
     if not question.argument:
-        node.reply(question, StopAnswer(*node.progress()))
+        node.reply(question, node.progress())
     elif workers_gone:
         node.reply(question, StopAnswer(stopped=GRACEFULLY if node.stopped_gracefully else OTHERWISE))
     elif node.supervisor.only_serves:

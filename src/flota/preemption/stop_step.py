@@ -18,22 +18,24 @@ HASTE = 2.0  # steps may be faster than they were
 LEAD_TIME = 0.2  # seconds until all workers of one machine have been asked: a busy node may be slow to ask the last one
 
 
-class Progress(NamedTuple):
-    """Whether all of a node's workers that do the job's work can stop gracefully, and how far the first is."""
+class StopAnswer(NamedTuple):
+    """Whether all of a node's workers that do the job's work can stop gracefully, and how far the first is. `stopped`:
+    how, when they are gone."""
 
     can_stop: bool = True
     step: int = NO_OPINION
     pace: float = 0.0  # steps per second
+    stopped: str = ""
 
 
-def read_progress(channel: Channel, workers: Collection[int]) -> Progress:
+def read_progress(channel: Channel, workers: Collection[int]) -> StopAnswer:
     beats = [channel.read(worker) for worker in workers]
     if not beats:
-        return Progress()
+        return StopAnswer()
     steps = [NOW if beat.flags & STEP_WENT_BACK else beat.step for beat in beats]
     pace = max((1 / beat.seconds for beat in beats if beat.seconds), default=0.0)
     can_stop = all(beat.flags & (POLLS | WANTS_SIGNAL) for beat in beats)
-    return Progress(can_stop, NOW if NOW in steps else max(steps), pace)
+    return StopAnswer(can_stop, NOW if NOW in steps else max(steps), pace)
 
 
 def agreed_step(steps: list[int], pace: float, lead_time: float = LEAD_TIME) -> int:

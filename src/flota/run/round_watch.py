@@ -14,7 +14,7 @@ from flota.host.channel import Channel
 from flota.host.loop import Loop
 from flota.host.round import Round
 from flota.job.report import Verdict
-from flota.preemption.stop_step import NO_OPINION, Progress, agreed_step, read_progress, request_stop
+from flota.preemption.stop_step import NO_OPINION, StopAnswer, agreed_step, read_progress, request_stop
 from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StopWorker, SweepRound
 from flota.supervise.events import DeadlinePassed, Event
 from flota.supervise.phases import Phase
@@ -94,8 +94,8 @@ class RoundWatch(ABC):
     def working(self) -> set[int]:
         return self.supervisor.alive - self.supervisor.serving
 
-    def progress(self) -> Progress:
-        return read_progress(self.channel, self.working()) if self.in_round else Progress()
+    def progress(self) -> StopAnswer:
+        return read_progress(self.channel, self.working()) if self.in_round else StopAnswer()
 
     def can_stop_gracefully(self) -> bool:
         progress = self.progress()

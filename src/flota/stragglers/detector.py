@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flota.job.printable import are_printable
+from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER
 from flota.values import NamedTuple
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     Who = tuple[str, int]  # role and rank
+    HostSteps = tuple[str, tuple["StepTime", ...]]
+    SlowRanks = tuple["SlowRank", ...]
 
 SLOW, FAIR = 1.5, 1.2  # times as long as the middle one's steps
 STEPS, SECONDS = 5, 30.0  # it must last so long
@@ -19,11 +22,12 @@ WORTH_REPORTING = 0.1  # of what was reported before: a thousand nodes must not 
 
 
 class StepTime(NamedTuple):
-    """How many seconds a step takes one rank."""
+    """How many seconds a step takes one rank, 0.0 if that is not known; `step`: the last that it has reported."""
 
     rank: int
     seconds: float
     role: str = TRAINER
+    step: int = NO_STEP  # node records leave it out: it changes all the time
 
 
 class SlowRank(NamedTuple):
@@ -43,15 +47,9 @@ class SlowRankWatch:
         self._round = -1
         self._since: dict[Who, float] = {}  # ranks that have become slow, or are slow and have become fast
 
-    def look(
-        self,
-        round_number: int,
-        known: tuple[SlowRank, ...],
-        steps: Iterable[tuple[str, tuple[StepTime, ...]]],
-        now: float,
-    ) -> tuple[SlowRank, ...]:
-        """`known`: ranks that are slow already; `steps`: hosts and their ranks' step times. Returns `known`, with those
-        that have become slow and without those that have recovered."""
+    def look(self, round_number: int, known: SlowRanks, steps: Iterable[HostSteps], now: float) -> SlowRanks:
+        """`known`: ranks that are slow already. Returns these, with those that have become slow and without those that
+        have recovered."""
         if round_number != self._round:
             self._round, self.deadline = round_number, None
             self._since.clear()

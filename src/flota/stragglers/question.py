@@ -9,6 +9,7 @@ from flota.job.printable import are_printable
 from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER, label
 from flota.job.survey import Outcome, Publish, Question, Wait
+from flota.stragglers.detector import SLOW, StepTime
 from flota.values import NamedTuple
 from flota.wording import plural, workers_in_words
 
@@ -19,20 +20,10 @@ if TYPE_CHECKING:
 
 KIND = "steps"
 ANSWER_TIME = 2.0  # seconds in which nodes have to answer: they only read memory
-SLOW = 1.5  # times the middle step time: such ranks are named
-
-
-class RankStep(NamedTuple):
-    """The last step that a rank has reported, and how many seconds its steps take; 0.0: not known."""
-
-    rank: int
-    step: int
-    seconds: float
-    role: str = TRAINER
 
 
 class StepsAnswer(NamedTuple):
-    rows: tuple[RankStep, ...] = ()
+    rows: tuple[StepTime, ...] = ()
 
 
 def is_sound(answer: StepsAnswer) -> bool:
@@ -43,7 +34,7 @@ def answer(node: MultiNode, question: Question, workers_gone: bool) -> None:  # 
     if not workers_gone:
         workers = [(node.started.plans[number].worker, number) for number in sorted(node.working())]
         beats = ((worker, node.channel.read(number)) for worker, number in workers)
-        rows = (RankStep(worker.rank, beat.step, beat.seconds, worker.name) for worker, beat in beats)
+        rows = (StepTime(worker.rank, beat.seconds, worker.name, beat.step) for worker, beat in beats)
         node.reply(question, StepsAnswer(tuple(rows)))
 
 
@@ -55,14 +46,14 @@ def decide(survey: Survey) -> Outcome:
     return Publish(steps_in_words([row for answer in survey.answers.values() for row in answer.rows]))
 
 
-def steps_in_words(rows: list[RankStep]) -> tuple[str, ...]:
+def steps_in_words(rows: list[StepTime]) -> tuple[str, ...]:
     """One line per role; nothing for ranks that do not report steps."""
     known = [row for row in rows if row.step != NO_STEP]
     roles = dict.fromkeys(row.role for row in known)
     return tuple(_role_in_words(role, [row for row in known if row.role == role]) for role in roles)
 
 
-def _role_in_words(role: str, rows: list[RankStep]) -> str:
+def _role_in_words(role: str, rows: list[StepTime]) -> str:
     """`steps: all 8 ranks at 1200, 0.21 s per step`, or `steps: 1180 (rank 7) to 1200, …; rank 3 takes 0.90 s`."""
     steps = sorted({row.step for row in rows})
     last = [row.rank for row in rows if row.step == steps[0]]

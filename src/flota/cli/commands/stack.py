@@ -78,9 +78,10 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
 def _steps(node: int, subjects: list[Subject]) -> tuple[str, ...]:
     """How far all ranks are: from all nodes, or from the workers here."""
     from flota.hangs.command import ask_whole_job
-    from flota.stragglers.question import KIND, RankStep, steps_in_words
+    from flota.stragglers.detector import StepTime
+    from flota.stragglers.question import KIND, steps_in_words
     from flota.stragglers.report import heartbeat_of
 
     beats = ((one, heartbeat_of(one.pid)) for one in subjects)
-    here = [RankStep(one.rank, beat.step, beat.seconds, one.role) for one, beat in beats]
+    here = [StepTime(one.rank, beat.seconds, one.role, beat.step) for one, beat in beats]
     return ask_whole_job(node, KIND) or steps_in_words(here)

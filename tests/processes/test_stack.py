@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from flota.hangs import answers
+from flota.hangs import capture
 from flota.hangs.question import POSITIONS
+from flota.hangs.watch import StackAnswers
 from flota.host.loop import Loop
 from flota.job.survey import Question
 from tests.launching import COMMAND, assert_nobody_left, environment, survivors, wait_until
@@ -127,13 +128,18 @@ def test_a_node_that_ends_leaves_no_look_behind(tmp_path, monkeypatch):
     spy = tmp_path / "py-spy"
     spy.write_text("#!/bin/sh\nexec sleep 600\n")
     spy.chmod(0o755)
-    monkeypatch.setattr(answers, "find_spy", lambda _: str(spy))
+    monkeypatch.setattr(capture, "find_spy", lambda _: str(spy))
     worker = SimpleNamespace(rank=0, local_rank=0, name="trainer", stderr="")
-    stack_answers = answers.StackAnswers(
+    stack_answers = StackAnswers(
         SimpleNamespace(
             environ={},
             loop=Loop(),
-            started=SimpleNamespace(plans=[SimpleNamespace(worker=worker)]),
+            spec=SimpleNamespace(nodes=None),
+            started=SimpleNamespace(
+                plans=[SimpleNamespace(worker=worker)],
+                roster=SimpleNamespace(seats=[SimpleNamespace(host="gpu1")]),
+                seat=0,
+            ),
             evidence=SimpleNamespace(pids={0: os.getpid()}),
             supervisor=SimpleNamespace(alive={0}),
         )
@@ -142,7 +148,7 @@ def test_a_node_that_ends_leaves_no_look_behind(tmp_path, monkeypatch):
     stack_answers.answer_user(Question(1, POSITIONS))
     assert set(survivors()) - set(before)
 
-    stack_answers.close()
+    stack_answers.taker.stop()
 
     assert_nobody_left(spared=before)
 

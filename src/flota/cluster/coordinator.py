@@ -21,7 +21,7 @@ from flota.cluster.seating import seat
 from flota.cluster.survey import Survey, SurveyUnderWay
 from flota.cluster.terms import Terms, has_worked, listed, missing_in_words, names, were
 from flota.errors import TRY_AGAIN
-from flota.hangs.all_idle import AllIdle
+from flota.hangs.question import AllIdle
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding
 from flota.job.roster import Seat
 from flota.job.survey import (

@@ -22,8 +22,8 @@ from flota.cluster.store_access import StoreAccess
 from flota.cluster.terms import blank_record, terms_of
 from flota.errors import TRY_AGAIN, FlotaError
 from flota.failures.roll_call import Testimony, sendable
-from flota.hangs.answers import StackAnswers
 from flota.hangs.question import PositionsAnswer
+from flota.hangs.watch import StackAnswers
 from flota.host.ports import release
 from flota.host.signals import Signals
 from flota.job.nodes import LEASE, NodesSpec, lease_of
@@ -74,7 +74,7 @@ def run_multi_node(
         multi_node.messages.close()
         multi_node.ports.release()
         multi_node.requests.close()
-        multi_node.stack_answers.close()
+        multi_node.stack_answers.taker.stop()
 
 
 class MultiNode(NodeWatch):
@@ -133,14 +133,14 @@ class MultiNode(NodeWatch):
 
     def _turn(self, until: float | None = None) -> None:
         waiting = self.look_again_at if self._is_in_vain() else None
-        parts = (self.member, self.point, self.messages, self.ports, self.stack_answers)
+        parts = (self.member, self.point, self.messages, self.ports, self.stack_answers.taker)
         times = [*(part.deadline for part in parts), waiting, until]
         self.turn(min((time for time in times if time is not None), default=None))
         now = time.monotonic()
         self.point.on_time(now)
         self._serve_if_nobody_does(now)
         self.ports.on_time(now)
-        self.stack_answers.on_time(now)
+        self.stack_answers.taker.on_time(now)
         deadline = self.member.registration.deadline
         if deadline is not None and now >= deadline:
             self.member.registration.pursue()
@@ -185,7 +185,7 @@ class MultiNode(NodeWatch):
             QUESTIONS[action.question.kind].answer(self, action.question, action.workers_gone)
         elif isinstance(action, node_actions.ResumeRound):
             if self.hang_watch and self.in_round:
-                self.hang_watch.go_on()
+                self.hang_watch.resume()
         elif isinstance(action, node_actions.Leave):
             self.final = action.ending
 
@@ -259,12 +259,12 @@ class MultiNode(NodeWatch):
         self.stopped_gracefully = succeeded or verdict.exit_code == TRY_AGAIN
         self.follower.swept(well=succeeded)
 
-    def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
+    def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called
         assert self.hang_watch
         hangs = self.hang_watch.hangs
-        self.follower.idle(time.monotonic() - hangs.life_at if stands else 0.0, hangs.timeout)
+        self.follower.idle(time.monotonic() - hangs.last_sign if idle else 0.0, hangs.timeout)
         job_state = self.follower.job_state
-        if not stands and job_state and job_state.question and job_state.asks(STACKS):
+        if not idle and job_state and job_state.question and job_state.asks(STACKS):
             self.follower.reply(job_state.question, PositionsAnswer(moves=True))
         self.advance()
 

@@ -9,7 +9,7 @@ from flota.cluster.survey import QuestionRow
 from flota.failures import roll_call
 from flota.failures.testimony import answer_roll_call
 from flota.hangs import question as hangs
-from flota.hangs.answers import answer_positions, answer_stacks
+from flota.hangs.watch import answer_positions, answer_stacks
 from flota.preemption import question as preemption
 from flota.preemption.stop_step import StopAnswer
 from flota.stragglers import question as steps

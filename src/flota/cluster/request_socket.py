@@ -39,7 +39,8 @@ class RequestSocket:
         except OSError:
             return
         asker.setblocking(False)  # noqa: FBT003
-        if peer_of(asker).user not in (0, os.getuid()) or len(self._waiting) >= MOST:
+        _, user = peer_of(asker)
+        if user not in (0, os.getuid()) or len(self._waiting) >= MOST:
             asker.close()
             return
         self.node.loop.watch(asker.fileno(), lambda: self._on_kind(asker))

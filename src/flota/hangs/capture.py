@@ -1,34 +1,32 @@
-"""All stacks of some workers at one moment: taken by py-spy, and put into words and into a file."""
+"""All stacks of some workers at one moment: read by py-spy, which runs beside the loop, and written to a file.
+
+py-spy reads the memory of other processes and does not stop them.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 
 from flota.hangs.procfs import line_of, observe, runs_python, task_of
-from flota.hangs.pyspy import Spy
 from flota.hangs.stack import Sample, Stack, parse_spy, stacks_in_words
 from flota.hangs.wait_sites import RankPosition, position_of
-from flota.job.roles import TRAINER, label
+from flota.host.loop import Loop
 from flota.logs.directory import write_whole
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from subprocess import Popen
 
-    from flota.job.spec import JobSpec
-    from flota.run.start import Started
+    from flota.run.watch import NodeWatch
 
 
-class Subject(NamedTuple):
-    """A worker whose stack is wanted."""
-
-    worker: int
-    rank: int
-    pid: int
-    role: str = TRAINER
-    log: str = ""
-    local_rank: int = 0
+NO_SPY = "there is no py-spy: run `pip install 'flota[stacks]'`"
+LIMIT = 10.0  # seconds
+AT_ONCE = 32
 
 
 class Taken(NamedTuple):
@@ -43,125 +41,182 @@ class Taken(NamedTuple):
         return not any(sample.stacks for sample in self.samples.values())
 
 
-class StackTaker:
-    """`spy` is None where there is no py-spy: then samples have no stacks."""
+Then = Callable[[Taken], object]
 
-    def __init__(self, spy: Spy | None) -> None:
-        self.spy = spy
-        self._before: dict[int, Sample] = {}  # children, by pid
+
+class StackTaker:
+    """Takes samples of workers, one set at a time; without stacks where `spy`, the path of py-spy, is empty.
+    `deadline`: when it gives up on processes whose stacks have not been read."""
+
+    def __init__(self, environ: Mapping[str, str], loop: Loop) -> None:
+        self.spy = find_spy(environ)
+        self.loop = loop
+        self.deadline: float | None = None
+        self._then: Then | None = None
+        self._samples: dict[int, Sample] = {}  # by worker
+        self._before: dict[int, tuple[float, int]] = {}  # what children had used, by pid
+        self._waiting: list[int] = []  # pids
+        self._running: dict[int, tuple[int, Popen[bytes]]] = {}  # by descriptor: whose stacks, which py-spy
+        self._texts: dict[int, bytes] = {}  # by pid
+        self._native = self._again = False
 
     @property
     def busy(self) -> bool:
-        return self.spy is not None and self.spy.busy
+        return self._then is not None
 
-    def take(
-        self, subjects: list[Subject], then: Callable[[Taken], object], *, everybody: bool = False, native: bool = False
-    ) -> None:
-        """`everybody`: with the stacks of all their children that run Python; otherwise of those that do something."""
-        seen = {subject.worker: _observed(subject.pid) for subject in subjects}
-        samples = {worker: sample for worker, sample in seen.items() if sample}
-        wanted = [sample.pid for sample in samples.values()]
-        for sample in samples.values():
-            wanted += [
-                child.pid for child in sample.children if runs_python(child.pid) and self._wants(child, everybody)
-            ]
-        self._before = {child.pid: child for sample in samples.values() for child in sample.children}
-        if self.spy is None:
-            then(Taken(samples, "there is no py-spy: run `pip install 'flota[stacks]'`"))
-        else:
-            self.spy.look(wanted, lambda texts: self._told(samples, texts, then, again=True), native=native)
+    def take(self, ranks: list[RankPosition], then: Then, *, everybody: bool = False, native: bool = False) -> None:
+        """Call back with samples of these ranks. `everybody`: with the stacks of all their children that run Python;
+        otherwise of those that do something."""
+        assert not self.busy
+        observed = {rank.worker: _observe(rank.pid) for rank in ranks}
+        self._samples = {worker: sample for worker, sample in observed.items() if sample}
+        children = [child for sample in self._samples.values() for child in sample.children]
+        before, self._before = self._before, {child.pid: (child.cpu, child.wakes) for child in children}
+        wanted = [pid for pid, used in self._before.items() if everybody or used != before.get(pid, used)]
+        self._waiting = [sample.pid for sample in self._samples.values()] + list(filter(runs_python, wanted))
+        self._texts, self._then, self._native, self._again = {}, then, native, True
+        self.deadline = time.monotonic() + LIMIT
+        self._go_on()
 
-    def _wants(self, child: Sample, everybody: bool) -> bool:  # noqa: FBT001
-        before = self._before.get(child.pid, child)
-        return everybody or child.cpu > before.cpu or child.wakes > before.wakes
+    def on_time(self, now: float) -> None:
+        if self.deadline is not None and now >= self.deadline:
+            self._end_all()
+            self._go_on()
 
-    def _told(
-        self, samples: dict[int, Sample], texts: dict[int, str], then: Callable[[Taken], object], *, again: bool
-    ) -> None:
-        stacks = {pid: parse_spy(text) for pid, text in texts.items()}
-        missing = [pid for pid in texts if not stacks[pid]]
-        if again and missing and self.spy:
+    def stop(self) -> None:
+        self._then = self.deadline = None
+        self._end_all()
+
+    def _end_all(self) -> None:
+        self._waiting = []
+        for fd, (_, process) in list(self._running.items()):
+            process.kill()
+            self._end(fd)
+
+    def _go_on(self) -> None:
+        while self.spy and self._waiting and len(self._running) < AT_ONCE:
+            pid = self._waiting.pop(0)
+            try:
+                self._start(pid)
+            except OSError as error:
+                self._texts[pid] = str(error).encode()
+        if not self._running and self._then:
+            self._finish(self._then)
+
+    def _start(self, pid: int) -> None:
+        from subprocess import DEVNULL, PIPE, STDOUT, Popen
+
+        # Native frames can be read only of a stopped process. Variables are compared and not kept: they may be secrets.
+        how = ["--native"] if self._native else ["--nonblocking", "--locals"]
+        command = [self.spy, "dump", "--json", *how, "--pid", str(pid)]
+        process = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, env={})
+        assert process.stdout
+        fd = process.stdout.fileno()
+        self._running[fd], self._texts[pid] = (pid, process), b""
+        self.loop.watch(fd, lambda: self._read(fd))
+
+    def _read(self, fd: int) -> None:
+        data = os.read(fd, 1 << 16)
+        self._texts[self._running[fd][0]] += data
+        if not data:
+            self._end(fd)
+            self._go_on()
+
+    def _end(self, fd: int) -> None:
+        _, process = self._running.pop(fd)
+        self.loop.forget(fd)
+        if process.stdout:
+            process.stdout.close()
+        process.wait()
+
+    def _finish(self, then: Then) -> None:
+        texts = {pid: text.decode(errors="replace") for pid, text in self._texts.items()}
+        stacks = {pid: parse_spy(text[max(0, text.find("[\n")) :]) for pid, text in texts.items()}  # after warnings
+        missing = [pid for pid in stacks if not stacks[pid]]
+        if self._again and missing:
             # One that is changing may be unreadable for a moment. And for native frames a process is stopped, which one
             # that a signal has stopped cannot be once more.
-            self.spy.look(missing, lambda more: self._told(samples, {**texts, **more}, then, again=False))
+            self._waiting, self._native, self._again = missing, False, False
+            self.deadline = time.monotonic() + LIMIT
+            self._go_on()
             return
-        trouble = next((text.strip().partition("\n")[0] for pid, text in texts.items() if not stacks[pid]), "")
-        full = {worker: _with_stacks(sample, stacks) for worker, sample in samples.items()}
-        then(Taken(full, trouble))
+        trouble = next((texts[pid].strip().partition("\n")[0] for pid in missing), "")
+        samples = {worker: _with_stacks(sample, stacks) for worker, sample in self._samples.items()}
+        self._then = self.deadline = None
+        then(Taken(samples, trouble if self.spy else NO_SPY))
 
 
-def _observed(pid: int) -> Sample | None:
+def find_spy(environ: Mapping[str, str]) -> str:
+    """Beside the interpreter, where pip puts it, or on PATH; empty if it is nowhere."""
+    directories = [os.path.dirname(sys.executable), *environ.get("PATH", "").split(os.pathsep)]
+    paths = (f"{directory}/py-spy" for directory in directories if directory)
+    return next((path for path in paths if os.access(path, os.X_OK) and os.path.isfile(path)), "")
+
+
+def _observe(pid: int) -> Sample | None:
     """The worker, or what runs Python in the place of one that is only a wrapper around it."""
     sample = observe(pid)
     if sample is None or runs_python(pid):
         return sample
-    inner = next((child for child in sample.children if runs_python(child.pid)), None)
-    if inner is None:
-        return sample
-    others = tuple(child for child in sample.children if child.pid != inner.pid)
-    return inner._replace(children=others)
+    inner = next((child for child in sample.children if runs_python(child.pid)), sample)
+    return inner._replace(children=tuple(child for child in sample.children if child.pid != inner.pid))
 
 
 def _with_stacks(sample: Sample, stacks: dict[int, tuple[Stack, ...]]) -> Sample:
-    full = tuple(_full(stack, sample.pid) for stack in stacks.get(sample.pid, ()))
-    return sample._replace(stacks=full, children=tuple(_with_stacks(child, stacks) for child in sample.children))
+    own = tuple(_with_task(stack, sample.pid) for stack in stacks.get(sample.pid, ()))
+    return sample._replace(stacks=own, children=tuple(_with_stacks(child, stacks) for child in sample.children))
 
 
-def _full(stack: Stack, pid: int) -> Stack:
-    """With what the kernel knows of the thread, and its line of the user's own code."""
+def _with_task(stack: Stack, pid: int) -> Stack:
+    """With what the kernel knows of the thread, and the line of the user's own code."""
     own = stack.own
     if own is None:
         return stack
-    told = own._replace(text=line_of(pid, own.file, own.line))
-    frames = tuple(told if frame is own else frame for frame in stack.frames)
+    with_text = own._replace(text=line_of(pid, own.file, own.line))
+    frames = tuple(with_text if frame is own else frame for frame in stack.frames)
     return stack._replace(frames=frames, task=task_of(pid, stack.number) if stack.number else stack.task)
 
 
-def positions_of(subjects: list[Subject], samples: dict[int, Sample], host: str = "") -> tuple[RankPosition, ...]:
-    return tuple(
-        position_of(subject.rank, samples[subject.worker], subject.role)._replace(
-            worker=subject.worker, local_rank=subject.local_rank, host=host, log=subject.log
-        )
-        for subject in subjects
-        if subject.worker in samples
-    )
-
-
-def subjects_of(started: Started, pids: Mapping[int, int], workers: Iterable[int]) -> list[Subject]:
-    """Of these workers of a round those that have a pid."""
+def ranks_of(node: NodeWatch, workers: Iterable[int]) -> list[RankPosition]:
+    """The ranks of those workers of the round that have a pid; what they wait on is not known yet."""
+    started, pids = node.started, node.evidence.pids
+    host = started.roster.seats[started.seat].host if node.spec.nodes else ""
     own = [(number, started.plans[number].worker) for number in sorted(workers) if number in pids]
     return [
-        Subject(number, worker.rank, pids[number], worker.name, worker.stderr, worker.local_rank)
-        for number, worker in own
+        RankPosition(one.rank, "", "", one.name, host, number, one.local_rank, pids[number], one.stderr)
+        for number, one in own
     ]
 
 
-def save(
-    spec: JobSpec, started: Started, words: tuple[str, ...], subjects: list[Subject], samples: dict[int, Sample]
-) -> str:
-    """All stacks of this node, in a file in the log directory: its path."""
-    roster = started.roster
-    node = f".{roster.seats[started.seat].host}" if spec.nodes else ""
-    path = f"{spec.log.directory}/stacks.{roster.attempt}{node}.txt"
+def with_positions(ranks: list[RankPosition], samples: dict[int, Sample]) -> tuple[RankPosition, ...]:
+    """Those of which there are samples, with what they wait on."""
+    found = ((rank, position_of(samples[rank.worker])) for rank in ranks if rank.worker in samples)
+    return tuple(rank._replace(kind=kind, words=words) for rank, (kind, words) in found)
+
+
+def save(node: NodeWatch, words: tuple[str, ...], ranks: tuple[RankPosition, ...], samples: dict[int, Sample]) -> str:
+    """Write all stacks of this node to a file in the log directory. Returns its path, or nothing if that fails."""
+    spec, roster = node.spec, node.started.roster
+    name = f".{roster.seats[node.started.seat].host}" if spec.nodes else ""
+    path = f"{spec.log.directory}/stacks.{roster.attempt}{name}.txt"
     title = f"flota: job {spec.job_id}, round {roster.round}, attempt {roster.attempt}"
-    write_whole(path, page(title, words, subjects, samples))
+    try:
+        write_whole(path, text_of(title, words, ranks, samples))
+    except OSError as error:
+        node.console.say("WARNING", f"cannot write {error.filename}: {error.strerror}")
+        return ""
     return path
 
 
-def page(title: str, words: tuple[str, ...], subjects: list[Subject], samples: dict[int, Sample]) -> str:
-    """The file of stacks."""
+def text_of(title: str, words: tuple[str, ...], ranks: tuple[RankPosition, ...], samples: dict[int, Sample]) -> str:
+    """What the file of stacks holds, and `flota stack` prints."""
     lines = [f"===== {title}, {time.strftime('%Y-%m-%d %H:%M:%S')} =====", *words]
-    for subject in subjects:
-        sample = samples.get(subject.worker)
-        if sample is None:
-            continue
-        post = position_of(subject.rank, sample)
-        lines += ["", f"{label(subject.role, subject.rank)} (pid {sample.pid}): {post.words}"]
-        lines += stacks_in_words(sample.stacks)
-        for child in sample.children:
-            if child.stacks:
-                lines += [
-                    f"  its child {child.name} (pid {child.pid})",
-                    *(f"  {x}" for x in stacks_in_words(child.stacks)),
-                ]
+    for one in ranks:
+        if one.worker in samples:
+            sample = samples[one.worker]
+            lines += ["", f"{one.label} (pid {sample.pid}): {one.words}", *stacks_in_words(sample.stacks)]
+            for child in sample.children:
+                if child.stacks:
+                    lines.append(f"  its child {child.name} (pid {child.pid})")
+                    lines += [f"  {line}" for line in stacks_in_words(child.stacks)]
     return "\n".join([*lines, ""])

@@ -14,27 +14,19 @@ FILE = "file"  # depends on what is open there
 SELECT, POLL, EPOLL = "select", "poll", "epoll"  # waiting for nothing at all is sleeping, as old Pythons do it
 LIMITS = {SELECT: 4, POLL: 2, EPOLL: 3}  # which argument says for how long
 MILLISECONDS = {"x86_64": (7, 232, 281), "aarch64": (22,)}  # calls that have it as a number
+NUMBERS = (  # of system calls, on x86_64 and on aarch64
+    (SLEEP, (35, 230), (101, 115)),
+    (LOCK, (202,), (98,)),
+    (FILE, (0, 1, 17, 18, 19, 20), (63, 64, 65, 66, 67, 68)),
+    (SOCKET, (42, 43, 44, 45, 46, 47, 288, 299), (202, 203, 206, 207, 211, 212, 242, 243)),
+    (EPOLL, (232, 281), (22,)),
+    (SELECT, (23, 270), (72,)),
+    (POLL, (7, 271), (73,)),
+    (DISK, (26, 74, 75, 162, 277, 306), (81, 82, 83, 84, 227, 267)),
+)
 CALLS = {
-    "x86_64": {
-        **dict.fromkeys((35, 230), SLEEP),
-        202: LOCK,
-        **dict.fromkeys((0, 1, 17, 18, 19, 20), FILE),
-        **dict.fromkeys((42, 43, 44, 45, 46, 47, 288, 299), SOCKET),
-        **dict.fromkeys((232, 281), EPOLL),
-        **dict.fromkeys((23, 270), SELECT),
-        **dict.fromkeys((7, 271), POLL),
-        **dict.fromkeys((26, 74, 75, 162, 277, 306), DISK),
-    },
-    "aarch64": {
-        **dict.fromkeys((101, 115), SLEEP),
-        98: LOCK,
-        **dict.fromkeys((63, 64, 65, 66, 67, 68), FILE),
-        **dict.fromkeys((202, 203, 206, 207, 211, 212, 242, 243), SOCKET),
-        22: EPOLL,
-        72: SELECT,
-        73: POLL,
-        **dict.fromkeys((81, 82, 83, 84, 227, 267), DISK),
-    },
+    "x86_64": {number: kind for kind, numbers, _ in NUMBERS for number in numbers},
+    "aarch64": {number: kind for kind, _, numbers in NUMBERS for number in numbers},
 }
 OPENED = (("socket:", SOCKET), ("pipe:", PIPE), ("/dev/pts/", PIPE), ("/dev/tty", PIPE))
 
@@ -85,14 +77,14 @@ def _wakes(path: str) -> int:
 
 
 def _call(path: str) -> tuple[str, float]:
-    """What a thread waits for in the kernel, and for how long at the most, as in Task; empty where that is not known or
-    not told to us."""
+    """What a thread waits for in the kernel, and for how long at most, as in Task; empty where that is not known."""
     number, *args = (_read(f"/proc/{path}/syscall") or "-").split()
     if number == "running":
         return RUNNING, 0.0
     kind = CALLS.get(os.uname().machine, {}).get(int(number) if number.isdecimal() else -1, "")
     if kind == FILE:
-        return _opened(path, int(args[0], 16)), inf
+        target = _link(f"/proc/{path}/fd/{int(args[0], 16)}")
+        return next((kind for prefix, kind in OPENED if target.startswith(prefix)), ""), inf
     if kind in (SELECT, POLL, EPOLL):
         waits = SOCKET if kind == EPOLL or int(args[kind == POLL], 16) else SLEEP
         return waits, _limit(int(number), int(args[LIMITS[kind]], 16))
@@ -108,19 +100,8 @@ def _limit(number: int, value: int) -> float:
     return 0.0 if value else inf
 
 
-def _opened(path: str, fd: int) -> str:
-    try:
-        target = os.readlink(f"/proc/{path}/fd/{fd}")
-    except OSError:
-        return ""
-    return next((kind for prefix, kind in OPENED if target.startswith(prefix)), "")
-
-
 def runs_python(pid: int) -> bool:
-    try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
-    except OSError:
-        return False
+    return os.path.basename(_link(f"/proc/{pid}/exe")).startswith("python")
 
 
 def line_of(pid: int, file: str, number: int) -> str:
@@ -137,5 +118,12 @@ def _read(path: str) -> str:
     try:
         with open(path, errors="replace") as file:
             return file.read()
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
     except OSError:
         return ""

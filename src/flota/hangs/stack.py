@@ -4,14 +4,20 @@ Pure.
 
 from __future__ import annotations
 
+import re
+
 from flota.values import NamedTuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MAIN = "MainThread"
-SPY_MAIN = (MAIN, None, "")
 # What a thread waits for in the kernel.
 SLEEP, LOCK, SOCKET, PIPE, DISK, RUNNING = "sleep", "lock", "socket", "pipe", "disk", "running"
 STOPPED = "T"  # a process's state, as in /proc
 INSTALLED = ("site-packages/", "dist-packages/")
+FAULTHANDLER_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 LIBRARIES = (*INSTALLED, "/lib/python3", "<frozen ", "/torchinductor_")
 
 
@@ -82,57 +88,42 @@ class Sample(NamedTuple):
 
 
 def parse_spy(text: str) -> tuple[Stack, ...]:
-    """What `py-spy dump --json` has printed. Nothing for what is no such thing."""
+    """What `py-spy dump --json` has printed. Nothing for any other text."""
     import json
 
     try:
         return tuple(_stack(thread) for thread in json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return ()
 
 
-def _stack(thread: dict[str, object]) -> Stack:
+def _stack(thread: Any) -> Stack:
     # Where `threading` was never imported, threads have no names; the first one's number is the process's own.
-    is_main = thread["thread_name"] in SPY_MAIN and thread["os_thread_id"] in (thread["pid"], None)
-    name = MAIN if is_main else str(thread["thread_name"] or f"thread {thread['os_thread_id']}")
-    frames = thread["frames"]
-    assert isinstance(frames, list)
-    number = int(str(thread["os_thread_id"] or (thread["pid"] if is_main else 0)))
-    return Stack(name, tuple(_frame(frame) for frame in frames), bool(thread["owns_gil"]), number)
+    is_main = thread["thread_name"] in (MAIN, None, "") and thread["os_thread_id"] in (thread["pid"], None)
+    name = MAIN if is_main else thread["thread_name"] or f"thread {thread['os_thread_id']}"
+    number = thread["os_thread_id"] or (thread["pid"] if is_main else 0)
+    return Stack(name, tuple(map(_frame, thread["frames"])), thread["owns_gil"], number)
 
 
-def _frame(frame: dict[str, object]) -> Frame:
-    held = frame.get("locals") or []
-    assert isinstance(held, list)
-    variables = hash(tuple((one["name"], one["repr"]) for one in held)) if held else 0
-    return Frame(str(frame["name"]), str(frame["filename"]), int(str(frame["line"])), variables)
+def _frame(frame: Any) -> Frame:
+    held = tuple((one["name"], one["repr"]) for one in frame.get("locals") or ())
+    return Frame(frame["name"], frame["filename"], frame["line"], hash(held) if held else 0)
 
 
 def parse_faulthandler(lines: list[str]) -> tuple[Stack, ...]:
     """The last that Python's faulthandler has printed among these lines, after SIGABRT. Its `Current thread` is the one
     that got the signal, which is the main one."""
     begins = [number for number, line in enumerate(lines) if line.startswith("Fatal Python error: ")]
-    stacks: list[Stack] = []
-    name = ""
-    frames: list[Frame] = []
+    stacks: list[tuple[str, list[Frame]]] = []
     for line in lines[begins[-1] + 1 :] if begins else []:
+        frame = FAULTHANDLER_FRAME.match(line)
         if line.startswith(("Thread 0x", "Current thread 0x")):
-            if name:
-                stacks.append(Stack(name, tuple(frames)))
-            name, frames = MAIN if line.startswith("Current") else f"thread {line.split()[1]}", []
-        elif name and line.startswith('  File "'):
-            frame = _fault_frame(line)
-            frames += [frame] if frame else []
+            stacks.append((MAIN if line.startswith("Current") else f"thread {line.split()[1]}", []))
+        elif frame and stacks:
+            stacks[-1][1].append(Frame(frame[3], frame[1], int(frame[2])))
         elif line and not line.startswith("  "):
             break
-    return (*stacks, Stack(name, tuple(frames))) if name else ()
-
-
-def _fault_frame(line: str) -> Frame | None:
-    """As in `  File "train.py", line 88 in step`."""
-    file, _, rest = line.removeprefix('  File "').rpartition('", line ')
-    number, _, function = rest.partition(" in ")
-    return Frame(function, file, int(number)) if number.isdecimal() else None
+    return tuple(Stack(name, tuple(frames)) for name, frames in stacks)
 
 
 def stacks_in_words(stacks: tuple[Stack, ...]) -> list[str]:

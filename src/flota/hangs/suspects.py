@@ -1,100 +1,104 @@
-"""Who makes the others wait: ranks grouped by where they stand, and the odd ones among them. Pure."""
+"""The ranks that block the others: ranks grouped by what they wait on, and the odd ones among them. Pure."""
 
 from __future__ import annotations
 
 from flota.hangs.wait_sites import COLLECTIVE, ENDED, HALTED, WAITS, RankPosition
 from flota.job.roles import TRAINER
-from flota.wording import counts_in_words
+from flota.wording import plural, workers_in_words
 
-MOST_GROUPS = 6  # told on a screen; the file has all
+Positions = tuple[RankPosition, ...]
+
+MOST_GROUPS = 6  # on a screen; the file has all
 MOST_RANKS = 8
-NOBODY = "no rank stands out"
+NO_SUSPECT = "no rank stands out"
 
 
-def find_suspects(positions: tuple[RankPosition, ...]) -> tuple[RankPosition, ...]:
-    """Those that wait for others are victims, and who is elsewhere is a suspect. None where nobody stands out."""
-    ended = tuple(post for post in positions if post.kind == ENDED)
-    standing = tuple(post for post in positions if post.kind != ENDED)
-    halted = tuple(post for post in positions if post.kind == HALTED)
+def find_suspects(positions: Positions) -> Positions:
+    """Ranks that wait for others are victims, and one that is elsewhere is a suspect. None where no rank stands out."""
+    ended = tuple(one for one in positions if one.kind == ENDED)
+    running = tuple(one for one in positions if one.kind != ENDED)
+    halted = tuple(one for one in positions if one.kind == HALTED)
     if halted:
-        return halted if len(halted) < len(standing) or len(standing) == 1 else ()
-    # Ranks that meet in a framework's collective do not meet at sockets of their own: who waits at one is elsewhere.
-    victims = COLLECTIVE if any(post.kind == COLLECTIVE for post in positions) else WAITS
-    elsewhere = tuple(post for post in standing if post.kind != victims)
-    if elsewhere and (2 * len(elsewhere) <= len(standing) or len(standing) == 1):
+        return halted if len(halted) < len(running) or len(running) == 1 else ()
+    # Ranks in a framework's collective do not wait for each other at sockets of their own: one that does is elsewhere.
+    victims = COLLECTIVE if any(one.kind == COLLECTIVE for one in positions) else WAITS
+    elsewhere = tuple(one for one in running if one.kind != victims)
+    if elsewhere and (2 * len(elsewhere) <= len(running) or len(running) == 1):
         return elsewhere
     if elsewhere:
-        return _minority(standing)
+        return _minority(running)
     if ended or len(positions) < 2:
         return ended
     return _minority(positions) if victims == COLLECTIVE else _apart(positions)
 
 
-def _minority(positions: tuple[RankPosition, ...]) -> tuple[RankPosition, ...]:
+def _minority(positions: Positions) -> Positions:
     """All but those at the place where most are."""
     [most, *_] = groups_of(positions)
-    return tuple(post for post in positions if post not in most) if 2 * len(most) > len(positions) else ()
+    return tuple(one for one in positions if one not in most) if 2 * len(most) > len(positions) else ()
 
 
-def _apart(positions: tuple[RankPosition, ...]) -> tuple[RankPosition, ...]:
+def _apart(positions: Positions) -> Positions:
     """Few that wait at one socket while all others wait at another. Of a collective that is made of sockets some ranks
     do another part than others: the root of a gather, which is rank 0, or the inner ranks of a tree, which are many."""
-    most, *others = groups_of(positions)
-    if len(others) != 1 or 3 * len(others[0]) > len(positions) or {post.role for post in positions} != {most[0].role}:
+    _, *others = groups_of(positions)
+    if len(others) != 1 or 3 * len(others[0]) > len(positions) or len({one.role for one in positions}) > 1:
         return ()
-    return others[0] if all(post.rank for post in others[0]) else ()
+    return others[0] if all(one.rank for one in others[0]) else ()
 
 
-def groups_of(positions: tuple[RankPosition, ...]) -> list[tuple[RankPosition, ...]]:
-    """By where they stand, the largest group first."""
+def groups_of(positions: Positions) -> list[Positions]:
+    """By what they wait on, the largest group first."""
     groups: dict[tuple[str, str], list[RankPosition]] = {}
-    for post in positions:
-        groups.setdefault((post.role, post.words), []).append(post)
-    return sorted((tuple(group) for group in groups.values()), key=lambda group: (-len(group), group[0].rank))
+    for one in positions:
+        groups.setdefault((one.role, one.words), []).append(one)
+    return sorted(map(tuple, groups.values()), key=lambda group: (-len(group), group[0].rank))
 
 
-def groups_in_words(positions: tuple[RankPosition, ...]) -> tuple[str, ...]:
-    """One line a group: `7 of 8 ranks: in all_reduce at train.py:88`, `rank 3: in next(loader) at data.py:41`."""
+def groups_in_words(positions: Positions) -> tuple[str, ...]:
+    """One line per group: `7 of 8 ranks: in all_reduce at train.py:88`, `rank 3: in next(loader) at data.py:41`."""
     groups = groups_of(positions)
-    lines = [f"{_who(group, positions)}: {group[0].words}" for group in groups[:MOST_GROUPS]]
+    lines = [f"{_group_in_words(group, positions)}: {group[0].words}" for group in groups[:MOST_GROUPS]]
     left = sum(len(group) for group in groups[MOST_GROUPS:])
     return (*lines, *([f"{left} more, each elsewhere"] if left else []))
 
 
-def _who(group: tuple[RankPosition, ...], positions: tuple[RankPosition, ...]) -> str:
+def _group_in_words(group: Positions, positions: Positions) -> str:
     role = group[0].role
-    of_role = [post for post in positions if post.role == role]
-    if len(group) == 1:
+    size, of_role = len(group), sum(one.role == role for one in positions)
+    name = plural("rank" if role == TRAINER else role)
+    if size == 1:
         return f"{group[0].label}{f' on {group[0].host}' if group[0].host else ''}"
-    if len(group) == len(of_role):
-        return f"all {len(group)} ranks" if role == TRAINER else f"all {counts_in_words({role: len(group)})}"
-    if 2 * len(group) > len(of_role):
-        return f"{len(group)} of {len(of_role)} ranks" if role == TRAINER else f"{len(group)} of {len(of_role)} {role}s"
-    return listed(group)
+    if size == of_role:
+        return f"all {size} {name}"
+    return f"{size} of {of_role} {name}" if 2 * size > of_role else _ranks_in_words(group)
 
 
-def listed(positions: tuple[RankPosition, ...]) -> str:
+def _ranks_in_words(positions: Positions) -> str:
     """Ranks by number, e.g. `ranks 2, 5`."""
-    if len(positions) == 1:
-        return positions[0].label
-    numbers = ", ".join(str(post.rank) for post in positions[:MOST_RANKS])
     more = f" and {len(positions) - MOST_RANKS} more" if len(positions) > MOST_RANKS else ""
-    name = "rank" if positions[0].role == TRAINER else positions[0].role
-    return f"{name}s {numbers}{more}"
+    return f"{workers_in_words((one.role, one.rank) for one in positions[:MOST_RANKS])}{more}"
 
 
-def in_words(positions: tuple[RankPosition, ...]) -> tuple[str, ...]:
-    """Who makes the others wait, and who stands where."""
-    return tuple(filter(None, (suspicion(positions, find_suspects(positions)), *groups_in_words(positions))))
+def in_words(positions: Positions) -> tuple[str, ...]:
+    """Which ranks block the others, and what each rank waits on."""
+    return tuple(filter(None, (suspicion(positions), *groups_in_words(positions))))
 
 
-def suspicion(positions: tuple[RankPosition, ...], suspects: tuple[RankPosition, ...]) -> str:
-    """The sentence that names them, or says that nobody can be named."""
+def asked_in_words(positions: Positions) -> tuple[str, ...]:
+    """The same for a user who asks about a job that may be healthy."""
+    hang = [f"if this is a hang: {suspicion(positions)}"] if len(positions) > 1 else []
+    return (*groups_in_words(positions), *hang)
+
+
+def suspicion(positions: Positions) -> str:
+    """The sentence that names the suspects, or says that none stands out; empty for a single rank that hangs."""
+    suspects = find_suspects(positions)
+    hosts = sorted({one.host for one in suspects or positions if one.host})
     if suspects:
-        hosts = sorted({post.host for post in suspects if post.host})
         on = f" on {', '.join(hosts)}" if hosts else ""
-        return f"{listed(suspects)}{on} make{'s' * (len(suspects) == 1)} the others wait" if len(positions) > 1 else ""
-    hosts = sorted({post.host for post in positions if post.host})
-    if len(hosts) > 1 and all(post.kind in (COLLECTIVE, WAITS) for post in positions):
-        return f"{NOBODY}: all wait for each other; look at the network between {' and '.join(hosts[:MOST_RANKS])}"
-    return NOBODY
+        verb = "makes" if len(suspects) == 1 else "make"
+        return f"{_ranks_in_words(suspects)}{on} {verb} the others wait" if len(positions) > 1 else ""
+    if len(hosts) > 1 and all(one.kind in (COLLECTIVE, WAITS) for one in positions):
+        return f"{NO_SUSPECT}: all wait for each other; look at the network between {' and '.join(hosts[:MOST_RANKS])}"
+    return NO_SUSPECT

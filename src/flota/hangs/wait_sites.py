@@ -1,4 +1,6 @@
-"""Where a rank stands, in a few words: the user's own line, and what it is there for. Pure."""
+"""What a rank is waiting on, in a few words: a line of the user's own code, and the call it is in: a collective, a data
+loader, a lock. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,45 +11,26 @@ from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER, label
 from flota.values import NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-# How it stands: in a collective, at a socket, elsewhere, stopped by a signal, or not at all, because it has ended.
+# A rank is in a collective, waits at a socket, is elsewhere, is stopped by a signal, or has ended.
 KINDS = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED = "collective", "waits", "elsewhere", "halted", "ended"
 LOADER, CHILD = "next(loader)", "the end of a child process"
-# Parts of paths, and what a thread is there for. First, as loaders call all of a framework: rows that fit any frame.
-LOADERS = (
-    ("torch/utils/data/", ELSEWHERE, LOADER),
-    ("paddle/io/", ELSEWHERE, LOADER),
-    ("tensorflow/python/data/", ELSEWHERE, LOADER),
-)
-# Then the first row that fits a frame, from the innermost outwards.
-FRAMEWORKS = (
-    ("torch/multiprocessing/spawn.py", ELSEWHERE, CHILD),
-    ("paddle/distributed/spawn.py", ELSEWHERE, CHILD),
-    ("torch/distributed/", COLLECTIVE, ""),
-    ("torch/nn/parallel/distributed.py", COLLECTIVE, ""),
-    ("torch/autograd/", COLLECTIVE, ""),  # all-reduces overlap with the backward pass
-    ("torch/cuda/", COLLECTIVE, ""),
-    ("paddle/distributed/", COLLECTIVE, ""),
-    ("paddle/base/dygraph/", COLLECTIVE, ""),
-    ("jax/_src/", COLLECTIVE, ""),
-    ("jax/experimental/multihost_utils.py", COLLECTIVE, ""),
-    ("tensorflow/python/", COLLECTIVE, ""),
-    ("deepspeed/comm/", COLLECTIVE, ""),
-    ("horovod/", COLLECTIVE, ""),
-)
-# What Python's own library is there for, where no framework has called it: the first row that fits any frame.
-LIBRARY = (
-    ("multiprocessing/queues.py", ELSEWHERE, "Queue.get"),
-    ("multiprocessing/popen", ELSEWHERE, CHILD),
-    ("subprocess.py", ELSEWHERE, CHILD),
-    ("queue.py", ELSEWHERE, "Queue.get"),
-    ("threading.py", ELSEWHERE, "a lock"),
+# Parts of paths where ranks wait for each other, and where frameworks compute and do so in between.
+MEETING = (
+    "torch/distributed/", "torch/nn/parallel/distributed.py", "torch/cuda/", "paddle/distributed/",
+    "jax/experimental/multihost_utils.py", "deepspeed/comm/", "horovod/",
+)  # fmt: skip
+PASSES = ("torch/autograd/", "paddle/base/dygraph/", "jax/_src/", "tensorflow/python/")
+# What a thread is there for: the first row that fits any frame inside of the user's own code.
+ROWS = (
+    (("torch/utils/data/", "paddle/io/", "tensorflow/python/data/"), ELSEWHERE, LOADER),  # they call all of a framework
+    (("torch/multiprocessing/spawn.py", "paddle/distributed/spawn.py"), ELSEWHERE, CHILD),
+    ((*MEETING, *PASSES), COLLECTIVE, ""),  # its name: what the user's own code has called
+    (("multiprocessing/queues.py",), ELSEWHERE, "Queue.get"),
+    (("multiprocessing/popen", "subprocess.py"), ELSEWHERE, CHILD),
+    (("queue.py",), ELSEWHERE, "Queue.get"),
+    (("threading.py",), ELSEWHERE, "a lock"),
 )
 INLINE = "<string>"  # as multiprocessing starts its helpers
-UNKNOWN = "no stack to be had"
 PLAIN = ("wrapper", "inner", "decorate_context", "wrapped", "_fn")  # names that say nothing
 # In a line of the user's own: calls that wait for other ranks, and for a device that does.
 COLLECTIVE_WORDS = (
@@ -55,13 +38,8 @@ COLLECTIVE_WORDS = (
     "bcast", "barrier", ".wait(",
 )  # fmt: skip
 DEVICE_WORDS = (".item()", ".synchronize(", ".block_until_ready(", ".cpu()")
-PASSES = ("torch/autograd/", "paddle/base/dygraph/", "jax/_src/", "tensorflow/python/")  # compute, and meet in between
 LOCK_WORDS = ("acquire", "with ", "wait", ".get(", ".join(")  # waiting for Python's own
 JOINS = ("join", "_wait_for_tstate_lock", "_shutdown")
-COMPILERS = (
-    "backend_compile", "compile_or_get_cached", "torch/_inductor/", "torch/_dynamo/", "/triton/", "cpp_extension.py",
-    "tensorflow/python/eager/polymorphic_function/", "paddle/jit/",
-)  # fmt: skip
 CALLS = {
     SLEEP: "asleep in",
     LOCK: "waiting for a lock in",
@@ -72,19 +50,19 @@ CALLS = {
 
 
 class RankPosition(NamedTuple):
-    """One rank as it stands, or as it ended; on a host of many, where one is named."""
+    """What one rank is waiting on, or how it has ended. `kind` is empty until that is known."""
 
     rank: int
     kind: str
     words: str
     role: str = TRAINER
-    host: str = ""
+    host: str = ""  # of a job of several nodes
     worker: int = 0  # its number among its node's, and in its role there
     local_rank: int = 0
     pid: int = 0
     log: str = ""
     ran: float = 0.0  # seconds, so far
-    step: int = NO_STEP  # the last that it told
+    step: int = NO_STEP  # the last that it has reported
 
     @property
     def label(self) -> str:
@@ -101,41 +79,31 @@ def leading(sample: Sample) -> Stack | None:
     if main and main.frames and main.frames[0].file.endswith("threading.py") and not meets_others(main):
         others = [stack for stack in sample.stacks if stack is not main and stack.own]
         awake = (stack for stack in others if not idles(stack, sample.call_of(stack)))
-        return next(awake, others[0] if others and _joins(main) else main)
+        # For the end of a thread, or of what one was given to do.
+        joins = any(frame.function.endswith(JOINS) or "concurrent/futures/" in frame.file for frame in main.frames)
+        return next(awake, others[0] if others and joins else main)
     return main or next(iter(sample.stacks), None)
 
 
-def _joins(stack: Stack) -> bool:
-    """Whether it waits for the end of a thread, or of what one was given to do."""
-    return any(frame.function.endswith(JOINS) or "concurrent/futures/" in frame.file for frame in stack.frames)
-
-
-def position_of(rank: int, sample: Sample, role: str = TRAINER) -> RankPosition:
+def position_of(sample: Sample) -> tuple[str, str]:
+    """Which of KINDS, and words for people."""
     stack = leading(sample)
     if sample.state == STOPPED:
         words = f", {_place(stack, sample)[1]}" if sample.stacks else ""
-        return RankPosition(rank, HALTED, f"stopped by a signal{words}", role, pid=sample.pid)
-    child = next(filter(_trains, sample.children), None) if stack and _waits_for_a_child(stack) else None
-    if child:
-        return position_of(rank, child, role)._replace(pid=sample.pid)
-    kind, words = _place(stack, sample)
-    return RankPosition(rank, kind, words, role, pid=sample.pid)
-
-
-def _waits_for_a_child(stack: Stack) -> bool:
-    return _purpose(stack)[1] == CHILD
+        return HALTED, f"stopped by a signal{words}"
+    child = next(filter(_trains, sample.children), None) if stack and _purpose(stack)[1] == CHILD else None
+    return position_of(child) if child else _place(stack, sample)
 
 
 def _trains(child: Sample) -> bool:
-    """Whether it runs a file of the user's own that is no wrapper around yet another process."""
+    """Whether it runs a file of the user's own, and is not a wrapper around yet another process."""
     stack = leading(child)
-    own = stack.own if stack else None
-    return stack is not None and own is not None and own.file != INLINE and not _waits_for_a_child(stack)
+    return bool(stack and stack.own and stack.own.file != INLINE and _purpose(stack)[1] != CHILD)
 
 
 def _place(stack: Stack | None, sample: Sample) -> tuple[str, str]:
     if stack is None or not stack.frames:
-        words = CALLS.get(sample.call, "").removesuffix(" in") or UNKNOWN
+        words = CALLS.get(sample.call, "").removesuffix(" in") or "no stack to be had"
         return (WAITS if sample.call == SOCKET else ELSEWHERE), words
     own, call = stack.own, sample.call_of(stack)
     frame = own or stack.frames[0]
@@ -153,14 +121,10 @@ def _place(stack: Stack | None, sample: Sample) -> tuple[str, str]:
 def _purpose(stack: Stack) -> tuple[str, str]:
     """What library frames inside of the user's own say; nothing where there are none that we know."""
     inner = _inside(stack)
-    rows = (
-        *product(LOADERS, inner),
-        *((row, frame) for frame, row in product(inner, FRAMEWORKS)),
-        *product(LIBRARY, inner),
-    )
-    for (part, kind, word), frame in rows:
-        if part in frame.file:
-            return kind, word or _call(frame for frame in inner if part.partition("/")[0] in frame.file)
+    for parts, kind, word in ROWS:
+        for part, frame in product(parts, inner):
+            if part in frame.file:
+                return kind, word or _outermost_call([one for one in inner if part.partition("/")[0] in one.file])
     return "", ""
 
 
@@ -187,20 +151,15 @@ def waits_for_python(stack: Stack) -> bool:
 
 
 def meets_others(stack: Stack) -> bool:
-    """Whether ranks wait for each other there, as far as the CPU goes: the passes of a framework compute, too."""
-    met = [part for part, kind, _ in FRAMEWORKS if kind == COLLECTIVE and part not in PASSES]
-    if any(part in frame.file for frame in _inside(stack) for part in met):
-        return True
+    """Whether ranks wait for each other there, as far as the CPU goes: the passes of a framework also compute."""
     own = stack.own
-    return own is not None and _says(own, COLLECTIVE_WORDS) and not _purpose(stack)[0]
+    return any(part in frame.file for frame in _inside(stack) for part in MEETING) or (
+        own is not None and _says(own, COLLECTIVE_WORDS) and not _purpose(stack)[0]
+    )
 
 
-def _call(frames: Iterable[Frame]) -> str:
-    """The outermost call with a name that tells something: what the user's own code has called."""
+def _outermost_call(frames: list[Frame]) -> str:
+    """That has a telling name: what the user's own code has called."""
     names = [frame.function.rpartition(".")[2] for frame in frames]
     telling = [name for name in names if not name.startswith("_") and name not in PLAIN]
     return (telling or names)[-1]
-
-
-def compiles(stack: Stack) -> bool:
-    return any(part in frame.file or part == frame.function for frame in stack.frames for part in COMPILERS)

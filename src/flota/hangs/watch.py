@@ -1,92 +1,77 @@
-"""Watches a running round for hangs: what workers say and do to supervise/hangs, and its findings to people."""
+"""Watches a running round for hangs: signs of life and samples go to the detector, its findings to people. Of several
+nodes, each answers what its ranks are waiting on: for a hang, and for a user who asks.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
 
 from flota.failures.last_words import read_tail
-from flota.hangs.capture import StackTaker, Subject, Taken, positions_of, save, subjects_of
+from flota.hangs.capture import StackTaker, Taken, ranks_of, save, with_positions
 from flota.hangs.detector import Hangs, Signs
-from flota.hangs.pyspy import Spy, find_spy
+from flota.hangs.question import ABORT, PositionsAnswer, sendable
 from flota.hangs.stack import Sample, parse_faulthandler
-from flota.hangs.suspects import find_suspects, in_words
+from flota.hangs.suspects import find_suspects, groups_in_words, in_words
 from flota.hangs.wait_sites import ENDED, HALTED, RankPosition
-from flota.host.loop import Loop
 from flota.job.roles import label
-from flota.job.spec import JobSpec
-from flota.supervise.events import Event, HangExplained, HangFound, WorkerExited
+from flota.job.survey import Question
+from flota.supervise.events import Event, HangExplained, HangFound, RoundRecalled, WorkerExited
 from flota.supervise.phases import Phase
-from flota.supervise.supervisor import Supervisor
+from flota.supervise.supervisor import SIGABRT
 from flota.wording import duration_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from flota.cluster.multi_node import MultiNode
+    from flota.run.watch import NodeWatch
 
-    from flota.run.console import Console
-    from flota.run.start import Started
+    Then = Callable[[tuple[RankPosition, ...], bool], object]
 
 FEW = 3  # looks in a row: a stack that is just changing may be unreadable
-REST = 1.0  # seconds between looks when there is nobody to look at
+REST = 1.0  # seconds between looks when there is no worker to look at
 
 
 class HangWatch:
-    """One round's. `on_stands` is called when this node's workers begin, or no longer seem, to stand still."""
+    """One round's. The node's `on_idle` is called when its workers make no progress, and when they seem to again."""
 
-    def __init__(
-        self,
-        spec: JobSpec,
-        environ: Mapping[str, str],
-        loop: Loop,
-        console: Console,
-        on_stands: Callable[[bool], object],
-    ) -> None:
-        program = find_spy(environ)
-        self.spec = spec
-        self.console = console
-        self.spy = Spy(program, loop) if program else None
-        self.taker = StackTaker(self.spy)
-        self.on_stands = on_stands
+    def __init__(self, node: NodeWatch) -> None:
+        self.node = node
+        self.taker = StackTaker(node.environ, node.loop)
         self.file = ""
-        self.sees: bool | None = None  # stacks; None: not known yet
+        self._sight_known = False  # whether stacks can be read
         self._blind_looks = 0
 
-    def begin_round(self, started: Started, supervisor: Supervisor, pids: dict[int, int]) -> None:
-        self.started = started
-        self.supervisor = supervisor
-        self.pids = pids
-        self.ended: dict[int, WorkerExited] = {}
-        self.steps: dict[int, int] = {}  # of those that have ended
+    def begin_round(self) -> None:
+        self.ranks: list[RankPosition] = []  # whose stacks have been taken
+        self.left: list[RankPosition] = []  # that have ended with 0
         self.samples: dict[int, Sample] = {}
-        self.found = self.stands_told = self.blind = False
+        self.found = self.idle = self.blind = False
         self.trouble = ""
-        self._words: tuple[str, ...] = ()
-        assert self.spec.hang_timeout is not None
-        now = time.monotonic()
-        self.hangs = Hangs(self.spec.hang_timeout, now, on_devices=bool(self.spec.devices.chosen))
-        self.hangs.look(now, self._signs(sorted(supervisor.alive - supervisor.serving)))
-
-    def end_round(self) -> None:
-        if self.spy:
-            self.spy.stop()
+        self._quiet_words: tuple[str, ...] = ()
+        spec, now = self.node.spec, time.monotonic()
+        assert spec.hang_timeout is not None
+        self.hangs = Hangs(spec.hang_timeout, now, on_devices=bool(spec.devices.chosen))
+        self.hangs.look(now, self._signs(sorted(self.node.working())))
 
     @property
     def deadline(self) -> float | None:
         if self.taker.busy:
-            return self.spy.deadline if self.spy else None
-        watches = self.supervisor.phase == Phase.RUNNING and not self.found
+            return self.taker.deadline
+        watches = self.node.supervisor.phase == Phase.RUNNING and not self.found
         return self.hangs.deadline if watches else None
 
     def note(self, event: Event) -> None:
         if isinstance(event, WorkerExited):
-            self.ended[event.worker] = event
-            self.steps[event.worker] = self.started.channel.read(event.worker).step
-            self.hangs.worker_ended(event.at)
+            if event.code == 0 and not event.told:
+                for one in self._ranks([event.worker], event.at):
+                    words = f"ended with 0 after {duration_in_words(one.ran)}"
+                    self.left.append(one._replace(kind=ENDED, words=words))
+            self.hangs.note_sign(event.at)
 
     def on_time(self, now: float) -> None:
-        if self.spy:
-            self.spy.on_time(now)
+        self.taker.on_time(now)
         deadline = self.deadline
         if deadline is None or now < deadline or self.taker.busy:
             return
@@ -94,33 +79,27 @@ class HangWatch:
         if not working:
             self.hangs.deadline = now + REST
         elif self.hangs.look(now, self._signs(working)):
-            self.taker.take(subjects_of(self.started, self.pids, working), self._sampled)
+            self.taker.take(ranks_of(self.node, working), self._sampled)
         else:
-            if self.stands_told:
-                self._tell_stands(stands=False)
-            if self.sees is None and self._may_try(now):
-                self.taker.take(subjects_of(self.started, self.pids, working[:1]), self._note_sight)
-
-    def _may_try(self, now: float) -> bool:
-        """Whether one look at a worker would tell if stacks can be read: not while its interpreter boots."""
-        return self.spy is None or self.hangs.heard or now - self.hangs.life_at > self.hangs.timeout / 2
+            self._report_idle(idle=False)
+            # One look at a worker shows if stacks can be read, but not while its interpreter boots.
+            may_try = not self.taker.spy or self.hangs.heard or now - self.hangs.last_sign > self.hangs.timeout / 2
+            if may_try and not self._sight_known:
+                self.taker.take(ranks_of(self.node, working[:1]), self._note_sight)
 
     def _note_sight(self, taken: Taken) -> None:
-        """Said early in the job: whoever hears it with the alarm can change nothing any more."""
-        if not taken.blind:
-            self.sees, self._blind_looks = True, 0
-            return
-        self._blind_looks += 1
-        if self.sees is not False and (self.spy is None or self._blind_looks == FEW):
-            self.sees = False
-            self.console.say("WARNING", f"stacks cannot be read, so silence alone tells a hang ({taken.trouble})")
+        """Reported early in the job: with the alarm it would be too late to change anything."""
+        self._blind_looks = self._blind_looks + 1 if taken.blind else 0
+        if self._blind_looks == (FEW if self.taker.spy else 1):
+            self.node.console.say("WARNING", f"stacks cannot be read, so silence alone tells a hang ({taken.trouble})")
+        self._sight_known = self._sight_known or self._blind_looks in (0, FEW) or not self.taker.spy
 
     def _working(self) -> list[int]:
-        return sorted(worker for worker in self.supervisor.alive - self.supervisor.serving if worker in self.pids)
+        return sorted(worker for worker in self.node.working() if worker in self.node.evidence.pids)
 
     def _signs(self, working: list[int]) -> Signs:
-        beats = {worker: self.started.channel.read(worker) for worker in working}
-        printed = sum(_size(path) for plan in self.started.plans for path in plan.worker.logs)
+        beats = {worker: self.node.started.channel.read(worker) for worker in working}
+        printed = sum(_size(path) for plan in self.node.started.plans for path in plan.worker.logs)
         return Signs(
             {worker: beat.step for worker, beat in beats.items()},
             {worker: beat.at for worker, beat in beats.items()},
@@ -128,138 +107,100 @@ class HangWatch:
         )
 
     def _sampled(self, taken: Taken) -> None:
-        if self.supervisor.phase != Phase.RUNNING or self.found:
+        if self.node.supervisor.phase != Phase.RUNNING or self.found:
             return
-        self.samples = taken.samples
         self._note_sight(taken)
-        stands = self.hangs.sampled(time.monotonic(), taken.samples)
+        idle = self.hangs.sampled(time.monotonic(), taken.samples)
         work, self.hangs.work = self.hangs.work, ""
         if work:
             number, _, what = work.partition(" ")
-            worker = self.started.plans[int(number)].worker
-            self.console.say("INFO", f"{self.quiet}, but {label(worker.name, worker.rank)} is at work: {what}")
-        if stands != self.stands_told:
-            self._tell_stands(stands=stands)
+            worker = self.node.started.plans[int(number)].worker
+            self.node.console.say("INFO", f"{self.quiet}, but {label(worker.name, worker.rank)} is at work: {what}")
+        self._report_idle(idle=idle)
 
-    def _tell_stands(self, *, stands: bool) -> None:
-        self.stands_told = stands
-        self.on_stands(stands)
+    def _report_idle(self, *, idle: bool) -> None:
+        if idle != self.idle:
+            self.idle = idle
+            self.node.on_idle(idle)
 
     @property
     def quiet(self) -> str:
-        what = "no step" if self.hangs.tells_steps else "no output"
-        return f"{what} for {duration_in_words(time.monotonic() - self.hangs.life_at)}"
+        what = "no step" if self.hangs.counts_steps else "no output"
+        return f"{what} for {duration_in_words(time.monotonic() - self.hangs.last_sign)}"
 
     # All stacks at one moment.
 
-    def take_all(self, then: Callable[[tuple[RankPosition, ...], bool], object]) -> None:
-        """Call back with where this node's ranks stand, and whether that is known without stacks only; not if one has
-        said something meanwhile: it takes seconds."""
+    def take_stacks(self, then: Then) -> None:
+        """Call back with what this node's ranks are waiting on, and whether no stack could be read; not if one gives a
+        sign of life meanwhile: it takes seconds."""
         self.found = True
-        if self.spy:
-            self.spy.stop()
-        subjects = subjects_of(self.started, self.pids, self.supervisor.alive)
+        self.taker.stop()
+        self.ranks = self._ranks(self.node.supervisor.alive, time.monotonic())
         self.taker.take(
-            subjects, lambda taken: self._taken(subjects, taken, then), everybody=True, native=self.spec.native_stacks
+            self.ranks, lambda taken: self._taken(taken, then), everybody=True, native=self.node.spec.native_stacks
         )
 
-    def _taken(
-        self, subjects: list[Subject], taken: Taken, then: Callable[[tuple[RankPosition, ...], bool], object]
-    ) -> None:
+    def _taken(self, taken: Taken, then: Then) -> None:
         working = self._working()
         if working and not self.hangs.look(time.monotonic(), self._signs(working)):
-            self.go_on()
-            self._tell_stands(stands=False)
+            self.resume()
+            self.node.on_idle(False)  # noqa: FBT003
             return
-        self.samples = taken.samples
-        self.trouble = taken.trouble
-        positions = self._posts(subjects)
-        if not taken.blind:
-            self._save(subjects, in_words(positions))
-        then(positions, taken.blind and bool(subjects))
+        self.samples, self.trouble = taken
+        then(self._positions(saves=not taken.blind), taken.blind and bool(self.ranks))
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """The job does not hang, here or elsewhere."""
-        if self.spy:
-            self.spy.stop()
-        self.found = self.stands_told = False
-        self.hangs.begin_anew()
+        self.taker.stop()
+        self.found = self.idle = False
+        self.hangs.forget_samples()
 
-    def _posts(self, subjects: list[Subject]) -> tuple[RankPosition, ...]:
-        """Those that serve others wait for them all the time."""
-        host = self.started.roster.seats[self.started.seat].host if self.spec.nodes else ""
-        now = time.monotonic()
-        standing = (
-            post._replace(
-                ran=now - self.supervisor.started_at.get(post.worker, now),
-                step=self._step_of(post.worker),
-            )
-            for post in positions_of(subjects, self.samples, host)
-        )
-        done = [worker for worker, event in sorted(self.ended.items()) if event.code == 0 and not event.told]
-        return tuple(
-            post
-            for post in (*standing, *(self._ended(worker, host) for worker in done))
-            if post.worker not in self.supervisor.serving or post.kind == HALTED
-        )
+    def _ranks(self, workers: Iterable[int], now: float) -> list[RankPosition]:
+        """With how long they have run, and how far they are: when all workers are gone, there is no channel to read."""
+        began, read = self.node.supervisor.started_at, self.node.started.channel.read
+        return [
+            one._replace(ran=now - began.get(one.worker, now), step=read(one.worker).step)
+            for one in ranks_of(self.node, workers)
+        ]
 
-    def _step_of(self, worker: int) -> int:
-        """When all workers are gone, there is no channel any more."""
-        return self.steps[worker] if worker in self.steps else self.started.channel.read(worker).step
+    def _positions(self, *, saves: bool) -> tuple[RankPosition, ...]:
+        """Without those that serve others: they wait for them all the time."""
+        seen, serving = with_positions(self.ranks, self.samples), self.node.supervisor.serving
+        positions = tuple(one for one in (*seen, *self.left) if one.worker not in serving or one.kind == HALTED)
+        if saves:
+            self.file = save(self.node, (self.quiet, *in_words(positions)), seen, self.samples)
+        return positions
 
-    def _ended(self, number: int, host: str) -> RankPosition:
-        worker, exited = self.started.plans[number].worker, self.ended[number]
-        ran = exited.at - self.supervisor.started_at.get(number, exited.at)
-        words = f"ended with 0 after {duration_in_words(ran)}"
-        pid, step = self.pids.get(number, 0), self.steps[number]
-        where = worker.name, host, number, worker.local_rank, pid
-        return RankPosition(worker.rank, ENDED, words, *where, worker.stderr, ran, step)
-
-    def _save(self, subjects: list[Subject], words: tuple[str, ...]) -> None:
-        self.file = ""
-        try:
-            self.file = save(self.spec, self.started, (self.quiet, *words), subjects, self.samples)
-        except OSError as error:
-            self.console.say("WARNING", f"cannot write {error.filename}: {error.strerror}")
+    def read_aborted(self) -> tuple[RankPosition, ...]:
+        """By the stacks that workers that were aborted have left in their logs."""
+        self.blind = False
+        for worker, sample in self.samples.items():
+            log = self.node.started.plans[worker].worker.stderr
+            lines = read_tail(log, self.node.started.marks.get(log, (0, 0))[1])
+            self.samples[worker] = sample._replace(stacks=parse_faulthandler(lines))
+        return self._positions(saves=True)
 
     # On one machine.
 
-    def accuse(self, positions: tuple[RankPosition, ...], blind: bool) -> HangFound:  # noqa: FBT001  as it is called back
+    def find_hang(self, positions: tuple[RankPosition, ...], *, blind: bool) -> HangFound:
         suspects = find_suspects(positions)
-        seen = "all ranks stand still" if not blind else "no bytes nor children show work"
-        self._words = (f"{self.quiet}, and {seen}",)
-        told = in_words(positions) if not blind else (f"stacks cannot be read: {self.trouble}",)
-        words = (*self._words, *told, *(self._where() if not blind else ()))
-        self.console.say("WARNING", f"the job hangs: {words[0]}")
-        self.console.event("hang_found", suspects=[post.rank for post in suspects])
-        self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in words[1:]))
+        seen = "no bytes nor children show work" if blind else "all ranks stand still"
+        self._quiet_words = (f"{self.quiet}, and {seen}",)
+        self.node.console.say("WARNING", f"the job hangs: {self._quiet_words[0]}")
+        self.node.console.event("hang_found", suspects=[one.rank for one in suspects])
         self.blind = blind
-        return HangFound(tuple(post.worker for post in suspects) if not blind else (), words, time.monotonic(), blind)
+        words = self._explain((f"stacks cannot be read: {self.trouble}",) if blind else in_words(positions))
+        return HangFound(() if blind else tuple(one.worker for one in suspects), words, time.monotonic(), blind)
 
     def explain(self) -> HangExplained:
-        positions = self.left_behind()
-        words = in_words(positions)
-        self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in words))
-        suspects = tuple(post.worker for post in find_suspects(positions))
-        return HangExplained(suspects, (*self._words, *words, *self._where()))
+        positions = self.read_aborted()
+        words = self._explain(in_words(positions))
+        return HangExplained(tuple(one.worker for one in find_suspects(positions)), words)
 
-    def _where(self) -> tuple[str, ...]:
-        return (f"stacks: {self.file}",) if self.file else ()
-
-    def left_behind(self) -> tuple[RankPosition, ...]:
-        """What workers that were aborted have left in their logs."""
-        self.blind = False
-        subjects = subjects_of(self.started, self.pids, self.samples)
-        for subject in subjects:
-            stacks = parse_faulthandler(self._log_of(subject.worker))
-            self.samples[subject.worker] = self.samples[subject.worker]._replace(stacks=stacks)
-        positions = self._posts(subjects)
-        self._save(subjects, in_words(positions))
-        return positions
-
-    def _log_of(self, number: int) -> list[str]:
-        worker = self.started.plans[number].worker
-        return read_tail(worker.stderr, self.started.marks.get(worker.stderr, (0, 0))[1])
+    def _explain(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        stacks = (f"stacks: {self.file}",) if self.file and not self.blind else ()
+        self.node.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in (*words, *stacks)))
+        return (*self._quiet_words, *words, *stacks)
 
 
 def _size(path: str) -> int:
@@ -267,3 +208,64 @@ def _size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+class StackAnswers:
+    """`blind`: workers must be aborted for their stacks; `aborted`: they were, and are waited for."""
+
+    def __init__(self, node: MultiNode) -> None:
+        self.node = node
+        self.taker = StackTaker(node.environ, node.loop)  # beside that of the hang watch, which may be busy
+        self.blind = self.aborted = False
+        self._known = PositionsAnswer()
+
+    def answer_hang(self, question: Question, *, workers_gone: bool) -> None:
+        """As soon as it is known; a node that does not watch its ranks has nothing to say."""
+        watch = self.node.hang_watch
+        if watch is None:
+            self.node.reply(question, PositionsAnswer())
+        elif question.argument != ABORT:
+            self.blind = self.aborted = False
+            watch.take_stacks(lambda positions, blind: self._taken(question, positions, blind=blind))
+        elif self.aborted and workers_gone:
+            self.aborted = False
+            self._reply(question, watch.read_aborted())
+        elif self.blind and not workers_gone:
+            self.blind, self.aborted = False, True
+            self.node.end_hung(RoundRecalled(SIGABRT), blind=True)
+        elif not self.aborted:
+            self.node.reply(question, self._known)
+
+    def _taken(self, question: Question, positions: tuple[RankPosition, ...], *, blind: bool) -> None:
+        self.blind = blind and self.node.in_round
+        if self.blind:
+            self.node.reply(question, PositionsAnswer(blind=True))
+        else:
+            self._reply(question, positions)
+
+    def _reply(self, question: Question, positions: tuple[RankPosition, ...]) -> None:
+        self._known = PositionsAnswer(tuple(map(sendable, positions)))
+        self.node.reply(question, self._known)
+
+    def answer_user(self, question: Question) -> None:
+        """The ranks go on; all stacks of this node are written to a file."""
+        node, started = self.node, self.node.started
+
+        def on_taken(taken: Taken) -> None:
+            if node.in_round and started is node.started:
+                positions = with_positions(ranks, taken.samples)
+                save(node, groups_in_words(positions), positions, taken.samples)
+                node.reply(question, PositionsAnswer(tuple(map(sendable, positions))))
+
+        ranks = ranks_of(node, node.supervisor.alive)
+        self.taker.stop()
+        self.taker.take(ranks, on_taken, everybody=True)
+
+
+def answer_stacks(node: MultiNode, question: Question, workers_gone: bool) -> None:  # noqa: FBT001  a row's signature
+    node.stack_answers.answer_hang(question, workers_gone=workers_gone)
+
+
+def answer_positions(node: MultiNode, question: Question, workers_gone: bool) -> None:  # noqa: FBT001
+    if not workers_gone:
+        node.stack_answers.answer_user(question)

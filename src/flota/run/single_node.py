@@ -106,13 +106,13 @@ class SingleNode(NodeWatch):
         else:
             super().stop(number)
 
-    def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called
-        if stands and self.hang_watch:
-            self.hang_watch.take_all(self._accuse)
+    def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called
+        if idle and self.hang_watch:
+            self.hang_watch.take_stacks(self._on_stacks)
 
-    def _accuse(self, positions: tuple[RankPosition, ...], blind: bool) -> None:  # noqa: FBT001  as it is called
+    def _on_stacks(self, positions: tuple[RankPosition, ...], blind: bool) -> None:  # noqa: FBT001  as it is called
         if self.hang_watch and self.supervisor.phase == Phase.RUNNING:
-            self.end_hung(self.hang_watch.accuse(positions, blind), blind=blind)
+            self.end_hung(self.hang_watch.find_hang(positions, blind=blind), blind=blind)
 
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:
         roster = self.started.roster

@@ -67,7 +67,7 @@ class NodeWatch(RoundWatch):
         if spec.hang_timeout is not None:
             from flota.hangs.watch import HangWatch
 
-            self.hang_watch = HangWatch(spec, environ, self.loop, self.console, self.on_stands)
+            self.hang_watch = HangWatch(self)
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         self.started = started
@@ -80,14 +80,14 @@ class NodeWatch(RoundWatch):
             self.warm.begin_round(started.round, started.channel, working)
         self.pacing = Pacing(started, time.monotonic())
         if self.hang_watch:
-            self.hang_watch.begin_round(started, supervisor, self.evidence.pids)
+            self.hang_watch.begin_round()
 
     def leave_round(self) -> None:
         if self.in_round:
             if self.warm:
                 self.warm.end_round()
             if self.hang_watch:
-                self.hang_watch.end_round()
+                self.hang_watch.taker.stop()
             super().leave_round()
             self.console.end_round(self.started)
 
@@ -115,8 +115,8 @@ class NodeWatch(RoundWatch):
             self.on_steps(self.pacing.look(self.working(), now), now)
 
     @abstractmethod
-    def on_stands(self, stands: bool) -> None:  # noqa: FBT001  as it is called back
-        """This node's workers stand still, or no longer do."""
+    def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called back
+        """This node's workers make no progress, or seem to again."""
 
     @abstractmethod
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:

@@ -1,4 +1,4 @@
-"""Stacks as py-spy and faulthandler tell them, where ranks stand in them, and who stands out."""
+"""Stacks as py-spy and faulthandler tell them, what ranks wait on in them, and who stands out."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ SPAWN = (
 
 
 def rank_at(frames, rank=0, **facts):
-    return position_of(rank, Sample(100 + rank, (Stack("MainThread", frames),), **facts))
+    kind, words = position_of(Sample(100 + rank, (Stack("MainThread", frames),), **facts))
+    return RankPosition(rank, kind, words)
 
 
 def thread(name, number, frames, **facts):
@@ -175,22 +176,22 @@ def test_no_dump_in_a_log_is_no_stack():
     ],
 )
 def test_a_rank_is_where_the_users_own_code_is(frames, facts, kind, words):
-    post = rank_at(frames, **facts)
+    position = rank_at(frames, **facts)
 
-    assert (post.kind, post.words) == (kind, words)
+    assert (position.kind, position.words) == (kind, words)
 
 
 def test_whoever_keeps_the_gil_while_it_waits_is_named_for_it():
     main = Stack("MainThread", (Frame("step", "/job/train.py", 5),), has_gil=True)
 
-    assert position_of(0, Sample(1, (main,), call=SLEEP)).words == "holding the GIL in step at train.py:5"
+    assert position_of(Sample(1, (main,), call=SLEEP))[1] == "holding the GIL in step at train.py:5"
 
 
 def test_a_thread_that_keeps_the_gil_from_the_main_one_is_the_place():
     main = Stack("MainThread", (Frame("step", "/job/train.py", 5),))
     other = Stack("Thread-1", (Frame("fetch", "/job/data.py", 9),), has_gil=True)
 
-    assert position_of(0, Sample(1, (other, main), call=LOCK)).words == "holding the GIL in fetch at data.py:9"
+    assert position_of(Sample(1, (other, main), call=LOCK))[1] == "holding the GIL in fetch at data.py:9"
 
 
 def test_a_main_thread_that_waits_for_another_is_not_the_place():
@@ -199,7 +200,7 @@ def test_a_main_thread_that_waits_for_another_is_not_the_place():
     )
     other = Stack("Thread-1", (Frame("train", "/job/train.py", 9),), task=Task(SLEEP))
 
-    assert position_of(0, Sample(1, (other, main), call=LOCK)).words == "asleep in train at train.py:9"
+    assert position_of(Sample(1, (other, main), call=LOCK))[1] == "asleep in train at train.py:9"
 
 
 def test_a_thread_that_only_sleeps_now_and_then_is_not_what_the_main_one_waits_for():
@@ -215,8 +216,8 @@ def test_a_thread_that_only_sleeps_now_and_then_is_not_what_the_main_one_waits_f
     other = Stack("Thread-3", (main.frames[0], Frame("watch", "/job/train.py", 9)), task=Task(LOCK))
     reader = Stack("Thread-2", (Frame("fetch", "/job/data.py", 9),), task=Task(SOCKET))
 
-    assert position_of(0, Sample(1, (monitor, other, main), call=LOCK)).words == "in Queue.get at train.py:5"
-    assert position_of(0, Sample(1, (monitor, reader, main), call=LOCK)).words == (
+    assert position_of(Sample(1, (monitor, other, main), call=LOCK))[1] == "in Queue.get at train.py:5"
+    assert position_of(Sample(1, (monitor, reader, main), call=LOCK))[1] == (
         "waiting at a socket in fetch at data.py:9"
     )
 
@@ -234,26 +235,21 @@ def test_a_rank_that_waits_for_a_child_is_where_the_child_is():
     trains = Sample(13, (Stack("MainThread", ALL_REDUCE),), call=RUNNING)
     rank = Sample(10, (Stack("MainThread", WAITPID),), children=(tracker, wrapper, trains))
 
-    post = position_of(3, rank)
-
-    assert (post.rank, post.kind, post.words, post.pid) == (3, COLLECTIVE, "in all_reduce at train.py:88", 10)
-    assert position_of(3, rank._replace(children=(trains._replace(state="T"),))).kind == HALTED
-    assert position_of(3, rank._replace(state="T")).kind == HALTED
-    assert (
-        position_of(3, rank._replace(children=(tracker, wrapper))).words
-        == "in the end of a child process at wrapper.py:2"
-    )
+    assert position_of(rank) == (COLLECTIVE, "in all_reduce at train.py:88")
+    assert position_of(rank._replace(children=(trains._replace(state="T"),)))[0] == HALTED
+    assert position_of(rank._replace(state="T"))[0] == HALTED
+    assert position_of(rank._replace(children=(tracker, wrapper)))[1] == "in the end of a child process at wrapper.py:2"
 
 
 def test_a_child_that_nobody_waits_for_is_not_the_place():
     loader = Sample(11, (Stack("MainThread", LOADER),))
 
-    assert position_of(0, Sample(10, (Stack("MainThread", ALL_REDUCE),), children=(loader,))).kind == COLLECTIVE
+    assert position_of(Sample(10, (Stack("MainThread", ALL_REDUCE),), children=(loader,)))[0] == COLLECTIVE
 
 
 def test_a_process_without_a_stack_is_told_by_what_it_waits_for():
-    assert position_of(0, Sample(1, call=SOCKET)).kind == WAITS
-    assert position_of(0, Sample(1, call=SLEEP)).words == "asleep"
+    assert position_of(Sample(1, call=SOCKET))[0] == WAITS
+    assert position_of(Sample(1, call=SLEEP))[1] == "asleep"
 
 
 def positions(*kinds, words=None):
@@ -263,7 +259,7 @@ def positions(*kinds, words=None):
 
 
 def suspects(*kinds, words=None):
-    return [post.rank for post in find_suspects(positions(*kinds, words=words))]
+    return [one.rank for one in find_suspects(positions(*kinds, words=words))]
 
 
 C, W, E, H, L = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED
@@ -319,15 +315,13 @@ def test_groups_are_told_the_largest_first():
         "7 of 8 ranks: in all_reduce at train.py:88",
         "rank 3: in next(loader) at data.py:41",
     )
-    assert suspicion(eight, find_suspects(eight)) == "rank 3 makes the others wait"
+    assert suspicion(eight) == "rank 3 makes the others wait"
 
 
 def test_hosts_are_named_where_there_are_several():
     both = (RankPosition(0, C, "in x", host="gpu1"), RankPosition(1, C, "in x", host="gpu2"))
 
-    assert suspicion(both, ()) == (
-        "no rank stands out: all wait for each other; look at the network between gpu1 and gpu2"
-    )
+    assert suspicion(both) == ("no rank stands out: all wait for each other; look at the network between gpu1 and gpu2")
 
 
 def test_many_places_are_cut_short():

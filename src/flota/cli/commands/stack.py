@@ -9,7 +9,7 @@ from flota.errors import BadValue, FlotaError, UnknownFlag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from flota.hangs.capture import Subject
+    from flota.hangs.wait_sites import RankPosition
 
 USAGE = """\
 usage: flota stack [RANK …] [--log_dir DIR] [--native] [--watch[=SECONDS]]
@@ -56,7 +56,8 @@ def main(words: list[str]) -> int:
 def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float) -> int:
     import time
 
-    from flota.hangs.command import Asker, has_ended
+    from flota.hangs.command import Asker
+    from flota.logs.directory import is_locked
 
     asker = Asker(os.path.abspath(directory), os.environ, ranks, native=native)
     groups, page = asker.ask(_steps)
@@ -69,19 +70,19 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
         try:
             groups, _ = asker.ask(_steps)
         except FlotaError as error:  # its workers are gone: between two rounds, or for good
-            if has_ended(asker.log_dir):
+            if not is_locked(asker.log_dir):
                 print("the job has ended")
                 return 0
             groups = (error.message,)
 
 
-def _steps(node: int, subjects: list[Subject]) -> tuple[str, ...]:
+def _steps(node: int, workers: list[RankPosition]) -> tuple[str, ...]:
     """How far all ranks are: from all nodes, or from the workers here."""
     from flota.hangs.command import ask_whole_job
     from flota.stragglers.detector import StepTime
     from flota.stragglers.question import KIND, steps_in_words
     from flota.stragglers.report import heartbeat_of
 
-    beats = ((one, heartbeat_of(one.pid)) for one in subjects)
+    beats = ((one, heartbeat_of(one.pid)) for one in workers)
     here = [StepTime(one.rank, beat.seconds, one.role, beat.step) for one, beat in beats]
     return ask_whole_job(node, KIND) or steps_in_words(here)

@@ -84,7 +84,7 @@ def is_sound(answer: PositionsAnswer) -> bool:
 
 
 def decide_stacks(survey: Survey) -> Outcome:
-    """Whoever fails meanwhile fails because of the hang. Workers are aborted last, because ranks of other nodes fail
+    """Workers that fail meanwhile fail because of the hang. Workers are aborted last, because ranks of other nodes fail
     when they are; until then the job may turn out to make progress."""
     if survey.lost:
         return NodesLost(tuple(survey.lost))
@@ -112,7 +112,7 @@ def _failures(survey: Survey) -> tuple[FailedWorker, ...]:
         *in_words(positions),
         f"stacks: in the log directory of each node, stacks.{survey.job.attempt}.HOST.txt",
     )
-    nobody = RankPosition(
+    no_rank = RankPosition(
         -1,
         "",
         "",
@@ -121,7 +121,7 @@ def _failures(survey: Survey) -> tuple[FailedWorker, ...]:
         ran=max((one.ran for one in positions), default=0.0),
         step=max((one.step for one in positions), default=NO_STEP),
     )
-    suspects = find_suspects(positions)[:MOST_SUSPECTS] or (nobody,)
+    suspects = find_suspects(positions)[:MOST_SUSPECTS] or (no_rank,)
     return tuple(_failure(one, said, survey.job.attempt) for one in suspects)
 
 

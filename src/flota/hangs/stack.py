@@ -1,4 +1,4 @@
-"""A process at one moment: the stacks of its threads, as py-spy or faulthandler tell them, and what it has used.
+"""A process at one moment: the stacks of its threads, as py-spy or faulthandler print them, and what it has used.
 Pure.
 """
 

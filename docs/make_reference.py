@@ -1,4 +1,4 @@
-"""Writes what the documents take from the code: every flag, every variable of a worker, the supervisor's table.
+"""Writes what the documents take from the code: every flag, every variable of a worker, the tables of decisions.
 
 python docs/make_reference.py            writes
 python docs/make_reference.py --check    writes nothing, and ends with 1 where a document is out of step
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from flota import platforms
 from flota.cli.commands import REGISTRY as SUBCOMMANDS
@@ -19,15 +19,15 @@ from flota.cli.commands import Subcommand
 from flota.cli.flags import ALIASES, ALONE, BY_NAME, DEPRECATED, FLAGS, GROUPS, UNSERVED, Alias, Flag
 from flota.cli.ipu import IPU_FLAGS, REFUSED
 from flota.cli.settings import NEVER_IN_ENVIRONMENT
+from flota.cluster import coordinator, follower, job_state
 from flota.devices import KINDS
 from flota.frameworks import REGISTRY as FRAMEWORKS
 from flota.frameworks import equip, interface_variables, load
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogSpec
+from flota.supervise import supervisor
 from flota.supervise.events import Event
-from flota.supervise.phases import PHASES
-from flota.supervise.reactions import REACTIONS
 
 DOCS = Path(__file__).parent
 
@@ -275,17 +275,34 @@ def variables_page(old: str) -> str:
     return filled(old, "variables of flota", own_table())
 
 
-# The supervisor.
+# Tables of decisions.
 
 
 def architecture_page(old: str) -> str:
-    rows = [(event.__name__, *(reaction(phase, event) for phase in PHASES)) for event in get_args(Event)]
-    return filled(old, "the supervisor", table(("event", *PHASES), rows))
+    events = ((event.__name__, event) for event in get_args(Event))
+    findings = ((finding, finding) for finding in coordinator.FINDINGS)
+    situations = ((situation, situation) for situation in follower.SITUATIONS)
+    phases = {phase: phase for phase in supervisor.PHASES}
+    old = filled(old, "the supervisor", decisions("event", events, phases, supervisor.TABLE, supervisor.nothing))
+    phases = {phase: phase for phase in job_state.PHASES}
+    old = filled(old, "the coordinator", decisions("it sees", findings, phases, coordinator.TABLE, coordinator.nothing))
+    columns = {"without workers": False, "with workers": True}
+    cells = {(working, situation): cell for (situation, working), cell in follower.TABLE.items()}
+    return filled(old, "the follower", decisions("the node sees", situations, columns, cells, follower.nothing))
 
 
-def reaction(phase: str, event: type) -> str:
-    name = REACTIONS[phase, event]
-    return "-" if name == "nothing" else name.replace("_", " ")
+def decisions(
+    head: str, rows: Iterable[tuple[str, Any]], columns: dict[str, Any], cells: Mapping[Any, Any], nothing: object
+) -> str:
+    """A table of functions, by their names; `-` is decided to be nothing."""
+    return table(
+        (head, *columns),
+        [(name, *(in_words(cells[column, row], nothing) for column in columns.values())) for name, row in rows],
+    )
+
+
+def in_words(cell: Any, nothing: object) -> str:
+    return "-" if cell is nothing else str(cell.__name__).strip("_").replace("_", " ")
 
 
 DOCUMENTS: dict[str, Callable[[str], str]] = {

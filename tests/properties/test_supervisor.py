@@ -123,7 +123,7 @@ class World:
             case "take ports":
                 self.ports_taken = True
             case "stop":
-                self.feed(StopRequested((2, 15, 1)[number % 3], gently=number % 2 == 0))
+                self.feed(StopRequested((2, 15, 1)[number % 3], gracefully=number % 2 == 0))
             case "deadline":
                 self.now = max(self.now, self.supervisor.deadline)
                 self.feed(DeadlinePassed())

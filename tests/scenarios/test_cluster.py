@@ -262,7 +262,7 @@ class Node:
 
     def knows(self, now: float, rank: int, code: int) -> None:
         """Found when its workers are gone: one of those that were stopped had failed before."""
-        self.knowledge = (self._fault(now, rank, code, told=True),)
+        self.knowledge = (self._fault(now, rank, code, asked_to_stop=True),)
 
     def _fault(self, now: float, rank: int, code: int, cause: str = "", ran: float = 1.0, **facts) -> FailedWorker:
         cause = cause or (EXITED if code >= 0 else SIGNALLED)
@@ -486,7 +486,7 @@ class ClusterStage:
 
     def do_fail(self, host, rank, code, secondary="no", step=None, ago="0", **facts):
         number = int(code) if code.lstrip("-").isdecimal() else -signal.Signals[code]
-        facts |= {"suffered": secondary == "yes"} | ({"step": int(step)} if step else {})
+        facts |= {"is_secondary": secondary == "yes"} | ({"step": int(step)} if step else {})
         if "ran" in facts:
             facts["ran"] = float(facts["ran"])
         self.nodes[host].fail(self.now - float(ago), int(rank), number, **facts)

@@ -62,9 +62,9 @@ class SupervisorStage:
     def do_started(self, worker, pid="1"):
         return self._step(WorkerStarted(int(worker), int(pid), self.now))
 
-    def do_exit(self, worker, code, told="no", victim="no"):
+    def do_exit(self, worker, code, asked_to_stop="no", secondary="no"):
         number = int(code) if code.lstrip("-").isdecimal() else -signal.Signals[code]
-        return self._step(WorkerExited(int(worker), number, told == "yes", self.now, victim == "yes"))
+        return self._step(WorkerExited(int(worker), number, asked_to_stop == "yes", self.now, secondary == "yes"))
 
     def do_hang(self, worker, blind="no"):
         suspects = (int(worker),) if worker else ()
@@ -89,8 +89,8 @@ class SupervisorStage:
     def do_shepherd_lost(self, code="-9"):
         return self._step(ShepherdLost(int(code), self.now))
 
-    def do_stop(self, signal_name="SIGTERM", gently="no"):
-        return self._step(StopRequested(signal.Signals[signal_name], gently == "yes"))
+    def do_stop(self, signal_name="SIGTERM", gracefully="no"):
+        return self._step(StopRequested(signal.Signals[signal_name], gracefully == "yes"))
 
     def do_pass(self, seconds):
         """Time passes; if the supervisor's deadline lies in it, it is told."""
@@ -113,7 +113,7 @@ def describe(action) -> str:
         case StopWorker(worker, number):
             return f"stop {worker} {signal.Signals(number).name}"
         case AskToStopGracefully():
-            return "ask to yield"
+            return "ask to stop gracefully"
         case KillWorker(worker):
             return f"kill {worker}"
         case SweepRound():

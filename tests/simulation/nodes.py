@@ -211,7 +211,7 @@ class SimNode:
         )
 
     def step(self, event: StopRequested) -> None:
-        assert event.gently
+        assert event.gracefully
         self._stop_at(self.agreed_step)
 
     def _begin(self, job_state: JobState) -> None:

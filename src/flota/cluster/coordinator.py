@@ -39,7 +39,7 @@ from flota.job.survey import (
     Wait,
 )
 from flota.stragglers.detector import SlowRankWatch
-from flota.supervise.supervisor import A_MOMENT
+from flota.supervise.supervisor import FIRST_FAILURE_WAIT
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -159,8 +159,8 @@ class Coordinator:
         if not view.failed:
             return False
         self.failed_since = view.now if self.failed_since is None else self.failed_since
-        settled_at = self.failed_since + A_MOMENT
-        if view.now < settled_at and all(one.suffered for node in view.failed for one in node.record.failures):
+        settled_at = self.failed_since + FIRST_FAILURE_WAIT
+        if view.now < settled_at and all(one.is_secondary for node in view.failed for one in node.record.failures):
             self._ask_again(settled_at)
             return False
         seated = {row.node for row in self.job_state.seats}

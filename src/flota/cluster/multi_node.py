@@ -39,8 +39,7 @@ from flota.run.watch import NodeWatch
 from flota.store.keys import keys_of
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundRecalled
-from flota.supervise.phases import Phase
-from flota.supervise.supervisor import SIGTERM, Supervisor
+from flota.supervise.supervisor import SIGTERM, Phase, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class MultiNode(NodeWatch):
         self.keys = keys_of(printable(spec.job_id) if nodes.etcd else None)
         self.final: JobEnding | None = None
         self.agreed_step = NOW
-        self.failure_reported = self.doubt_reported = self.idle_servers_reported = False
+        self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
         self.messages = ClusterMessages(self.console, nodes)
         self.point = StoreAccess(spec, nodes, self.loop, self.messages.wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
@@ -176,7 +175,7 @@ class MultiNode(NodeWatch):
         elif isinstance(action, node_actions.Begin):
             self._begin(action.job_state, action.seat)
         elif isinstance(action, node_actions.Recall):
-            if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.YIELDING):
+            if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.PREEMPTING):
                 self.console.event("round_recalled", round=self.started.roster.round)
                 self.act_on(RoundRecalled())
         elif isinstance(action, node_actions.Release):
@@ -213,7 +212,7 @@ class MultiNode(NodeWatch):
             self.follower.swept(well=False)
             self.follower.cannot_go_on(f"{os.uname().nodename}: {error.message}")
             return
-        self.failure_reported = self.doubt_reported = self.idle_servers_reported = False
+        self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
         self.messages.round_begins(started)
         # What follows a failure is the coordinator's to decide: here a round ends with its first one.
         once = RestartPolicy(0, enabled=False)
@@ -240,9 +239,9 @@ class MultiNode(NodeWatch):
 
     def step(self, event: Event) -> None:
         super().step(event)
-        failures, doubts = self.supervisor.failures, self.supervisor.doubts
-        if self.in_round and failures and (not self.failure_reported or (self.doubt_reported and not doubts)):
-            self.failure_reported, self.doubt_reported = True, doubts
+        failures, secondary = self.supervisor.failures, self.supervisor.awaits_first_failure
+        if self.in_round and failures and (not self.failure_reported or (self.secondary_reported and not secondary)):
+            self.failure_reported, self.secondary_reported = True, secondary
             found = tuple(sendable(self.evidence.failed(failure, self.started)) for failure in failures)
             self.follower.failed(found)
             self.advance()

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
         @property
         def at(self) -> float: ...
         @property
-        def told(self) -> bool: ...
+        def asked_to_stop(self) -> bool: ...
         @property
-        def suffered(self) -> bool: ...
+        def is_secondary(self) -> bool: ...
         @property
         def exception(self) -> str: ...
         @property
@@ -32,29 +32,29 @@ MET_WITHIN, GIVEN_UP_WITHIN = 300.0, 2400.0
 
 
 def in_order_of_blame(found: Sequence[Failed]) -> list[Failed]:
-    """Who is to blame first, then who else failed by itself, then who only suffered, each in order of time.
+    """Who is to blame first, then who else failed by itself, then who failed as a consequence, each in order of time.
 
-    Where all that failed have only suffered, one of them has seen a death before we have: then the one to blame is one
-    that was told to stop when it had failed already, or that had left too early.
+    Where all failures are secondary, one of them has seen a death before we have: then the one to blame is one
+    that was asked to stop when it had failed already, or that had left too early.
     """
-    failed = [one for one in found if not one.told and one.code != 0]
+    failed = [one for one in found if not one.asked_to_stop and one.code != 0]
     suspects: list[Failed] = []
-    if all(one.suffered for one in failed):
-        own = [one for one in found if one.told and not one.suffered]
+    if all(one.is_secondary for one in failed):
+        own = [one for one in found if one.asked_to_stop and not one.is_secondary]
         suspects = own or [one for one in found if one.code == 0 and _explains(one, failed)]
     first = sorted(suspects, key=lambda one: one.at)[:1]
-    return first + sorted(failed, key=lambda one: (one.suffered, one.at))
+    return first + sorted(failed, key=lambda one: (one.is_secondary, one.at))
 
 
-def _explains(left: End, victims: Sequence[End]) -> bool:
+def _explains(left: End, secondary: Sequence[End]) -> bool:
     """Whether one that ended with 0 may have broken the others: they met it soon, or waited for it in vain. But who
     leaves resets connections: those who were refused a new one have asked somebody else for it."""
     from flota.failures.patterns import TIMED_OUT
 
-    if not victims:
+    if not secondary:
         return True
-    first = min(victims, key=lambda one: one.at)
+    first = min(secondary, key=lambda one: one.at)
     # Without an exception it was native code that gave up, and what it said is far above the stacks that follow.
     gave_up = not first.exception or any(text in line.lower() for line in first.said for text in TIMED_OUT)
     is_soon = first.at - left.at <= (GIVEN_UP_WITHIN if gave_up else MET_WITHIN)
-    return is_soon and not all(one.exception == REFUSED for one in victims)
+    return is_soon and not all(one.exception == REFUSED for one in secondary)

@@ -70,7 +70,7 @@ class Evidence(NamedTuple):
     """
 
     code: int
-    told: bool = False
+    asked_to_stop: bool = False
     raised: str = ""
     root: str = ""
     tail: tuple[str, ...] = ()
@@ -143,13 +143,13 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     return next(found for check in CHECKS if (found := check(evidence)))
 
 
-def suffers(evidence: Evidence) -> bool:
+def is_secondary(evidence: Evidence) -> bool:
     """Whether another's death explains this end: a connection that was lost, a collective that was given up."""
-    if evidence.memory or (signal_of(evidence.code) in (SIGKILL, SIGSEGV) and not evidence.told):
+    if evidence.memory or (signal_of(evidence.code) in (SIGKILL, SIGSEGV) and not evidence.asked_to_stop):
         return False
     if evidence.root:
-        return is_victims(evidence.root) and not evidence.stranger and _by_text(evidence.root) is None
-    return _says_that_it_suffers(evidence) or SIGTERM_BLOCK in "\n".join(evidence.tail)
+        return names_lost_peer(evidence.root) and not evidence.stranger and _by_text(evidence.root) is None
+    return _says_that_it_lost_a_peer(evidence) or SIGTERM_BLOCK in "\n".join(evidence.tail)
 
 
 def exception_name(line: str) -> str:
@@ -158,7 +158,7 @@ def exception_name(line: str) -> str:
     return name if all(part.isidentifier() for part in name.replace(".<locals>.", ".").split(".")) else ""
 
 
-def is_victims(raised: str) -> bool:
+def names_lost_peer(raised: str) -> bool:
     """Whether an exception, by its words, says that another process was lost: by its type, or in a framework's words.
     Whatever else can be in the message of any exception."""
     name = exception_name(raised).rpartition(".")[2]
@@ -173,7 +173,9 @@ def _not_started(evidence: Evidence) -> Diagnosis | None:
 
 
 def _left_early(evidence: Evidence) -> Diagnosis | None:
-    return _named(LEFT_EARLY, "while others still worked") if evidence.code == 0 and not evidence.told else None
+    return (
+        _named(LEFT_EARLY, "while others still worked") if evidence.code == 0 and not evidence.asked_to_stop else None
+    )
 
 
 def _killed_for_memory(evidence: Evidence) -> Diagnosis | None:
@@ -183,8 +185,8 @@ def _killed_for_memory(evidence: Evidence) -> Diagnosis | None:
 
 
 def _ended_by_signal(evidence: Evidence) -> Diagnosis | None:
-    """Those signals that say it all; a worker that was told to stop got one from us."""
-    signal = 0 if evidence.told else signal_of(evidence.code)
+    """Those signals that say it all; a worker that was asked to stop got one from us."""
+    signal = 0 if evidence.asked_to_stop else signal_of(evidence.code)
     if signal == SIGKILL and not evidence.counted:
         return _named(KILLED, "killed from outside, or by the kernel for memory")
     row = {
@@ -252,7 +254,7 @@ def _has_no_memory(evidence: Evidence) -> Diagnosis | None:
 
 
 def _lost_a_connection(evidence: Evidence) -> Diagnosis | None:
-    if not (is_victims(evidence.root) if evidence.raised else _says_that_it_suffers(evidence)):
+    if not (names_lost_peer(evidence.root) if evidence.raised else _says_that_it_lost_a_peer(evidence)):
         return None
     return _named(LOST_CONNECTION, WORDS[LOST_CONNECTION], exception_name(evidence.raised))
 
@@ -295,9 +297,9 @@ def _by_text(said: str, exception: str = "") -> Diagnosis | None:
     return next((_named(cause, WORDS[cause], exception) for cause, texts in TEXTS if _has(said, texts)), None)
 
 
-def _says_that_it_suffers(evidence: Evidence) -> bool:
+def _says_that_it_lost_a_peer(evidence: Evidence) -> bool:
     """A program that ends by itself may have told of many a thing before; native code that gives up does not go on."""
-    died = signal_of(evidence.code) != 0 or evidence.told
+    died = signal_of(evidence.code) != 0 or evidence.asked_to_stop
     return _has("\n".join(evidence.tail) if died else evidence.last, LOST_PEER)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.failures.diagnosis import Evidence, is_victims
+from flota.failures.diagnosis import Evidence, names_lost_peer
 from flota.failures.patterns import STRANGERS
 from flota.failures.tracebacks import Traceback, fatal_error, last_chain, own_words
 from flota.job.causes import signal_of
@@ -59,31 +59,31 @@ class LastWords(NamedTuple):
         return seen._replace(raised=self.raised, root=self.root, tail=self.tail, stranger=self.stranger)
 
 
-def last_words(tails: list[list[str]], code: int, *, told: bool = False) -> LastWords:
+def last_words(tails: list[list[str]], code: int, *, asked_to_stop: bool = False) -> LastWords:
     """The traceback that one of these logs ends with, or its last lines. `code`: its exit code or minus its signal;
-    `told`: it was told to stop."""
+    `asked_to_stop`: by flota."""
     chains = [last_chain(lines) for lines in tails]
     for chain in chains:
-        if chain and _is_the_end(chain[-1], code, told=told):
+        if chain and _is_the_end(chain[-1], code, asked_to_stop=asked_to_stop):
             return words_of(chain)
     for lines, chain in zip(tails, chains, strict=True):
         fatal = fatal_error(lines)
         said = _cut(fatal[:LAST_LINES]) if fatal else last_lines(lines, LAST_LINES)
         if said:
-            caught = chain and not _died(code, told=told)
+            caught = chain and not _died(code, asked_to_stop=asked_to_stop)
             tail = own_words(chain[-1].after) if caught else lines
             return LastWords(tuple(said), tail=tuple(last_lines(tail, 2 * LAST_LINES)))
     return LastWords()
 
 
-def _died(code: int, *, told: bool) -> bool:
-    return signal_of(code) != 0 and not told
+def _died(code: int, *, asked_to_stop: bool) -> bool:
+    return signal_of(code) != 0 and not asked_to_stop
 
 
-def _is_the_end(last: Traceback, code: int, *, told: bool) -> bool:
+def _is_the_end(last: Traceback, code: int, *, asked_to_stop: bool) -> bool:
     """Whoever has caught an exception goes on and says more, or ends in a way of its own. What is told at exit can
     follow one that nobody has caught."""
-    if _died(code, told=told):
+    if _died(code, asked_to_stop=asked_to_stop):
         return False
     return len(own_words(last.after)) <= (MOST_AFTER if code == UNCAUGHT else 0)
 
@@ -93,7 +93,7 @@ def words_of(chain: list[Traceback]) -> LastWords:
     another process, it is the other way round."""
     first, last = chain[0], chain[-1]
     named, other = last, f"first: {first.raised}" if len(chain) > 1 else ""
-    if is_victims(last.whole) and not is_victims(first.whole):
+    if names_lost_peer(last.whole) and not names_lost_peer(first.whole):
         named, other = first, f"then: {last.raised}"
     more = _some(named.message or tuple(own_words(named.after)), MORE_LINES - bool(other))
     said = (*shorten(list(named.stack), SAID_LINES), *more, *([other] if other else []))

@@ -6,7 +6,7 @@ import os
 from datetime import datetime
 
 from flota.failures.blame import in_order_of_blame
-from flota.failures.diagnosis import Evidence, diagnose, suffers
+from flota.failures.diagnosis import Evidence, diagnose, is_secondary
 from flota.failures.last_words import last_words, read_tail
 from flota.job.report import FAILED, FailedWorker, Report, Verdict, exit_code_of_all, report_from_dict, with_failures
 from flota.job.roles import TRAINER, log_stem
@@ -141,7 +141,7 @@ def piece_together(tellings: list[Telling]) -> Report:
     starts = [event for telling in tellings for event in telling.events if event["event"] == "job_started"]
     size = max((int(event.get("world_size") or 0) for event in starts), default=0)
     blamed = tuple(in_order_of_blame(found))
-    code = exit_code_of_all((one.code, one.told) for one in blamed)
+    code = exit_code_of_all((one.code, one.asked_to_stop) for one in blamed)
     report = Report(
         job_id=str(first.get("job_id", "")),
         verdict=Verdict(FAILED, code, max((one.attempt for one in found), default=0)),
@@ -205,7 +205,7 @@ def _failed(telling: Telling, event: Json, start: Json, attempt: int) -> FailedW
         role=role,
         attempt=attempt,
         at=_seconds(event.get("time")),
-        suffered=suffers(evidence),
+        is_secondary=is_secondary(evidence),
         exception=diagnosis.exception,
         hint=diagnosis.hint,
     )

@@ -9,7 +9,7 @@ from flota.job.roles import TRAINER, label
 from flota.wording import duration_in_words, ending_in_words, plural, workers_in_words
 
 MOST_LINES = 25
-VICTIMS_LINES = 6
+SECONDARY_LINES = 6
 MOST_NAMED = 4  # of those who failed by themselves, with how
 
 
@@ -17,7 +17,7 @@ def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
     """At most 25 lines, or with `verbose` all that is known of all who failed."""
     first, *others = report.failed
     failed = [failed.rank for failed in report.failed if failed.rank >= 0 and failed.role == first.role]
-    rest = (*others, *report.suffered) if verbose else ()
+    rest = (*others, *report.secondary) if verbose else ()
     culprit = [
         *([abort_line(report.sizes.get(first.role, 0), failed, first.role)] if failed else []),
         culprit_in_words(first, name_host=report.several),
@@ -26,13 +26,13 @@ def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
     in_a_line_each = [
         *(_folded("ended well before that", list(report.ended)) if first.cause == LOST_CONNECTION else []),
         *_also_failed(others, name_host=report.several),
-        *_folded("only suffered", [(one.role, one.rank) for one in report.suffered]),
+        *_folded("only suffered", [(one.role, one.rank) for one in report.secondary]),
         *([f"not restarted: {report.verdict.reason}"] if report.verdict.reason else []),
         *_folded("stopped by flota", list(report.stopped)),
     ]
-    victim = _first_victim(report, MOST_LINES - len(culprit) - len(in_a_line_each))
+    secondary = _first_secondary(report, MOST_LINES - len(culprit) - len(in_a_line_each))
     in_full = [line for one in rest for line in _in_full(one, name_host=report.several)]
-    return [*culprit, *victim, *in_a_line_each, *in_full]
+    return [*culprit, *secondary, *in_a_line_each, *in_full]
 
 
 def culprit_in_words(failed: FailedWorker, *, name_host: bool = False) -> str:
@@ -53,13 +53,13 @@ def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
     ]
 
 
-def _first_victim(report: Report, room: int) -> list[str]:
+def _first_secondary(report: Report, room: int) -> list[str]:
     """One that left too early has said nothing of what came of it. `room`: lines that are left for it."""
-    if report.failed[0].code != 0 or not report.suffered:
+    if report.failed[0].code != 0 or not report.secondary:
         return []
-    victim = report.suffered[0]
-    head = f"then {_in_short(victim, name_host=report.several)}:"
-    return [head, *(f"  {line}" for line in shorten(list(victim.said), min(VICTIMS_LINES, room - 1)))]
+    secondary = report.secondary[0]
+    head = f"then {_in_short(secondary, name_host=report.several)}:"
+    return [head, *(f"  {line}" for line in shorten(list(secondary.said), min(SECONDARY_LINES, room - 1)))]
 
 
 def _also_failed(others: list[FailedWorker], *, name_host: bool) -> list[str]:
@@ -81,7 +81,7 @@ def _folded(words: str, workers: list[tuple[str, int]]) -> list[str]:
 
 
 def _in_full(failed: FailedWorker, *, name_host: bool) -> list[str]:
-    head = f"{_in_short(failed, name_host=name_host)}{' (only suffered)' if failed.suffered else ''}:"
+    head = f"{_in_short(failed, name_host=name_host)}{' (only suffered)' if failed.is_secondary else ''}:"
     return ["", head, *_details(failed, name_host=name_host)]
 
 

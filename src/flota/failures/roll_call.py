@@ -96,7 +96,7 @@ def _after_failure(survey: Survey, answered: set[str]) -> Outcome:
     if decision.restarts:
         return Restart(culprit, decision.history, decision.delay)
     failures = [failed for _, failed in blamed]
-    code = exit_code_of_all((failed.code, failed.told) for failed in failures)
+    code = exit_code_of_all((failed.code, failed.asked_to_stop) for failed in failures)
     return EndJob(JobEnding(FAILED, code, 0, decision.why, in_full(failures), finished(survey, failures)))
 
 
@@ -160,7 +160,7 @@ def _wait_until(survey: Survey, answered: set[str], culprit: FailedWorker, *, re
     failed = [node for node in survey.present if any(_is_failure(one) for one in failures_of(node, survey))]
     is_ordered = survey.epoch is None or len(failed) < 2 or all(node in survey.answers for node in failed)
     is_clear = is_hang(culprit.code, culprit.cause) or any(
-        _is_failure(one) and not one.suffered for node in failed for one in failures_of(node, survey)
+        _is_failure(one) and not one.is_secondary for node in failed for one in failures_of(node, survey)
     )
     open_ = [node for node, one in survey.present.items() if node in answered and one.record.state != "dead"]
     waits = any(node not in survey.answers or not survey.answers[node].swept for node in open_)
@@ -171,7 +171,7 @@ def _wait_until(survey: Survey, answered: set[str], culprit: FailedWorker, *, re
 
 
 def _is_failure(failed: FailedWorker) -> bool:
-    return failed.code != 0 and not failed.told
+    return failed.code != 0 and not failed.asked_to_stop
 
 
 def in_full(failures: list[FailedWorker]) -> tuple[FailedWorker, ...]:

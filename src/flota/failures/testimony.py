@@ -28,6 +28,6 @@ def _complete(node: MultiNode, testimony: Testimony) -> Testimony:
     if started is None or job is None or started.roster.round != job.round:
         return testimony._replace(swept=True)
     found = evidence.found if node.failure_reported else ()
-    if not node.failure_reported and all(failed.suffered for failed in job.failures):
+    if not node.failure_reported and all(failed.is_secondary for failed in job.failures):
         found = tuple(evidence.suspects(started))
     return testimony._replace(failures=tuple(map(sendable, found)), ended=evidence.ended_well(started), swept=True)

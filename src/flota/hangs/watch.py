@@ -18,8 +18,7 @@ from flota.hangs.wait_sites import ENDED, HALTED, RankPosition
 from flota.job.roles import label
 from flota.job.survey import Question
 from flota.supervise.events import Event, HangExplained, HangFound, RoundRecalled, WorkerExited
-from flota.supervise.phases import Phase
-from flota.supervise.supervisor import SIGABRT
+from flota.supervise.supervisor import SIGABRT, Phase
 from flota.wording import duration_in_words
 
 TYPE_CHECKING = False
@@ -64,7 +63,7 @@ class HangWatch:
 
     def note(self, event: Event) -> None:
         if isinstance(event, WorkerExited):
-            if event.code == 0 and not event.told:
+            if event.code == 0 and not event.asked_to_stop:
                 for one in self._ranks([event.worker], event.at):
                     words = f"ended with 0 after {duration_in_words(one.ran)}"
                     self.left.append(one._replace(kind=ENDED, words=words))

@@ -31,7 +31,7 @@ class Failure(NamedTuple):
     final: bool = False  # no policy restarts it
     exception: str = ""  # the type that it raised, if any
     step: int = NO_STEP  # the furthest that any worker of the round has told
-    told: bool = False  # to stop, before it ended: its end says little, what it had said before may say all
+    asked_to_stop: bool = False  # before it ended: its end says little, what it had said before may say all
     words: tuple[str, ...] = ()  # of a hang: who stands where
 
 
@@ -52,17 +52,19 @@ def exit_code_of(code: int) -> int:
 
 
 def exit_code_of_all(ends: Iterable[tuple[int, bool]]) -> int:
-    """The first code that says something, of codes in order of blame, each with whether its worker had been told to
+    """The first code that says something, of codes in order of blame, each with whether its worker had been asked to
     stop: the culprit may have ended with 0 too early, or by the signal that we sent it.
     """
-    return next((exit_code_of(code) for code, told in ends if code != 0 and not (told and code < 0)), 1)
+    return next(
+        (exit_code_of(code) for code, asked_to_stop in ends if code != 0 and not (asked_to_stop and code < 0)), 1
+    )
 
 
 class FailedWorker(NamedTuple):
     """A failure with everything a person needs: where, how, and what it said last. Rank -1 is the shepherd.
 
-    `final`: its role's failures end the job, whatever the policy says of others. `suffered`: because
-    another had died.
+    `final`: its role's failures end the job, whatever the policy says of others. `is_secondary`: because another had
+    died.
     """
 
     rank: int
@@ -80,8 +82,8 @@ class FailedWorker(NamedTuple):
     attempt: int = 0
     step: int = NO_STEP
     at: float = 0.0  # seconds since 1970, by its node's clock or, in a report of many nodes, by the coordinator's
-    told: bool = False
-    suffered: bool = False
+    asked_to_stop: bool = False
+    is_secondary: bool = False
     exception: str = ""
     evidence: str = ""
     hint: str = ""
@@ -101,7 +103,7 @@ class JobEnding(NamedTuple):
 class Report(NamedTuple):
     """The end of a job, the same for the screen, report.json and the exit code. `sizes`: workers by role's name.
 
-    `failed`: the first is to blame, then others that failed by themselves. `suffered`: failed because of them.
+    `failed`: the first is to blame, then others that failed by themselves. `secondary`: failed because of them.
     """
 
     job_id: str
@@ -113,7 +115,7 @@ class Report(NamedTuple):
     failed: tuple[FailedWorker, ...] = ()
     stopped: tuple[tuple[str, int], ...] = ()  # role and rank
     ignored: tuple[tuple[str, int], ...] = ()  # failed, and their role does not matter
-    suffered: tuple[FailedWorker, ...] = ()
+    secondary: tuple[FailedWorker, ...] = ()
     several: bool = False  # nodes: then hosts are named
     ended: tuple[tuple[str, int], ...] = ()  # with 0, before others failed
 
@@ -135,8 +137,8 @@ def with_failures(report: Report, found: tuple[FailedWorker, ...], ended: tuple[
     others = {*fallen, *ended, *report.ignored}
     everybody = ((role, rank) for role, size in report.sizes.items() for rank in range(size))
     return report._replace(
-        failed=tuple(one for number, one in enumerate(found) if number == 0 or not one.suffered),
-        suffered=tuple(one for one in found[1:] if one.suffered),
+        failed=tuple(one for number, one in enumerate(found) if number == 0 or not one.is_secondary),
+        secondary=tuple(one for one in found[1:] if one.is_secondary),
         stopped=tuple(worker for worker in everybody if worker not in others),
         ended=tuple(worker for worker in ended if worker not in fallen),
     )
@@ -157,7 +159,7 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "log_dir": report.log_dir,
         "several_nodes": report.several,
         "failures": [_failure_as_dict(failed) for failed in report.failed],
-        "suffered": [_failure_as_dict(failed) for failed in report.suffered],
+        "suffered": [_failure_as_dict(failed) for failed in report.secondary],
         **({"ignored": [label(role, rank) for role, rank in report.ignored]} if report.ignored else {}),
         "stopped_by_flota": _as_list(report.stopped),
         **({"ended_before": _as_list(report.ended)} if report.ended else {}),
@@ -181,7 +183,7 @@ def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
         "cause": failed.cause,
         "exception": failed.exception or None,
         "ending": failed.ending,
-        "told_to_stop": failed.told,
+        "told_to_stop": failed.asked_to_stop,
         "time": round(failed.at, 6),
         "ran_seconds": round(failed.ran, 3),
         "last_step": failed.step if failed.step != NO_STEP else None,
@@ -211,7 +213,7 @@ def report_from_dict(told: Mapping[str, Any]) -> Report:
         failed=tuple(_failure_from_dict(one) for one in told.get("failures") or ()),
         stopped=tuple(map(_named, told.get("stopped_by_flota") or ())),
         ignored=tuple(map(_named, told.get("ignored") or ())),
-        suffered=tuple(_failure_from_dict(one)._replace(suffered=True) for one in told.get("suffered") or ()),
+        secondary=tuple(_failure_from_dict(one)._replace(is_secondary=True) for one in told.get("suffered") or ()),
         several=bool(told.get("several_nodes")),
         ended=tuple(map(_named, told.get("ended_before") or ())),
     )
@@ -243,7 +245,7 @@ def _failure_from_dict(told: Mapping[str, Any]) -> FailedWorker:
         attempt=int(told.get("attempt") or 0),
         step=NO_STEP if step is None else int(step),
         at=float(told.get("time") or 0.0),
-        told=bool(told.get("told_to_stop")),
+        asked_to_stop=bool(told.get("told_to_stop")),
         exception=str(told.get("exception") or ""),
         evidence=str(told.get("evidence") or ""),
         hint=str(told.get("hint") or ""),

@@ -57,4 +57,4 @@ def answer(node: MultiNode, question: Question, workers_gone: bool) -> None:  # 
         node.reply(question, StopAnswer(stopped=GRACEFULLY))  # workers that serve go on until the job has ended
     else:
         node.agreed_step = int(question.argument)
-        node.step(StopRequested(SIGTERM, gently=True))
+        node.step(StopRequested(SIGTERM, gracefully=True))

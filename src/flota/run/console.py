@@ -101,7 +101,9 @@ class Console:
         elif isinstance(event, StartFailed):
             self.event("start_failed", **_facts(started, event.worker), error=os.strerror(event.errno))
         elif isinstance(event, WorkerExited):
-            self.event("worker_exited", **_facts(started, event.worker), code=event.code, told_to_stop=event.told)
+            self.event(
+                "worker_exited", **_facts(started, event.worker), code=event.code, told_to_stop=event.asked_to_stop
+            )
         elif isinstance(event, ShepherdLost):
             self.event("shepherd_lost", code=event.code)
         elif isinstance(event, StopRequested):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
 STOPS = (SIGTERM, SIGKILL, SIGINT)  # what we send, and what python makes of it that takes SIGTERM for Ctrl-C
 CHILD_KILLED = "killed by signal: Killed"  # torch's words for a data loader's process
-# What a worker raises because it was told to stop.
+# What a worker raises because it was asked to stop.
 STOPPED_BY = ("", "KeyboardInterrupt", "SystemExit", "SignalException")
 
 
@@ -72,7 +72,7 @@ class FailureEvidence:
             self.exits[event.worker] = event
             if self.last and self.last.channel.fd >= 0:
                 self._steps[event.worker] = self.last.channel.read(event.worker).step
-            if event.code in (-SIGKILL, 128 + SIGKILL) and not event.told and self._memory:
+            if event.code in (-SIGKILL, 128 + SIGKILL) and not event.asked_to_stop and self._memory:
                 self._kills[event.worker] = self._memory.look(self.pids.get(event.worker, 0))
 
     def on_time(self, now: float) -> None:
@@ -89,7 +89,7 @@ class FailureEvidence:
             rounds=self.rounds,
             seconds=time.monotonic() - self.began,
             log_dir=self.spec.log.directory,
-            stopped=self._workers(started, told=True) if started else (),
+            stopped=self._workers(started, asked_to_stop=True) if started else (),
             ignored=tuple(self.ignored),
             several=self.spec.nodes is not None,
         )
@@ -98,12 +98,14 @@ class FailureEvidence:
         return with_failures(report, self.found, self.ended_well(started))
 
     def ended_well(self, started: Started) -> tuple[tuple[str, int], ...]:
-        return self._workers(started, told=False)
+        return self._workers(started, asked_to_stop=False)
 
-    def _workers(self, started: Started, *, told: bool) -> tuple[tuple[str, int], ...]:
-        """Those that were told to stop, or those that ended with 0 by themselves."""
+    def _workers(self, started: Started, *, asked_to_stop: bool) -> tuple[tuple[str, int], ...]:
+        """Those that were asked to stop, or those that ended with 0 by themselves."""
         ends = sorted(self.exits.items())
-        numbers = [worker for worker, end in ends if end.told is told and (told or end.code == 0)]
+        numbers = [
+            worker for worker, end in ends if end.asked_to_stop is asked_to_stop and (asked_to_stop or end.code == 0)
+        ]
         return tuple((worker.name, worker.rank) for worker in (started.plans[number].worker for number in numbers))
 
     # Who failed, and of what.
@@ -112,7 +114,7 @@ class FailureEvidence:
         """The same failures, and who else may be to blame, in order of blame and with their causes; kept for the
         report."""
         found = {self.failed(failure, started): failure.worker for failure in failures}
-        if all(one.suffered for one in found):
+        if all(one.is_secondary for one in found):
             found |= self.suspects(started)
         self.found = tuple(in_order_of_blame(list(found)))
         reached = self.reached()
@@ -126,7 +128,7 @@ class FailureEvidence:
                 final=one.final,
                 exception=one.exception,
                 step=reached,
-                told=one.told,
+                asked_to_stop=one.asked_to_stop,
             )
             for one in self.found
         )
@@ -135,27 +137,31 @@ class FailureEvidence:
         """The furthest step that any worker of this node has told in this round."""
         return max((self._step(number, self.last) for number in self.pids), default=NO_STEP) if self.last else NO_STEP
 
-    def has_suffered(self, exited: WorkerExited, started: Started) -> bool:
-        return self.failed(self._failure(exited), started).suffered
+    def is_secondary(self, exited: WorkerExited, started: Started) -> bool:
+        return self.failed(self._failure(exited), started).is_secondary
 
     def suspects(self, started: Started) -> dict[FailedWorker, int]:
-        """Workers that no failure is known of and that are to blame all the same, if nobody else is: they were told to
+        """Workers that no failure is known of and that are to blame all the same, if nobody else is: they were asked to
         stop when they had failed already, or had ended as if their work were done."""
         found: dict[FailedWorker, int] = {}
         for worker, exited in self.exits.items():
             role = self.spec.all_roles[started.plans[worker].worker.role]
-            if role.on_failure == IGNORE or bool(exited.code) is not exited.told or (role.serves and not exited.told):
+            if (
+                role.on_failure == IGNORE
+                or bool(exited.code) is not exited.asked_to_stop
+                or (role.serves and not exited.asked_to_stop)
+            ):
                 continue
             one = self.failed(self._failure(exited), started)
             name = one.exception.rpartition(".")[2]
             had_failed = name not in STOPPED_BY or (exited.code < 0 and -exited.code not in STOPS)
-            if not exited.told or (had_failed and not one.suffered):
+            if not exited.asked_to_stop or (had_failed and not one.is_secondary):
                 found[one] = worker
         return found
 
     def _failure(self, exited: WorkerExited) -> Failure:
         ran = max(0.0, exited.at - self.began_at.get(exited.worker, exited.at))
-        return Failure(exited.worker, exited.code, "", ran, exited.at, told=exited.told)
+        return Failure(exited.worker, exited.code, "", ran, exited.at, asked_to_stop=exited.asked_to_stop)
 
     def failed(self, failure: Failure, started: Started) -> FailedWorker:
         roster = started.roster
@@ -163,7 +169,7 @@ class FailureEvidence:
             return self._nobodys(failure, started, ending_in_words(failure.code))
         if is_hang(failure.code, failure.cause):
             return self._hung(failure, started)
-        from flota.failures.diagnosis import diagnose, suffers
+        from flota.failures.diagnosis import diagnose, is_secondary
 
         worker = started.plans[failure.worker].worker
         said, evidence = self._said(failure, started)
@@ -185,8 +191,8 @@ class FailureEvidence:
             attempt=roster.attempt,
             step=self._step(failure.worker, started),
             at=failure.at + self.epoch,
-            told=failure.told,
-            suffered=suffers(evidence),
+            asked_to_stop=failure.asked_to_stop,
+            is_secondary=is_secondary(evidence),
             exception=diagnosis.exception,
             evidence=kill.words if kill else "",
             hint=diagnosis.hint,
@@ -242,9 +248,9 @@ class FailureEvidence:
             return (f"{self.errors[failure.worker]}: {program}",), Evidence(failure.code, unstarted=True)
         tails = self._tails(failure.worker, started)
         kill = self._kills.get(failure.worker) or self._kill_of_a_child(tails)
-        seen = Evidence(failure.code, failure.told, memory=kill.killed, counted=kill.counted)
+        seen = Evidence(failure.code, failure.asked_to_stop, memory=kill.killed, counted=kill.counted)
         recorded = recorded_words(own_file(self.spec, started.plans[failure.worker].worker, ERROR))
-        words = recorded or last_words(tails, failure.code, told=failure.told)
+        words = recorded or last_words(tails, failure.code, asked_to_stop=failure.asked_to_stop)
         return words.said, words.added_to(seen)
 
     def _kill_of_a_child(self, tails: list[list[str]]) -> MemoryEvidence:

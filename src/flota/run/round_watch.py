@@ -17,8 +17,7 @@ from flota.job.report import Verdict
 from flota.preemption.stop_step import NO_OPINION, StopAnswer, agreed_step, read_progress, request_stop
 from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StopWorker, SweepRound
 from flota.supervise.events import DeadlinePassed, Event
-from flota.supervise.phases import Phase
-from flota.supervise.supervisor import Supervisor
+from flota.supervise.supervisor import Phase, Supervisor
 
 
 class RoundWatch(ABC):

@@ -19,8 +19,7 @@ from flota.stragglers.detector import SlowRankWatch
 from flota.stragglers.report import report_changes
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundNotStarted, RoundSwept, StopRequested
-from flota.supervise.phases import Phase
-from flota.supervise.supervisor import SIGTERM, Supervisor
+from flota.supervise.supervisor import SIGTERM, Phase, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class SingleNode(NodeWatch):
             self.step(RoundNotStarted(number))
             return
         if number == SIGTERM and self.can_stop_gracefully():
-            self.step(StopRequested(number, gently=True))
+            self.step(StopRequested(number, gracefully=True))
         else:
             super().stop(number)
 

@@ -27,8 +27,7 @@ from flota.supervise.events import (
     WorkerExited,
     WorkIsDone,
 )
-from flota.supervise.phases import Phase
-from flota.supervise.supervisor import Supervisor
+from flota.supervise.supervisor import Phase, Supervisor
 from flota.wording import counts_in_words, ending_in_words, signal_name
 
 TYPE_CHECKING = False
@@ -187,7 +186,7 @@ class NodeWatch(RoundWatch):
         if self.hang_watch:
             self.hang_watch.note(event)
         if isinstance(event, WorkerExited) and self._fails_first(event):
-            event = event._replace(suffered=self.evidence.has_suffered(event, self.started))
+            event = event._replace(is_secondary=self.evidence.is_secondary(event, self.started))
         self.console.record(event, self.started)
         if isinstance(event, WorkerExited | StartFailed) and self.supervisor.ignores_exit(event.worker):
             self._tell_of_forgiven(event)
@@ -195,7 +194,7 @@ class NodeWatch(RoundWatch):
 
     def _fails_first(self, event: WorkerExited) -> bool:
         """Whether what this worker said decides about the others."""
-        failed = event.code != 0 and not event.told and not self.supervisor.ignores_exit(event.worker)
+        failed = event.code != 0 and not event.asked_to_stop and not self.supervisor.ignores_exit(event.worker)
         return failed and self.supervisor.phase == Phase.RUNNING
 
     def _tell_of_forgiven(self, event: WorkerExited | StartFailed) -> None:
@@ -203,7 +202,7 @@ class NodeWatch(RoundWatch):
         worker = self.started.plans[event.worker].worker
         if isinstance(event, StartFailed):
             end = "could not be started"
-        elif event.code == 0 or event.told:
+        elif event.code == 0 or event.asked_to_stop:
             return
         else:
             end = f"ended with {ending_in_words(event.code)}"

@@ -164,7 +164,7 @@ class SpawnSupervisor(RoundWatch):
         *lines, self.unfinished_line = (self.unfinished_line + data).split(b"\n")
         for line in lines:
             if line == b"stop gracefully":
-                self.step(StopRequested(SIGTERM, gently=self.can_stop_gracefully()))
+                self.step(StopRequested(SIGTERM, gracefully=self.can_stop_gracefully()))
                 continue
             self.step(StopRequested(SIGINT))
             if line == b"kill":

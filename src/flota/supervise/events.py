@@ -21,15 +21,15 @@ class StartFailed(NamedTuple):
 
 
 class WorkerExited(NamedTuple):
-    """`code` is the exit code, or minus the signal's number; `told` whether flota had told it to stop before;
-    `suffered` whether it says that another has died.
+    """`code` is the exit code, or minus the signal's number; `asked_to_stop`: flota had sent it a signal before;
+    `is_secondary`: it says that another has died.
     """
 
     worker: int
     code: int
-    told: bool
+    asked_to_stop: bool
     at: float
-    suffered: bool = False
+    is_secondary: bool = False
 
 
 class HangFound(NamedTuple):
@@ -83,10 +83,10 @@ class WorkIsDone(NamedTuple):
 
 
 class StopRequested(NamedTuple):
-    """A signal that asks the job to end. `gently`: all who work can end by themselves if they are asked to."""
+    """A signal that asks the job to end. `gracefully`: all workers with work can save and exit on their own."""
 
     signal: int
-    gently: bool = False
+    gracefully: bool = False
 
 
 class DeadlinePassed(NamedTuple):

@@ -23,20 +23,33 @@ from flota.supervise.events import (
     WorkerStarted,
     WorkIsDone,
 )
-from flota.supervise.phases import Phase
-from flota.supervise.reactions import REACTIONS
 from flota.supervise.restart_policy import Decision, History, decide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, TypeVar
 
-    Reaction = Callable[[Event, float], list[Action]]
+    E = TypeVar("E", bound=Event)
 
 SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGTERM = 1, 2, 3, 6, 15
 CANNOT_RUN = 127  # a shell's code for a program that could not be run
-A_MOMENT = 0.5  # seconds for a worker to end whose death others have seen before us
+FIRST_FAILURE_WAIT = 0.5  # seconds for the end of a worker to be seen, after others have failed because of it
 TERMINAL_SIGNALS = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
+
+
+class Phase:
+    """Of a round. Plain text: enum would cost 3 ms of CPU while the workers' interpreters boot."""
+
+    RUNNING = "running"
+    LINGERING = "lingering"  # the work is done; workers that served may exit on their own
+    PREEMPTING = "preempting"  # workers were asked to save what they have and exit on their own
+    STOPPING = "stopping"  # workers were sent a signal to stop
+    SWEEPING = "sweeping"  # all workers have ended, strays are being ended
+    ENDED = "ended"
+
+
+PHASES = (Phase.RUNNING, Phase.LINGERING, Phase.PREEMPTING, Phase.STOPPING, Phase.SWEEPING, Phase.ENDED)
 
 
 class Supervisor:
@@ -59,7 +72,7 @@ class Supervisor:
         self.policy = policy
         self.grace = grace
         self.patience = grace if patience is None else patience
-        self.yielded = False  # asked, and nobody has failed to
+        self.stopped_gracefully = False  # asked to, and no worker has failed since
         self.round = 0
         self.attempt = 0
         self.stop_signal = 0
@@ -71,8 +84,7 @@ class Supervisor:
         self._begin(now)
 
     def step(self, event: Event, now: float) -> list[Action]:
-        reaction: Reaction = getattr(self, f"_{REACTIONS[self.phase, type(event)]}")
-        return reaction(event, now)
+        return TABLE[self.phase, type(event)](self, event, now)
 
     @property
     def only_serves(self) -> bool:
@@ -90,7 +102,7 @@ class Supervisor:
         self.started_at = dict.fromkeys(self.alive, now)
         self.left_at: dict[int, float] = {}  # with success, by themselves
         self.failures: list[Failure] = []
-        self.victims: set[int] = set()
+        self.secondary: set[int] = set()
 
     def _worker_started(self, event: WorkerStarted, _now: float) -> list[Action]:
         self.started_at[event.worker] = event.at
@@ -98,28 +110,26 @@ class Supervisor:
 
     def _worker_exited(self, event: WorkerExited, now: float) -> list[Action]:
         self.alive.discard(event.worker)
-        if event.code == 0 and not event.told:
+        if event.code == 0 and not event.asked_to_stop:
             self.left_at[event.worker] = event.at
-        if event.code != 0 and not event.told and not self.ignores_exit(event.worker):
+        if event.code != 0 and not event.asked_to_stop and not self.ignores_exit(event.worker):
             cause = EXITED if event.code > 0 else SIGNALLED
             self._note_failure(event.worker, event.code, cause, event.at)
-            if event.suffered:
-                self.victims.add(event.worker)
+            if event.is_secondary:
+                self.secondary.add(event.worker)
         if self.failures and self.phase == Phase.RUNNING:
-            return self._doubt(now) if self.doubts else self._stop_workers(SIGTERM, now)
+            if not self.awaits_first_failure:
+                return self._stop_workers(SIGTERM, now)
+            # A worker that is stopped now could not end any more in the way that tells why.
+            self.deadline = now + FIRST_FAILURE_WAIT if self.deadline is None else self.deadline
+            return []
         return self._sweep_when_alone()
 
     @property
-    def doubts(self) -> bool:
-        """Whether all who failed say that another has died, of whom we do not know yet."""
-        victims = all(failure.worker in self.victims for failure in self.failures)
-        return self.phase == Phase.RUNNING and bool(self.failures and self.alive) and victims
-
-    def _doubt(self, now: float) -> list[Action]:
-        """Whoever was stopped now could not end any more in the way that tells why."""
-        if self.deadline is None:
-            self.deadline = now + A_MOMENT
-        return []
+    def awaits_first_failure(self) -> bool:
+        """Whether all workers that failed say that another has died, whose end is not known yet."""
+        secondary = all(failure.worker in self.secondary for failure in self.failures)
+        return self.phase == Phase.RUNNING and bool(self.failures and self.alive) and secondary
 
     def _hang_found(self, event: HangFound, now: float) -> list[Action]:
         self._blame_for_hang(event.suspects, event.words, event.at)
@@ -160,7 +170,7 @@ class Supervisor:
         self.failures.append(Failure(worker, code, cause, ran, at, final=worker in self.final))
 
     def _shepherd_lost(self, event: ShepherdLost, _now: float) -> list[Action]:
-        self.yielded = False
+        self.stopped_gracefully = False
         if not self.stop_signal and not self.released:
             self.failures.append(Failure(-1, event.code or BUG, SHEPHERD_LOST, 0.0, event.at))
         self.alive.clear()
@@ -178,26 +188,26 @@ class Supervisor:
 
     def _hurry_up(self, _event: Event, now: float) -> list[Action]:
         """Whoever may end by itself had its time, or somebody does not want to wait."""
-        self.yielded = False
+        self.stopped_gracefully = False
         return self._stop_workers(SIGTERM, now)
 
     def _stop_requested(self, event: StopRequested, now: float) -> list[Action]:
         self.stop_signal = event.signal
-        if event.gently:
-            self.yielded = True
-            self.phase = Phase.YIELDING
+        if event.gracefully:
+            self.stopped_gracefully = True
+            self.phase = Phase.PREEMPTING
             self.deadline = now + self.patience
             return [AskToStopGracefully()]
         return self._stop_workers(event.signal, now)
 
-    def _worker_yielded(self, event: WorkerExited, now: float) -> list[Action]:
+    def _worker_exited_while_preempting(self, event: WorkerExited, now: float) -> list[Action]:
         """One that fails has not saved anything, so the others need not wait either."""
         self.alive.discard(event.worker)
         if event.code != 0:
             return self._hurry_up(event, now)
         return self._stop_workers(SIGTERM, now) if self.alive <= self.serving else []
 
-    def _stop_requested_while_yielding(self, event: StopRequested, now: float) -> list[Action]:
+    def _stop_requested_while_preempting(self, event: StopRequested, now: float) -> list[Action]:
         """A scheduler's second SIGTERM changes nothing; a person's Ctrl-C does."""
         return self._hurry_up(event, now) if event.signal == SIGINT else []
 
@@ -272,10 +282,10 @@ class Supervisor:
         if self.released:
             return Verdict(SUCCEEDED, 0, self.attempt)
         if self.stop_signal:
-            code = TRY_AGAIN if self.yielded else 128 + self.stop_signal
+            code = TRY_AGAIN if self.stopped_gracefully else 128 + self.stop_signal
             return Verdict(STOPPED, code, self.attempt, failures, self.stop_signal)
         if failures:
-            code = exit_code_of_all((failure.code, failure.told) for failure in failures)
+            code = exit_code_of_all((failure.code, failure.asked_to_stop) for failure in failures)
             return Verdict(FAILED, code, self.attempt, failures, reason=self.why)
         if self.recalled:
             return Verdict(STOPPED, 0, self.attempt)
@@ -283,3 +293,35 @@ class Supervisor:
 
     def _nothing(self, _event: Event, _now: float) -> list[Action]:
         return []
+
+
+def _row(
+    event: type[E], *cells: Callable[[Supervisor, E, float], list[Action]]
+) -> dict[tuple[str, type], Callable[[Supervisor, Any, float], list[Action]]]:
+    return {(phase, event): cell for phase, cell in zip(PHASES, cells, strict=True)}
+
+
+S, nothing = Supervisor, Supervisor._nothing
+# Every cell is decided. What cannot happen in a phase, or means nothing there any more, is decided to be nothing.
+# event: running, lingering, preempting, stopping, sweeping, ended
+TABLE = {
+    **_row(WorkerStarted, S._worker_started, nothing, S._worker_started, S._worker_started, nothing, nothing),
+    **_row(StartFailed, S._start_failed, S._start_failed, S._start_failed, S._start_failed, nothing, nothing),
+    **_row(
+        WorkerExited,
+        *(S._worker_exited, S._worker_exited, S._worker_exited_while_preempting, S._worker_exited, nothing, nothing),
+    ),
+    **_row(HangFound, S._hang_found, nothing, nothing, nothing, nothing, nothing),
+    **_row(HangExplained, nothing, nothing, nothing, S._hang_explained, S._hang_explained, nothing),
+    **_row(RoundSwept, nothing, nothing, nothing, nothing, S._round_swept, nothing),
+    **_row(RoundNotStarted, S._round_not_started, nothing, nothing, nothing, nothing, nothing),
+    **_row(ShepherdLost, S._shepherd_lost, S._shepherd_lost, S._shepherd_lost, S._shepherd_lost, nothing, nothing),
+    **_row(RoundRecalled, S._round_recalled, S._hurry_up, S._hurry_up, nothing, nothing, nothing),
+    **_row(WorkIsDone, S._work_is_done, nothing, nothing, nothing, nothing, nothing),
+    **_row(
+        StopRequested,
+        *(S._stop_requested, S._hurry_up, S._stop_requested_while_preempting),
+        *(S._stop_requested_again, S._stop_requested_while_sweeping, nothing),
+    ),
+    **_row(DeadlinePassed, S._hurry_up, S._hurry_up, S._hurry_up, S._deadline_passed, nothing, nothing),
+}

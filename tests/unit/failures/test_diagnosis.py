@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flota.failures import diagnosis
-from flota.failures.diagnosis import Evidence, diagnose, exception_name, suffers
+from flota.failures.diagnosis import Evidence, diagnose, exception_name, is_secondary
 from flota.failures.last_words import last_words
 from flota.job import causes
 
@@ -61,8 +61,8 @@ TYPER = [*CLICK[:2], "╭─ Error ───────────────
 
 def evidence(code: int, *lines: str, **more) -> Evidence:
     """As it is found in a log that ends like this."""
-    told = more.get("told", False)
-    return last_words([list(lines)], code, told=told).added_to(Evidence(code, **more))
+    asked_to_stop = more.get("asked_to_stop", False)
+    return last_words([list(lines)], code, asked_to_stop=asked_to_stop).added_to(Evidence(code, **more))
 
 
 def raised(line: str, *more: str) -> Evidence:
@@ -132,9 +132,9 @@ def raised(line: str, *more: str) -> Evidence:
         (evidence(3, *STACK, "ZeroDivisionError: x", "[rank1]:[W ProcessGroup.cpp] not destroyed"), causes.EXCEPTION, "Zero"),
         (evidence(3, *STACK, "ZeroDivisionError: x", "falling back"), causes.EXITED, ""),
         (evidence(3, *STACK, "OSError: [Errno 28] No space left on device", "no cache then", "nan"), causes.EXITED, ""),
-        (evidence(-15, *STACK, "ZeroDivisionError: x", "step 7", told=True), causes.SIGNALLED, ""),
-        (evidence(-15, *STACK, "ZeroDivisionError: x", told=True), causes.EXCEPTION, "ZeroDivisionError"),
-        (evidence(-15, *STACK, "ZeroDivisionError: x", *BLOCK, told=True), causes.EXCEPTION, "ZeroDivisionError"),
+        (evidence(-15, *STACK, "ZeroDivisionError: x", "step 7", asked_to_stop=True), causes.SIGNALLED, ""),
+        (evidence(-15, *STACK, "ZeroDivisionError: x", asked_to_stop=True), causes.EXCEPTION, "ZeroDivisionError"),
+        (evidence(-15, *STACK, "ZeroDivisionError: x", *BLOCK, asked_to_stop=True), causes.EXCEPTION, "ZeroDivisionError"),
         (evidence(3, "bye"), causes.EXITED, ""),
         (evidence(2, "bye"), causes.EXITED, ""),
         (evidence(1), causes.EXITED, ""),
@@ -148,7 +148,7 @@ def test_each_end_has_its_cause(found, cause, words):
 
 
 @pytest.mark.parametrize(
-    ("found", "suffered"),
+    ("found", "secondary"),
     [
         (raised(GLOO), True),
         (raised(NCCL), True),
@@ -184,8 +184,8 @@ def test_each_end_has_its_cause(found, cause, words):
         (evidence(3, "bye"), False),
     ],
 )  # fmt: skip
-def test_who_only_suffered_is_known_by_what_it_says(found, suffered):
-    assert suffers(found) is suffered
+def test_who_only_suffered_is_known_by_what_it_says(found, secondary):
+    assert is_secondary(found) is secondary
 
 
 def test_what_was_raised_first_tells_whether_another_is_to_blame():
@@ -197,16 +197,16 @@ def test_what_was_raised_first_tells_whether_another_is_to_blame():
     ]
     victim = [*STACK, "ConnectionResetError: [Errno 104] Connection reset by peer", "", "The above exception was the direct cause of the following exception:"]  # fmt: skip
 
-    assert not suffers(evidence(1, *culprit, "", *STACK, GLOO))
-    assert suffers(evidence(1, *victim, "", *STACK, "RuntimeError: the step failed"))
+    assert not is_secondary(evidence(1, *culprit, "", *STACK, GLOO))
+    assert is_secondary(evidence(1, *victim, "", *STACK, "RuntimeError: the step failed"))
 
 
 def test_an_exception_that_was_caught_long_before_explains_nothing():
     caught = [*STACK, "ConnectionResetError: [Errno 104] Connection reset by peer"]
     later = evidence(1, *caught, *(f"step {number}" for number in range(50)))
 
-    assert (diagnose(later).cause, suffers(later)) == (causes.EXITED, False)
-    assert suffers(evidence(1, *caught, "bye"))
+    assert (diagnose(later).cause, is_secondary(later)) == (causes.EXITED, False)
+    assert is_secondary(evidence(1, *caught, "bye"))
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,11 @@ def test_what_was_counted_before_the_first_failure_is_not_forgotten(machine):
     ending._memory = MemoryWatch(**machine(2, 3))
 
     machine(2, 4)
-    ending.exits[0] = WorkerExited(0, 1, told=False, at=1.0)
+    ending.exits[0] = WorkerExited(0, 1, asked_to_stop=False, at=1.0)
     for minute in range(1, 5):
         ending.on_time(minute * A_WHILE)
     after = ending._memory.look(11).killed
-    ending.exits[0] = WorkerExited(0, 0, told=False, at=1.0)
+    ending.exits[0] = WorkerExited(0, 0, asked_to_stop=False, at=1.0)
     for minute in range(5, 9):
         ending.on_time(minute * A_WHILE)
 

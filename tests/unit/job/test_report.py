@@ -21,7 +21,7 @@ BLANK = Report(
 )
 FULL = with_failures(
     BLANK,
-    (FIRST, *(failed(rank) for rank in (1, 2)), failed(0, suffered=True), failed(5, suffered=True)),
+    (FIRST, *(failed(rank) for rank in (1, 2)), failed(0, is_secondary=True), failed(5, is_secondary=True)),
     (("server", 0),),
 )
 
@@ -49,8 +49,8 @@ def test_the_page_has_everything_in_25_lines():
 
 def test_who_left_too_early_is_followed_by_what_came_of_it():
     left = FIRST._replace(cause="left-early", code=0, said=SAID[:8])
-    victims = (failed(0, suffered=True), failed(5, suffered=True))
-    page = failure_page(with_failures(BLANK, (left, *victims)))
+    secondary = (failed(0, is_secondary=True), failed(5, is_secondary=True))
+    page = failure_page(with_failures(BLANK, (left, *secondary)))
 
     at = page.index("then rank 0 on gpu01 with exit code 1 (ValueError):")
     assert page[at + 1 : at + 8] == ["  line 0", "    …", "  line 11", "  line 12", "  line 13", "  line 14", "only suffered: ranks 0, 5"]  # fmt: skip
@@ -59,7 +59,7 @@ def test_who_left_too_early_is_followed_by_what_came_of_it():
 
 def test_what_came_of_it_is_cut_to_the_lines_that_are_left():
     left = FIRST._replace(cause="left-early", code=0, evidence="")
-    page = failure_page(with_failures(BLANK, (left, failed(0, suffered=True), failed(5, suffered=True))))
+    page = failure_page(with_failures(BLANK, (left, failed(0, is_secondary=True), failed(5, is_secondary=True))))
 
     assert len(page) == 25
     assert page[20:23] == [

@@ -165,12 +165,12 @@ def end(at, code=1, said=(), **facts):
 
 
 EARLY, LATE = end(1.0), end(2.0)
-VICTIM, TOLD, LEFT = end(0.5, suffered=True), end(3.0, told=True), end(0.1, 0)
-REFUSED = end(0.6, suffered=True, exception="ConnectionRefusedError")
-AN_HOUR_LATER, A_WHILE_LATER = (end(at, suffered=True, exception="BrokenPipeError") for at in (3600.0, 900.0))
+SECONDARY, STOPPED, LEFT = end(0.5, is_secondary=True), end(3.0, asked_to_stop=True), end(0.1, 0)
+REFUSED = end(0.6, is_secondary=True, exception="ConnectionRefusedError")
+AN_HOUR_LATER, A_WHILE_LATER = (end(at, is_secondary=True, exception="BrokenPipeError") for at in (3600.0, 900.0))
 GLOO = "RuntimeError: [gloo/transport/tcp] Timed out waiting 1800000ms for recv operation to complete"
-GAVE_UP = end(1900.0, suffered=True, exception="RuntimeError", said=(GLOO,))
-ABORTED = end(1900.0, -6, suffered=True, said=("Fatal Python error: Aborted",))
+GAVE_UP = end(1900.0, is_secondary=True, exception="RuntimeError", said=(GLOO,))
+ABORTED = end(1900.0, -6, is_secondary=True, said=("Fatal Python error: Aborted",))
 LEFT_LATER = end(800.0, 0)
 
 
@@ -178,16 +178,16 @@ LEFT_LATER = end(800.0, 0)
     ("found", "order"),
     [
         ([LATE, EARLY], [EARLY, LATE]),
-        ([VICTIM, LATE, EARLY], [EARLY, LATE, VICTIM]),
-        ([VICTIM], [VICTIM]),
-        ([VICTIM, TOLD], [TOLD, VICTIM]),
-        ([VICTIM, TOLD, LEFT], [TOLD, VICTIM]),
-        ([VICTIM, LEFT], [LEFT, VICTIM]),
-        ([VICTIM, REFUSED, LEFT], [LEFT, VICTIM, REFUSED]),
+        ([SECONDARY, LATE, EARLY], [EARLY, LATE, SECONDARY]),
+        ([SECONDARY], [SECONDARY]),
+        ([SECONDARY, STOPPED], [STOPPED, SECONDARY]),
+        ([SECONDARY, STOPPED, LEFT], [STOPPED, SECONDARY]),
+        ([SECONDARY, LEFT], [LEFT, SECONDARY]),
+        ([SECONDARY, REFUSED, LEFT], [LEFT, SECONDARY, REFUSED]),
         ([REFUSED, LEFT], [REFUSED]),
-        ([REFUSED, TOLD], [TOLD, REFUSED]),
-        ([EARLY, TOLD, LEFT], [EARLY]),
-        ([VICTIM, end(0.2, told=True, suffered=True)], [VICTIM]),
+        ([REFUSED, STOPPED], [STOPPED, REFUSED]),
+        ([EARLY, STOPPED, LEFT], [EARLY]),
+        ([SECONDARY, end(0.2, asked_to_stop=True, is_secondary=True)], [SECONDARY]),
         ([AN_HOUR_LATER, LEFT], [AN_HOUR_LATER]),
         ([AN_HOUR_LATER, A_WHILE_LATER, LEFT, LEFT_LATER], [LEFT_LATER, A_WHILE_LATER, AN_HOUR_LATER]),
         ([GAVE_UP, LEFT], [LEFT, GAVE_UP]),

@@ -6,7 +6,7 @@ import os
 import shlex
 
 from flota.cluster.job_state import GATHERING, JobState
-from flota.failures.report_text import sentence
+from flota.failures.report_text import culprit_in_words
 from flota.failures.roll_call import KIND as ROLL_CALL
 from flota.job.causes import is_hang
 from flota.job.nodes import NodesSpec
@@ -126,8 +126,7 @@ class ClusterMessages:
 
     def _tell_why(self, job_state: JobState) -> None:
         if job_state.failures:
-            first = job_state.failures[0]
-            culprit = sentence(first.rank, first.cause, first.code, first.ran, first.node, first.role, first.ending)
+            culprit = culprit_in_words(job_state.failures[0], name_host=True)
             restart = restart_in_words(job_state.attempt, self.console.spec.restarts.limit, job_state.delay)
             self.console.say("WARNING", f"{culprit}; {restart}")
         elif job_state.why:

@@ -242,7 +242,7 @@ class MultiNode(NodeWatch):
         failures, secondary = self.supervisor.failures, self.supervisor.awaits_first_failure
         if self.in_round and failures and (not self.failure_reported or (self.secondary_reported and not secondary)):
             self.failure_reported, self.secondary_reported = True, secondary
-            found = tuple(sendable(self.evidence.failed(failure, self.started)) for failure in failures)
+            found = tuple(sendable(self.evidence.complete(failure)) for failure in failures)
             self.follower.failed(found)
             self.advance()
         self._say_what_is_left()
@@ -283,4 +283,4 @@ class MultiNode(NodeWatch):
         job_state = self.follower.job_state
         attempt = job_state.attempt if job_state else 0
         verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)
-        return with_failures(self.evidence.report(self.evidence.last, verdict), ending.failures, ending.ended)
+        return with_failures(self.evidence.report(verdict), ending.failures, ending.ended)

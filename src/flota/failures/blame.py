@@ -1,29 +1,13 @@
-"""Who failed, in words. Pure."""
+"""Which of several failures is to blame for the others. Pure."""
 
 from __future__ import annotations
+
+from flota.failures.patterns import TIMED_OUT
+from flota.job.report import FailedWorker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Protocol, TypeVar
-
-    class End(Protocol):
-        """A failure as this node found it, or as another has told of it."""
-
-        @property
-        def code(self) -> int: ...
-        @property
-        def at(self) -> float: ...
-        @property
-        def asked_to_stop(self) -> bool: ...
-        @property
-        def is_secondary(self) -> bool: ...
-        @property
-        def exception(self) -> str: ...
-        @property
-        def said(self) -> tuple[str, ...]: ...
-
-    Failed = TypeVar("Failed", bound=End)
 
 REFUSED = "ConnectionRefusedError"
 # How long after the end of another process one may fall because of it, in seconds. A closed connection is met at the
@@ -31,14 +15,14 @@ REFUSED = "ConnectionRefusedError"
 MET_WITHIN, GIVEN_UP_WITHIN = 300.0, 2400.0
 
 
-def in_order_of_blame(found: Sequence[Failed]) -> list[Failed]:
+def in_order_of_blame(found: Sequence[FailedWorker]) -> list[FailedWorker]:
     """Who is to blame first, then who else failed by itself, then who failed as a consequence, each in order of time.
 
     Where all failures are secondary, one of them has seen a death before we have: then the one to blame is one
     that was asked to stop when it had failed already, or that had left too early.
     """
     failed = [one for one in found if not one.asked_to_stop and one.code != 0]
-    suspects: list[Failed] = []
+    suspects: list[FailedWorker] = []
     if all(one.is_secondary for one in failed):
         own = [one for one in found if one.asked_to_stop and not one.is_secondary]
         suspects = own or [one for one in found if one.code == 0 and _explains(one, failed)]
@@ -46,11 +30,9 @@ def in_order_of_blame(found: Sequence[Failed]) -> list[Failed]:
     return first + sorted(failed, key=lambda one: (one.is_secondary, one.at))
 
 
-def _explains(left: End, secondary: Sequence[End]) -> bool:
+def _explains(left: FailedWorker, secondary: Sequence[FailedWorker]) -> bool:
     """Whether one that ended with 0 may have broken the others: they met it soon, or waited for it in vain. But who
     leaves resets connections: those who were refused a new one have asked somebody else for it."""
-    from flota.failures.patterns import TIMED_OUT
-
     if not secondary:
         return True
     first = min(secondary, key=lambda one: one.at)

@@ -5,53 +5,16 @@ Without `re`: it is read when something has failed, and a failure may be the fir
 
 from __future__ import annotations
 
-from flota.failures.patterns import (
-    DEVICE_ERROR,
-    DEVICE_MEMORY,
-    DISK,
-    FILES,
-    FRAMEWORK_TYPES,
-    FRAMEWORK_WORD,
-    LOST_PEER,
-    LOST_PEER_TYPES,
-    MEMORY,
-    PORT,
-    SHARED_MEMORY,
-    SHARED_OBJECT,
-    SIGTERM_BLOCK,
-)
-from flota.job.causes import (
-    ABORTED,
-    BAD_PATH,
-    DEVICE_FAILED,
-    DEVICE_OUT_OF_MEMORY,
-    DISK_FULL,
-    EXCEPTION,
-    EXITED,
-    FAILED_IMPORT,
-    KILLED,
-    LEFT_EARLY,
-    LOCAL_RANK,
-    LOST_CONNECTION,
-    MISSING_MODULE,
-    NOT_STARTED,
-    OUT_OF_MEMORY,
-    PORT_IN_USE,
-    SEGMENTATION_FAULT,
-    SHARED_MEMORY_FULL,
-    SIGABRT,
-    SIGBUS,
-    SIGKILL,
-    SIGNALLED,
-    SIGSEGV,
-    SIGTERM,
-    SYNTAX_ERROR,
-    TERMINATED,
-    TOO_MANY_FILES,
-    USAGE,
-    signal_of,
-)
+from flota.failures import patterns
+from flota.job import causes
+from flota.job.causes import signal_of
+from flota.job.report import FailedWorker
 from flota.values import NamedTuple
+from flota.wording import ending_in_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Found = tuple[str, str]
 
 MEMORY_ERRORS = ("MemoryError", "ArrayMemoryError")
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
@@ -62,15 +25,16 @@ USAGE_CODE = 2
 
 
 class Evidence(NamedTuple):
-    """What is known of a worker's end. `code` is its exit code, or minus the signal's number.
+    """What is known of a worker's end, and what it said last. `code` is its exit code, or minus the signal's number.
 
-    `raised`: the line of its exception, `root`: all of the first in its chain; `tail`: how the message of what was
-    raised goes on, or, if it did not end by an exception, the end of what it said.
+    `said`: its last words, for people. `raised`: the line of its exception, `root`: all of the first in its chain;
+    `tail`: how the message of what was raised goes on, or, if it did not end by an exception, the end of what it said.
     `memory`: how the kernel is known to have ended it for memory; `counted`: whether such kills are known of at all.
     """
 
     code: int
     asked_to_stop: bool = False
+    said: tuple[str, ...] = ()
     raised: str = ""
     root: str = ""
     tail: tuple[str, ...] = ()
@@ -84,8 +48,13 @@ class Evidence(NamedTuple):
         return self.tail[-1] if self.tail else ""
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         return "\n".join((self.root, self.raised, *self.tail))
+
+    @property
+    def died(self) -> bool:
+        """By a signal that flota did not send."""
+        return signal_of(self.code) != 0 and not self.asked_to_stop
 
 
 class Diagnosis(NamedTuple):
@@ -97,63 +66,57 @@ class Diagnosis(NamedTuple):
     exception: str = ""
 
 
-HINTS = {
-    OUT_OF_MEMORY: "ask for more memory, or use less: smaller batches, fewer data loader workers, fewer workers a node",
-    DEVICE_OUT_OF_MEMORY: "use smaller batches, or look with the driver's own tool whether another process has memory",
-    SHARED_MEMORY_FULL: "give /dev/shm more room, as with `docker run --shm-size 8g`, or use fewer data loader workers",
-    DISK_FULL: "run `df -h` there to see which disk is full",
-    TOO_MANY_FILES: "run `ulimit -n 65536` before flota",
-    SEGMENTATION_FAULT: "the fault is in native code; the Python line that called it is above, if any",
-    KILLED: "somebody sent SIGKILL: a person, a scheduler, or a container's limit",
-    TERMINATED: "somebody sent SIGTERM to the worker itself: a scheduler signals flota, and flota the workers",
-    MISSING_MODULE: "install it for the workers' interpreter, or name another one with --python PATH",
-    FAILED_IMPORT: "the package is there but does not load: its version, or a library that it needs",
-    BAD_PATH: "run `ls` on that machine: every node needs the script under the same path",
-    SYNTAX_ERROR: "the workers' interpreter cannot read the script: --python PATH names another one",
-    USAGE: "the script refuses its arguments; flags of flota go before the script",
-    LOCAL_RANK: "let the script take both `--local-rank` and `--local_rank`, or read LOCAL_RANK from the environment "
-    "and add --use-env",
-    PORT_IN_USE: "use the ports that workers are given (MASTER_PORT, FLOTA_ENDPOINT); run `ss -ltnp` to see who has it",
-    LOST_CONNECTION: "look at the network, and at what the other ranks were doing",
-    LEFT_EARLY: "all ranks have to do the same number of steps: look at how the data is shared out",
-    NOT_STARTED: "run `flota --dry-run …` to see the command",
-}
-WORDS = {
-    DEVICE_OUT_OF_MEMORY: "out of memory on the device",
-    SHARED_MEMORY_FULL: "shared memory is full",
-    DISK_FULL: "the disk is full",
-    TOO_MANY_FILES: "too many open files",
-    PORT_IN_USE: "the port is already in use",
-    DEVICE_FAILED: "error of the device",
-    LOST_CONNECTION: "lost its connection to another process",
-}
 # Texts that tell the cause wherever they are in what a worker said last.
 TEXTS = (
-    (DEVICE_OUT_OF_MEMORY, DEVICE_MEMORY),
-    (SHARED_MEMORY_FULL, SHARED_MEMORY),
-    (DISK_FULL, DISK),
-    (PORT_IN_USE, PORT),
-    (TOO_MANY_FILES, FILES),
-    (DEVICE_FAILED, DEVICE_ERROR),
+    (causes.DEVICE_OUT_OF_MEMORY, "out of memory on the device", patterns.DEVICE_MEMORY),
+    (causes.SHARED_MEMORY_FULL, "shared memory is full", patterns.SHARED_MEMORY),
+    (causes.DISK_FULL, "the disk is full", patterns.DISK),
+    (causes.PORT_IN_USE, "the port is already in use", patterns.PORT),
+    (causes.TOO_MANY_FILES, "too many open files", patterns.FILES),
+    (causes.DEVICE_FAILED, "error of the device", patterns.DEVICE_ERROR),
 )
+# Signals that say it all.
+SIGNALS = {
+    causes.SIGKILL: (causes.KILLED, "killed from outside"),
+    causes.SIGSEGV: (causes.SEGMENTATION_FAULT, "segmentation fault"),
+    causes.SIGTERM: (causes.TERMINATED, "terminated from outside"),
+}
+BUS_ERROR = "bus error"
+
+
+def diagnosed(failed: FailedWorker, evidence: Evidence) -> FailedWorker:
+    """With its cause, and with what it said last."""
+    diagnosis = diagnose(evidence)
+    return failed._replace(
+        cause=diagnosis.cause,
+        ending=ending_in_words(failed.code, diagnosis.words),
+        said=evidence.said,
+        is_secondary=is_secondary(evidence),
+        exception=diagnosis.exception,
+        hint=diagnosis.hint,
+    )
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     """The most telling cause that the evidence allows."""
-    return next(found for check in CHECKS if (found := check(evidence)))
+    cause, words = next(found for check in CHECKS if (found := check(evidence)))
+    hint = causes.HINTS[causes.SHARED_MEMORY_FULL if words == BUS_ERROR else cause]
+    # Of a script that python cannot read it prints no traceback.
+    raised = evidence.raised or (evidence.last if cause == causes.SYNTAX_ERROR else "")
+    return Diagnosis(cause, words, hint, exception_name(raised) if evidence.code else "")
 
 
 def is_secondary(evidence: Evidence) -> bool:
     """Whether another's death explains this end: a connection that was lost, a collective that was given up."""
-    if evidence.memory or (signal_of(evidence.code) in (SIGKILL, SIGSEGV) and not evidence.asked_to_stop):
+    if evidence.memory or (evidence.died and signal_of(evidence.code) in (causes.SIGKILL, causes.SIGSEGV)):
         return False
     if evidence.root:
         return names_lost_peer(evidence.root) and not evidence.stranger and _by_text(evidence.root) is None
-    return _says_that_it_lost_a_peer(evidence) or SIGTERM_BLOCK in "\n".join(evidence.tail)
+    return _says_that_it_lost_a_peer(evidence) or patterns.SIGTERM_BLOCK in "\n".join(evidence.tail)
 
 
 def exception_name(line: str) -> str:
-    """`torch.OutOfMemoryError` of `torch.OutOfMemoryError: CUDA out of …`; empty if the line is no exception's."""
+    """`torch.OutOfMemoryError` of `torch.OutOfMemoryError: CUDA out of …`; empty if the line is not an exception's."""
     name = line.partition("\n")[0].partition(":")[0].strip()
     return name if all(part.isidentifier() for part in name.replace(".<locals>.", ".").split(".")) else ""
 
@@ -162,74 +125,60 @@ def names_lost_peer(raised: str) -> bool:
     """Whether an exception, by its words, says that another process was lost: by its type, or in a framework's words.
     Whatever else can be in the message of any exception."""
     name = exception_name(raised).rpartition(".")[2]
-    if name in LOST_PEER_TYPES:
+    if name in patterns.LOST_PEER_TYPES:
         return True
-    message = raised.partition(":")[2].strip()
-    return (name in FRAMEWORK_TYPES or message.startswith(FRAMEWORK_WORD)) and _has(raised, LOST_PEER)
+    is_framework = raised.partition(":")[2].strip().startswith(patterns.FRAMEWORK_WORD)
+    return (name in patterns.FRAMEWORK_TYPES or is_framework) and _has(raised, patterns.LOST_PEER)
 
 
-def _not_started(evidence: Evidence) -> Diagnosis | None:
-    return _named(NOT_STARTED, "") if evidence.unstarted else None
+# Each check: the cause, and what completes the sentence; None where it is not that.
 
 
-def _left_early(evidence: Evidence) -> Diagnosis | None:
-    return (
-        _named(LEFT_EARLY, "while others still worked") if evidence.code == 0 and not evidence.asked_to_stop else None
-    )
+def _before_all(evidence: Evidence) -> Found | None:
+    """What the worker says does not matter."""
+    if evidence.unstarted:
+        return causes.NOT_STARTED, ""
+    if evidence.code == 0 and not evidence.asked_to_stop:
+        return causes.LEFT_EARLY, "while others still worked"
+    if evidence.memory:
+        return causes.OUT_OF_MEMORY, f"killed for memory: {evidence.memory}"
+    found = SIGNALS.get(signal_of(evidence.code)) if evidence.died else None
+    if found and found[0] == causes.KILLED and not evidence.counted:
+        return causes.KILLED, "killed from outside, or by the kernel for memory"
+    return found
 
 
-def _killed_for_memory(evidence: Evidence) -> Diagnosis | None:
-    if not evidence.memory:
-        return None
-    return _named(OUT_OF_MEMORY, f"killed for memory: {evidence.memory}", exception_name(evidence.raised))
-
-
-def _ended_by_signal(evidence: Evidence) -> Diagnosis | None:
-    """Those signals that say it all; a worker that was asked to stop got one from us."""
-    signal = 0 if evidence.asked_to_stop else signal_of(evidence.code)
-    if signal == SIGKILL and not evidence.counted:
-        return _named(KILLED, "killed from outside, or by the kernel for memory")
-    row = {
-        SIGKILL: (KILLED, "killed from outside"),
-        SIGSEGV: (SEGMENTATION_FAULT, "segmentation fault"),
-        SIGTERM: (TERMINATED, "terminated from outside"),
-    }.get(signal)
-    return _named(*row) if row else None
-
-
-def _cannot_import(evidence: Evidence) -> Diagnosis | None:
+def _cannot_import(evidence: Evidence) -> Found | None:
     name = exception_name(evidence.raised)
     message = evidence.raised.partition(":")[2].strip()
     if name == "ModuleNotFoundError":
-        return _named(MISSING_MODULE, message[:1].lower() + message[1:] or "missing module", name)
-    if name == "ImportError" or (name and _has(evidence.raised, SHARED_OBJECT)):
-        return _named(FAILED_IMPORT, f"failed import: {message}" if message else "failed import", name)
+        return causes.MISSING_MODULE, message[:1].lower() + message[1:] or "missing module"
+    if name == "ImportError" or (name and _has(evidence.raised, patterns.SHARED_OBJECT)):
+        return causes.FAILED_IMPORT, f"failed import: {message}" if message else "failed import"
     if evidence.code == 1 and not name and ": No module named " in evidence.last:  # python -m
-        return _named(MISSING_MODULE, f"no module named {evidence.last.partition(': No module named ')[2]}")
+        return causes.MISSING_MODULE, f"no module named {evidence.last.partition(': No module named ')[2]}"
     return None
 
 
-def _cannot_be_read(evidence: Evidence) -> Diagnosis | None:
-    """Of the script itself python prints no traceback."""
+def _cannot_be_read(evidence: Evidence) -> Found | None:
     line = evidence.raised or evidence.last
-    name = exception_name(line)
-    return _named(SYNTAX_ERROR, line, name) if name in SYNTAX_ERRORS and evidence.code == 1 else None
+    return (causes.SYNTAX_ERROR, line) if evidence.code == 1 and exception_name(line) in SYNTAX_ERRORS else None
 
 
-def _refuses_its_arguments(evidence: Evidence) -> Diagnosis | None:
+def _refuses_its_arguments(evidence: Evidence) -> Found | None:
     said = "\n".join(evidence.tail)
     if evidence.code == 1 and ABSL_REFUSES in said and not evidence.raised:
-        return _named(USAGE, said.partition(ABSL_REFUSES)[2].strip().partition("\n")[0] or "usage")
+        return causes.USAGE, said.partition(ABSL_REFUSES)[2].strip().partition("\n")[0] or "usage"
     if evidence.code != USAGE_CODE or evidence.raised:
         return None
     if _has(said, LOCAL_RANK_TEXTS):
-        return _named(LOCAL_RANK, "the script does not know --local-rank")
+        return causes.LOCAL_RANK, "the script does not know --local-rank"
     if INTERPRETERS_WORD in evidence.last:
-        return _named(BAD_PATH, f"can't open {evidence.last.partition(INTERPRETERS_WORD)[2]}")
+        return causes.BAD_PATH, f"can't open {evidence.last.partition(INTERPRETERS_WORD)[2]}"
     if "usage: " in said and ": error: " in said:
-        return _named(USAGE, evidence.last.partition(": error: ")[2] or "usage")
+        return causes.USAGE, evidence.last.partition(": error: ")[2] or "usage"
     refusal = _refusal(evidence.tail) if "usage: " in said.lower() else ""
-    return _named(USAGE, refusal) if refusal else None
+    return (causes.USAGE, refusal) if refusal else None
 
 
 def _refusal(lines: tuple[str, ...]) -> str:
@@ -242,71 +191,40 @@ def _refusal(lines: tuple[str, ...]) -> str:
     return ""
 
 
-def _says_it(evidence: Evidence) -> Diagnosis | None:
-    return _by_text(evidence.said, exception_name(evidence.raised))
-
-
-def _has_no_memory(evidence: Evidence) -> Diagnosis | None:
+def _says_it(evidence: Evidence) -> Found | None:
     name = exception_name(evidence.raised)
-    if name.rpartition(".")[2] in MEMORY_ERRORS or _has(evidence.said, MEMORY):
-        return _named(OUT_OF_MEMORY, "the machine has no memory left to give", name)
-    return None
+    if found := _by_text(evidence.text):
+        return found
+    if name.rpartition(".")[2] in MEMORY_ERRORS or _has(evidence.text, patterns.MEMORY):
+        return causes.OUT_OF_MEMORY, "the machine has no memory left to give"
+    if names_lost_peer(evidence.root) if evidence.raised else _says_that_it_lost_a_peer(evidence):
+        return causes.LOST_CONNECTION, "lost its connection to another process"
+    return (causes.EXCEPTION, name) if name else None
 
 
-def _lost_a_connection(evidence: Evidence) -> Diagnosis | None:
-    if not (names_lost_peer(evidence.root) if evidence.raised else _says_that_it_lost_a_peer(evidence)):
-        return None
-    return _named(LOST_CONNECTION, WORDS[LOST_CONNECTION], exception_name(evidence.raised))
-
-
-def _raised(evidence: Evidence) -> Diagnosis | None:
-    name = exception_name(evidence.raised)
-    return Diagnosis(EXCEPTION, name, "", name) if name else None
-
-
-def _ended_by_another_signal(evidence: Evidence) -> Diagnosis | None:
+def _by_its_code(evidence: Evidence) -> Found:
     """No words: what the signal is called says what is known."""
     signal = signal_of(evidence.code)
-    if signal == SIGBUS:
-        return Diagnosis(SIGNALLED, "bus error", HINTS[SHARED_MEMORY_FULL])
-    return Diagnosis(ABORTED if signal == SIGABRT else SIGNALLED) if signal else None
+    if signal == causes.SIGBUS:
+        return causes.SIGNALLED, BUS_ERROR
+    if signal == causes.SIGABRT:
+        return causes.ABORTED, ""
+    return causes.SIGNALLED if signal else causes.EXITED, ""
 
 
-def _exited(_evidence: Evidence) -> Diagnosis:
-    return Diagnosis(EXITED)
+CHECKS = (_before_all, _cannot_import, _cannot_be_read, _refuses_its_arguments, _says_it, _by_its_code)
 
 
-CHECKS = (
-    _not_started,
-    _left_early,
-    _killed_for_memory,
-    _ended_by_signal,
-    _cannot_import,
-    _cannot_be_read,
-    _refuses_its_arguments,
-    _says_it,
-    _has_no_memory,
-    _lost_a_connection,
-    _raised,
-    _ended_by_another_signal,
-    _exited,
-)
-
-
-def _by_text(said: str, exception: str = "") -> Diagnosis | None:
-    return next((_named(cause, WORDS[cause], exception) for cause, texts in TEXTS if _has(said, texts)), None)
+def _by_text(text: str) -> Found | None:
+    return next(((cause, words) for cause, words, texts in TEXTS if _has(text, texts)), None)
 
 
 def _says_that_it_lost_a_peer(evidence: Evidence) -> bool:
-    """A program that ends by itself may have told of many a thing before; native code that gives up does not go on."""
+    """A program that exits on its own may have printed anything before; native code that gives up does not go on."""
     died = signal_of(evidence.code) != 0 or evidence.asked_to_stop
-    return _has("\n".join(evidence.tail) if died else evidence.last, LOST_PEER)
+    return _has("\n".join(evidence.tail) if died else evidence.last, patterns.LOST_PEER)
 
 
-def _has(said: str, texts: tuple[str, ...]) -> bool:
-    said = said.lower()
-    return any(text in said for text in texts)
-
-
-def _named(cause: str, words: str, exception: str = "") -> Diagnosis:
-    return Diagnosis(cause, words, HINTS.get(cause, ""), exception)
+def _has(text: str, texts: tuple[str, ...]) -> bool:
+    text = text.lower()
+    return any(one in text for one in texts)

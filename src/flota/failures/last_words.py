@@ -7,8 +7,6 @@ import os
 from flota.failures.diagnosis import Evidence, names_lost_peer
 from flota.failures.patterns import STRANGERS
 from flota.failures.tracebacks import Traceback, fatal_error, last_chain, own_words
-from flota.job.causes import signal_of
-from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,51 +42,28 @@ def _printable(line: str) -> str:
     return "".join(char for char in line if char.isprintable() or char == "\t")
 
 
-class LastWords(NamedTuple):
-    """`said` for people; the rest for a diagnosis: what was raised, all of the first of its chain, how the message of
-    what was raised went on or, if it did not end by an exception, what it said last; and whether it was raised where
-    it talked to a `stranger`."""
-
-    said: tuple[str, ...] = ()
-    raised: str = ""
-    root: str = ""
-    tail: tuple[str, ...] = ()
-    stranger: bool = False
-
-    def added_to(self, seen: Evidence) -> Evidence:
-        return seen._replace(raised=self.raised, root=self.root, tail=self.tail, stranger=self.stranger)
-
-
-def last_words(tails: list[list[str]], code: int, *, asked_to_stop: bool = False) -> LastWords:
-    """The traceback that one of these logs ends with, or its last lines. `code`: its exit code or minus its signal;
-    `asked_to_stop`: by flota."""
+def last_words(tails: list[list[str]], seen: Evidence) -> Evidence:
+    """With the traceback that one of these logs ends with, or its last lines."""
     chains = [last_chain(lines) for lines in tails]
     for chain in chains:
-        if chain and _is_the_end(chain[-1], code, asked_to_stop=asked_to_stop):
-            return words_of(chain)
+        if chain and _is_the_end(chain[-1], seen):
+            return words_of(chain, seen)
     for lines, chain in zip(tails, chains, strict=True):
         fatal = fatal_error(lines)
         said = _cut(fatal[:LAST_LINES]) if fatal else last_lines(lines, LAST_LINES)
         if said:
-            caught = chain and not _died(code, asked_to_stop=asked_to_stop)
-            tail = own_words(chain[-1].after) if caught else lines
-            return LastWords(tuple(said), tail=tuple(last_lines(tail, 2 * LAST_LINES)))
-    return LastWords()
+            tail = own_words(chain[-1].after) if chain and not seen.died else lines
+            return seen._replace(said=tuple(said), tail=tuple(last_lines(tail, 2 * LAST_LINES)))
+    return seen
 
 
-def _died(code: int, *, asked_to_stop: bool) -> bool:
-    return signal_of(code) != 0 and not asked_to_stop
+def _is_the_end(last: Traceback, seen: Evidence) -> bool:
+    """A program that has caught an exception goes on and says more, or ends in a way of its own. What is printed at
+    exit can follow one that was not caught."""
+    return not seen.died and len(own_words(last.after)) <= (MOST_AFTER if seen.code == UNCAUGHT else 0)
 
 
-def _is_the_end(last: Traceback, code: int, *, asked_to_stop: bool) -> bool:
-    """Whoever has caught an exception goes on and says more, or ends in a way of its own. What is told at exit can
-    follow one that nobody has caught."""
-    if _died(code, asked_to_stop=asked_to_stop):
-        return False
-    return len(own_words(last.after)) <= (MOST_AFTER if code == UNCAUGHT else 0)
-
-
-def words_of(chain: list[Traceback]) -> LastWords:
+def words_of(chain: list[Traceback], seen: Evidence) -> Evidence:
     """Of a chain the last is named, and the first told. Where the last is but a clean-up that has met the loss of
     another process, it is the other way round."""
     first, last = chain[0], chain[-1]
@@ -98,17 +73,35 @@ def words_of(chain: list[Traceback]) -> LastWords:
     more = _some(named.message or tuple(own_words(named.after)), MORE_LINES - bool(other))
     said = (*shorten(list(named.stack), SAID_LINES), *more, *([other] if other else []))
     stranger = any(file in line for one in chain for line in one.stack for file in STRANGERS)
-    return LastWords(tuple(_cut(said)), named.raised, first.whole, named.message, stranger)
+    said = tuple(_cut(said))
+    return seen._replace(said=said, raised=named.raised, root=first.whole, tail=named.message, stranger=stranger)
 
 
-def recorded(text: str) -> LastWords:
+def recorded_words(path: str, seen: Evidence) -> Evidence | None:
+    """With what a script that uses flota.record or torch's @record has written, if anything."""
+    try:
+        with open(path) as file:
+            text = file.read()
+    except (OSError, ValueError):
+        return None
+    import json
+
+    try:
+        message = json.loads(text)["message"]
+        stack = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return recorded(str(stack), seen)
+
+
+def recorded(text: str, seen: Evidence) -> Evidence:
     """Of a traceback that the script itself has written down."""
     lines = [_printable(line) for line in text.split("\n") if line]
     chain = last_chain(lines)
     if chain:
-        return words_of(chain)
+        return words_of(chain, seen)
     last = lines[-1] if lines else ""
-    return LastWords(tuple(shorten(lines, SAID_LINES)), last, last)
+    return seen._replace(said=tuple(shorten(lines, SAID_LINES)), raised=last, root=last)
 
 
 def _some(lines: tuple[str, ...], most: int) -> list[str]:

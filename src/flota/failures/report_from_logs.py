@@ -6,13 +6,12 @@ import os
 from datetime import datetime
 
 from flota.failures.blame import in_order_of_blame
-from flota.failures.diagnosis import Evidence, diagnose, is_secondary
+from flota.failures.diagnosis import Evidence, diagnosed
 from flota.failures.last_words import last_words, read_tail
 from flota.job.report import FAILED, FailedWorker, Report, Verdict, exit_code_of_all, report_from_dict, with_failures
 from flota.job.roles import TRAINER, log_stem
 from flota.logs.directory import ROUND_HEADER
 from flota.values import NamedTuple
-from flota.wording import ending_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,10 +140,9 @@ def piece_together(tellings: list[Telling]) -> Report:
     starts = [event for telling in tellings for event in telling.events if event["event"] == "job_started"]
     size = max((int(event.get("world_size") or 0) for event in starts), default=0)
     blamed = tuple(in_order_of_blame(found))
-    code = exit_code_of_all((one.code, one.asked_to_stop) for one in blamed)
     report = Report(
         job_id=str(first.get("job_id", "")),
-        verdict=Verdict(FAILED, code, max((one.attempt for one in found), default=0)),
+        verdict=Verdict(FAILED, exit_code_of_all(blamed), max((one.attempt for one in found), default=0)),
         sizes={TRAINER: size},
         rounds=0,
         seconds=0.0,
@@ -186,29 +184,19 @@ def _who(event: Json) -> tuple[str, int]:
 
 def _failed(telling: Telling, event: Json, start: Json, attempt: int) -> FailedWorker:
     role, rank = _who(event)
-    code = event["code"]
     logs = _logs(f"{telling.directory}/{log_stem(role)}.{rank}")
-    words = last_words(list(logs.values()), code)
-    evidence = words.added_to(Evidence(code))
-    diagnosis = diagnose(evidence)
-    return FailedWorker(
+    failed = FailedWorker(
         rank=rank,
-        local_rank=-1,
         node=telling.node,
         pid=start.get("pid", 0),
-        code=code,
-        cause=diagnosis.cause,
-        ending=ending_in_words(code, diagnosis.words),
+        code=event["code"],
         ran=max(0.0, event["monotonic"] - start["monotonic"]) if start else 0.0,
         log=next(iter(logs), ""),
-        said=words.said,
         role=role,
         attempt=attempt,
         at=_seconds(event.get("time")),
-        is_secondary=is_secondary(evidence),
-        exception=diagnosis.exception,
-        hint=diagnosis.hint,
     )
+    return diagnosed(failed, last_words(list(logs.values()), Evidence(failed.code)))
 
 
 def _logs(both: str) -> dict[str, list[str]]:

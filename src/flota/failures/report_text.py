@@ -36,8 +36,20 @@ def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
 
 
 def culprit_in_words(failed: FailedWorker, *, name_host: bool = False) -> str:
-    host = failed.node if name_host else ""
-    return sentence(failed.rank, failed.cause, failed.code, failed.ran, host, failed.role, failed.ending)
+    """The line that names the culprit."""
+    who, after = label(failed.role, failed.rank), f"after {duration_in_words(failed.ran)}"
+    where = f" on {failed.node}" if name_host and failed.node else ""
+    ending = failed.ending or ending_in_words(failed.code)
+    if failed.cause == SHEPHERD_LOST:
+        end = ending_in_words(failed.code)
+        return f"flota's own shepherd process{where} ended with {end}; its workers were stopped"
+    if is_hang(failed.code, failed.cause) and failed.cause == LEFT_EARLY:
+        return f"{who}{where} left too early: exit code 0 {after}, and the others hang"
+    if failed.cause == HUNG:
+        return f"{f'{who}{where}' if failed.rank >= 0 else 'the job'} hung: found {after}"
+    if failed.cause == NOT_STARTED:
+        return f"{who}{where} could not be started"
+    return f"{who}{where} {'left too early' if failed.code == 0 else 'failed first'}: {ending} {after}"
 
 
 def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
@@ -91,23 +103,3 @@ def abort_line(size: int, ranks: list[int], role: str = TRAINER) -> str:
         f"ABORT!!! Out of all {size} {plural(role)}, the {role} process with rank=[{listed}] was aborted. "
         "Please check its log."
     )
-
-
-def sentence(
-    rank: int, cause: str, code: int, ran: float, host: str = "", role: str = TRAINER, ending: str = ""
-) -> str:
-    """The line that names the culprit; its host where there are several. `ending`: its end in words, where more is
-    known than its code.
-    """
-    who = label(role, rank)
-    where = f" on {host}" if host else ""
-    if cause == SHEPHERD_LOST:
-        return f"flota's own shepherd process{where} ended with {ending_in_words(code)}; its workers were stopped"
-    if is_hang(code, cause) and cause == LEFT_EARLY:
-        return f"{who}{where} left too early: exit code 0 after {duration_in_words(ran)}, and the others hang"
-    if cause == HUNG:
-        return f"{f'{who}{where}' if rank >= 0 else 'the job'} hung: found after {duration_in_words(ran)}"
-    if cause == NOT_STARTED:
-        return f"{who}{where} could not be started"
-    end = f"{ending or ending_in_words(code)} after {duration_in_words(ran)}"
-    return f"{who}{where} left too early: {end}" if code == 0 else f"{who}{where} failed first: {end}"

@@ -96,7 +96,7 @@ def _after_failure(survey: Survey, answered: set[str]) -> Outcome:
     if decision.restarts:
         return Restart(culprit, decision.history, decision.delay)
     failures = [failed for _, failed in blamed]
-    code = exit_code_of_all((failed.code, failed.asked_to_stop) for failed in failures)
+    code = exit_code_of_all(failures)
     return EndJob(JobEnding(FAILED, code, 0, decision.why, in_full(failures), finished(survey, failures)))
 
 

@@ -29,5 +29,5 @@ def _complete(node: MultiNode, testimony: Testimony) -> Testimony:
         return testimony._replace(swept=True)
     found = evidence.found if node.failure_reported else ()
     if not node.failure_reported and all(failed.is_secondary for failed in job.failures):
-        found = tuple(evidence.suspects(started))
-    return testimony._replace(failures=tuple(map(sendable, found)), ended=evidence.ended_well(started), swept=True)
+        found = tuple(evidence.suspects())
+    return testimony._replace(failures=tuple(map(sendable, found)), ended=evidence.succeeded(), swept=True)

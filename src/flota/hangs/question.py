@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from flota.errors import HANG
-from flota.failures.diagnosis import HINTS
 from flota.hangs.suspects import asked_in_words, find_suspects, in_words
 from flota.hangs.wait_sites import ENDED, KINDS, RankPosition
-from flota.job.causes import HUNG, LEFT_EARLY
+from flota.job.causes import HINTS, HUNG, LEFT_EARLY
 from flota.job.printable import are_printable, printable
 from flota.job.report import HANG_IN_WORDS, NO_STEP, FailedWorker
 from flota.job.survey import AskAgain, CallRoll, NodesLost, Outcome, Publish, Resume, Wait

@@ -1,4 +1,4 @@
-"""The names of causes of failures, and what follows from a name alone. Pure."""
+"""The causes of failures: their names, and what follows from a name alone. Pure."""
 
 from __future__ import annotations
 
@@ -17,16 +17,36 @@ EXCEPTION, LOST_CONNECTION = "exception", "lost-connection"
 # Will be the same the next time: unless it has worked before, it is no use to start it again.
 AT_START = (NOT_STARTED, MISSING_MODULE, FAILED_IMPORT, BAD_PATH, SYNTAX_ERROR, USAGE, LOCAL_RANK)
 FROM_OUTSIDE = (KILLED, TERMINATED, LOST_CONNECTION, SHEPHERD_LOST)
-ALL = tuple(
-    sorted(
-        {
-            *(EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST, HUNG, LEFT_EARLY, OUT_OF_MEMORY, DEVICE_OUT_OF_MEMORY),
-            *(SHARED_MEMORY_FULL, DISK_FULL, TOO_MANY_FILES, SEGMENTATION_FAULT, ABORTED, KILLED, TERMINATED),
-            *(MISSING_MODULE, FAILED_IMPORT, BAD_PATH, SYNTAX_ERROR, USAGE, LOCAL_RANK, PORT_IN_USE, DEVICE_FAILED),
-            *(EXCEPTION, LOST_CONNECTION),
-        }
-    )
-)
+# All causes, and what to do about each; empty where there is nothing to say.
+HINTS = {
+    EXITED: "",
+    SIGNALLED: "",
+    NOT_STARTED: "run `flota --dry-run …` to see the command",
+    SHEPHERD_LOST: "",
+    HUNG: "",
+    LEFT_EARLY: "all ranks have to do the same number of steps: look at how the data is shared out",
+    OUT_OF_MEMORY: "ask for more memory, or use less: smaller batches, fewer data loader workers, fewer workers a node",
+    DEVICE_OUT_OF_MEMORY: "use smaller batches, or look with the driver's own tool whether another process has memory",
+    SHARED_MEMORY_FULL: "give /dev/shm more room, as with `docker run --shm-size 8g`, or use fewer data loader workers",
+    DISK_FULL: "run `df -h` there to see which disk is full",
+    TOO_MANY_FILES: "run `ulimit -n 65536` before flota",
+    SEGMENTATION_FAULT: "the fault is in native code; the Python line that called it is above, if any",
+    ABORTED: "",
+    KILLED: "somebody sent SIGKILL: a person, a scheduler, or a container's limit",
+    TERMINATED: "somebody sent SIGTERM to the worker itself: a scheduler signals flota, and flota the workers",
+    MISSING_MODULE: "install it for the workers' interpreter, or name another one with --python PATH",
+    FAILED_IMPORT: "the package is there but does not load: its version, or a library that it needs",
+    BAD_PATH: "run `ls` on that machine: every node needs the script under the same path",
+    SYNTAX_ERROR: "the workers' interpreter cannot read the script: --python PATH names another one",
+    USAGE: "the script refuses its arguments; flags of flota go before the script",
+    LOCAL_RANK: "let the script take both `--local-rank` and `--local_rank`, or read LOCAL_RANK from the environment "
+    "and add --use-env",
+    PORT_IN_USE: "use the ports that workers are given (MASTER_PORT, FLOTA_ENDPOINT); run `ss -ltnp` to see who has it",
+    DEVICE_FAILED: "",
+    EXCEPTION: "",
+    LOST_CONNECTION: "look at the network, and at what the other ranks were doing",
+}
+ALL = tuple(sorted(HINTS))
 
 SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM = 6, 7, 9, 11, 15
 

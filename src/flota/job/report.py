@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.job.causes import EXITED
 from flota.job.roles import TRAINER, label
 from flota.values import NamedTuple
 
@@ -12,36 +13,51 @@ if TYPE_CHECKING:
 
 SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
 INCOMPLETE = "incomplete"  # the nodes that the job needs were not there
-# What the shepherd can tell of an end; job/causes.py finds more in what the worker said.
-EXITED, SIGNALLED, NOT_STARTED, SHEPHERD_LOST = "exited", "signalled", "not-started", "shepherd-lost"
-# What is known of a worker for which the others wait: it stands, or has ended with 0.
-HUNG, LEFT_EARLY = "hung", "left-early"
 HANG_IN_WORDS = "hang"  # for want of an exit code
 NO_STEP = -1
 
 
-class Failure(NamedTuple):
-    """A worker that failed by itself. `code` is its exit code, or minus the signal's number."""
+class FailedWorker(NamedTuple):
+    """A failure, from the supervisor to the screen. The supervisor makes it with what it knows: `worker`, `code`,
+    `cause`, `ran`, `at`, `final`. run/evidence.py adds what a person needs: where, how, and what it said last. Rank -1
+    is the shepherd, or no rank in particular.
 
-    worker: int
-    code: int
-    cause: str
-    ran: float
-    at: float
-    final: bool = False  # no policy restarts it
-    exception: str = ""  # the type that it raised, if any
-    step: int = NO_STEP  # the furthest that any worker of the round has told
+    `final`: its role's failures end the job, whatever the policy says of others. `is_secondary`: it failed because
+    another had died.
+    """
+
+    rank: int = -1
+    local_rank: int = -1
+    node: str = ""
+    pid: int = 0
+    code: int = 0  # its exit code, or minus the signal's number
+    cause: str = EXITED
+    ending: str = ""
+    ran: float = 0.0
+    log: str = ""
+    said: tuple[str, ...] = ()  # of a hang: what each rank is waiting on
+    role: str = TRAINER
+    final: bool = False
+    attempt: int = 0
+    step: int = NO_STEP
+    # Seconds since 1970, by its node's clock or, in a report of many nodes, by the coordinator's. In the supervisor: by
+    # the clock that never jumps.
+    at: float = 0.0
     asked_to_stop: bool = False  # before it ended: its end says little, what it had said before may say all
-    words: tuple[str, ...] = ()  # of a hang: who stands where
+    is_secondary: bool = False
+    exception: str = ""  # the type that it raised, if any
+    evidence: str = ""
+    hint: str = ""
+    worker: int = -1  # its number on its node
 
 
 class Verdict(NamedTuple):
-    """How a job ended. `failures` are those of the last round, in order of time."""
+    """How a job ended. `failures` are those of the last round, in order of blame."""
 
     kind: str
     exit_code: int
     attempt: int
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedWorker, ...] = ()
     signal: int = 0
     reason: str = ""  # where no worker failed: what ended the job; else why it was not restarted
 
@@ -51,42 +67,12 @@ def exit_code_of(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def exit_code_of_all(ends: Iterable[tuple[int, bool]]) -> int:
-    """The first code that says something, of codes in order of blame, each with whether its worker had been asked to
-    stop: the culprit may have ended with 0 too early, or by the signal that we sent it.
+def exit_code_of_all(failures: Iterable[FailedWorker]) -> int:
+    """The first code that says something, of failures in order of blame: the culprit may have ended with 0 too early,
+    or by the signal that we sent it.
     """
-    return next(
-        (exit_code_of(code) for code, asked_to_stop in ends if code != 0 and not (asked_to_stop and code < 0)), 1
-    )
-
-
-class FailedWorker(NamedTuple):
-    """A failure with everything a person needs: where, how, and what it said last. Rank -1 is the shepherd.
-
-    `final`: its role's failures end the job, whatever the policy says of others. `is_secondary`: because another had
-    died.
-    """
-
-    rank: int
-    local_rank: int
-    node: str
-    pid: int
-    code: int
-    cause: str
-    ending: str
-    ran: float
-    log: str
-    said: tuple[str, ...] = ()
-    role: str = TRAINER
-    final: bool = False
-    attempt: int = 0
-    step: int = NO_STEP
-    at: float = 0.0  # seconds since 1970, by its node's clock or, in a report of many nodes, by the coordinator's
-    asked_to_stop: bool = False
-    is_secondary: bool = False
-    exception: str = ""
-    evidence: str = ""
-    hint: str = ""
+    telling = (one.code for one in failures if one.code != 0 and not (one.asked_to_stop and one.code < 0))
+    return next(map(exit_code_of, telling), 1)
 
 
 class JobEnding(NamedTuple):
@@ -170,28 +156,57 @@ def _as_list(workers: Iterable[tuple[str, int]]) -> list[int | str]:
     return [rank if role == TRAINER else label(role, rank) for role, rank in workers]
 
 
+# The keys of a failure in report.json, and the field behind each. Users read them: they keep their names.
+FAILURE_KEYS = {
+    "role": "role",
+    "rank": "rank",
+    "local_rank": "local_rank",
+    "node": "node",
+    "pid": "pid",
+    "attempt": "attempt",
+    "exit_code": "code",
+    "signal": "code",
+    "cause": "cause",
+    "exception": "exception",
+    "ending": "ending",
+    "told_to_stop": "asked_to_stop",
+    "time": "at",
+    "ran_seconds": "ran",
+    "last_step": "step",
+    "log": "log",
+    "said": "said",
+    "evidence": "evidence",
+    "hint": "hint",
+}
+NULL_BY_DEFAULT = ("rank", "local_rank", "exception", "last_step", "evidence", "hint")
+
+
 def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
+    facts = {key: getattr(failed, field) for key, field in FAILURE_KEYS.items()}
+    nothing = FailedWorker()
+    nulls = {key: None for key in NULL_BY_DEFAULT if facts[key] == getattr(nothing, FAILURE_KEYS[key])}
     return {
-        "role": failed.role,
-        "rank": failed.rank if failed.rank >= 0 else None,
-        "local_rank": failed.local_rank if failed.rank >= 0 else None,
-        "node": failed.node,
-        "pid": failed.pid,
-        "attempt": failed.attempt,
+        **facts,
+        **nulls,
         "exit_code": failed.code if failed.code >= 0 else None,
         "signal": -failed.code if failed.code < 0 else None,
-        "cause": failed.cause,
-        "exception": failed.exception or None,
-        "ending": failed.ending,
-        "told_to_stop": failed.asked_to_stop,
         "time": round(failed.at, 6),
         "ran_seconds": round(failed.ran, 3),
-        "last_step": failed.step if failed.step != NO_STEP else None,
-        "log": failed.log,
         "said": list(failed.said),
-        "evidence": failed.evidence or None,
-        "hint": failed.hint or None,
     }
+
+
+def _failure_from_dict(told: Mapping[str, Any]) -> FailedWorker:
+    """What is there, each as what its field is."""
+    nothing = FailedWorker()
+    known = {
+        field: type(getattr(nothing, field))(told[key])
+        for key, field in FAILURE_KEYS.items()
+        if told.get(key) is not None
+    }
+    said = tuple(map(str, known.pop("said", ())))
+    failed = FailedWorker(**known, said=said)
+    return failed._replace(code=-failed.code) if told.get("signal") else failed
 
 
 def report_from_dict(told: Mapping[str, Any]) -> Report:
@@ -224,29 +239,3 @@ def _named(worker: int | str) -> tuple[str, int]:
         return TRAINER, worker
     role, _, rank = worker.rpartition(" ")
     return TRAINER if role == "rank" else role, int(rank)
-
-
-def _failure_from_dict(told: Mapping[str, Any]) -> FailedWorker:
-    signal, code, rank, local_rank, step = (
-        told.get(name) for name in ("signal", "exit_code", "rank", "local_rank", "last_step")
-    )
-    return FailedWorker(
-        rank=-1 if rank is None else int(rank),
-        local_rank=-1 if local_rank is None else int(local_rank),
-        node=str(told.get("node", "")),
-        pid=int(told.get("pid") or 0),
-        code=-int(signal) if signal else int(code or 0),
-        cause=str(told.get("cause", EXITED)),
-        ending=str(told.get("ending", "")),
-        ran=float(told.get("ran_seconds") or 0.0),
-        log=str(told.get("log", "")),
-        said=tuple(map(str, told.get("said") or ())),
-        role=str(told.get("role", TRAINER)),
-        attempt=int(told.get("attempt") or 0),
-        step=NO_STEP if step is None else int(step),
-        at=float(told.get("time") or 0.0),
-        asked_to_stop=bool(told.get("told_to_stop")),
-        exception=str(told.get("exception") or ""),
-        evidence=str(told.get("evidence") or ""),
-        hint=str(told.get("hint") or ""),
-    )

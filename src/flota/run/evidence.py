@@ -7,20 +7,21 @@ import time
 
 from flota.failures.blame import in_order_of_blame
 from flota.failures.oom import MemoryEvidence, MemoryWatch
-from flota.job.causes import NOT_STARTED, SHEPHERD_LOST, is_hang
-from flota.job.plan import ERROR, own_file
-from flota.job.report import HANG_IN_WORDS, NO_STEP, FailedWorker, Failure, Report, Verdict, with_failures
+from flota.job.causes import HINTS, NOT_STARTED, is_hang
+from flota.job.plan import ERROR, Worker, own_file
+from flota.job.report import HANG_IN_WORDS, NO_STEP, FailedWorker, Report, Verdict, with_failures
 from flota.job.roles import IGNORE
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 from flota.run.start import Started
-from flota.supervise.events import Event, StartFailed, WorkerExited, WorkerStarted
+from flota.supervise.events import Event, RoundSwept, StartFailed, WorkerExited, WorkerStarted
 from flota.wording import ending_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flota.failures.diagnosis import Evidence
-    from flota.failures.last_words import LastWords
 
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
 STOPS = (SIGTERM, SIGKILL, SIGINT)  # what we send, and what python makes of it that takes SIGTERM for Ctrl-C
@@ -50,6 +51,8 @@ class FailureEvidence:
         self.ignored: list[tuple[str, int]] = []
         self._kills: dict[int, MemoryEvidence] = {}
         self._steps: dict[int, int] = {}
+        # By worker: how large its logs were when they were read last, and what was found.
+        self._diagnosed: dict[int, tuple[tuple[int, ...], FailedWorker]] = {}
 
     def begin_round(self, started: Started) -> None:
         self.rounds += 1
@@ -80,8 +83,8 @@ class FailureEvidence:
         if self._memory and not any(end.code for end in self.exits.values()):
             self._memory.move_on(now)
 
-    def report(self, started: Started | None, verdict: Verdict) -> Report:
-        """None: no round has begun."""
+    def report(self, verdict: Verdict) -> Report:
+        started = self.last  # None: no round has begun
         report = Report(
             job_id=self.spec.job_id,
             verdict=verdict,
@@ -89,169 +92,117 @@ class FailureEvidence:
             rounds=self.rounds,
             seconds=time.monotonic() - self.began,
             log_dir=self.spec.log.directory,
-            stopped=self._workers(started, asked_to_stop=True) if started else (),
+            stopped=self._names(worker for worker, end in self.exits.items() if end.asked_to_stop),
             ignored=tuple(self.ignored),
             several=self.spec.nodes is not None,
         )
-        if started is None or not verdict.failures:
-            return report
-        return with_failures(report, self.found, self.ended_well(started))
+        return with_failures(report, self.found, self.succeeded()) if verdict.failures else report
 
-    def ended_well(self, started: Started) -> tuple[tuple[str, int], ...]:
-        return self._workers(started, asked_to_stop=False)
+    def succeeded(self) -> tuple[tuple[str, int], ...]:
+        ends = self.exits.items()
+        return self._names(worker for worker, end in ends if not end.asked_to_stop and end.code == 0)
 
-    def _workers(self, started: Started, *, asked_to_stop: bool) -> tuple[tuple[str, int], ...]:
-        """Those that were asked to stop, or those that ended with 0 by themselves."""
-        ends = sorted(self.exits.items())
-        numbers = [
-            worker for worker, end in ends if end.asked_to_stop is asked_to_stop and (asked_to_stop or end.code == 0)
-        ]
-        return tuple((worker.name, worker.rank) for worker in (started.plans[number].worker for number in numbers))
+    def _names(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        return tuple((worker.name, worker.rank) for worker in map(self._worker, sorted(numbers)))
+
+    def _worker(self, number: int) -> Worker:
+        assert self.last is not None
+        return self.last.plans[number].worker
 
     # Who failed, and of what.
 
-    def find(self, failures: list[Failure], started: Started) -> tuple[Failure, ...]:
+    def find(self, failures: list[FailedWorker]) -> RoundSwept:
         """The same failures, and who else may be to blame, in order of blame and with their causes; kept for the
         report."""
-        found = {self.failed(failure, started): failure.worker for failure in failures}
+        found = [self.complete(failure) for failure in failures]
         if all(one.is_secondary for one in found):
-            found |= self.suspects(started)
-        self.found = tuple(in_order_of_blame(list(found)))
-        reached = self.reached()
-        return tuple(
-            Failure(
-                worker=found[one],
-                code=one.code,
-                cause=one.cause,
-                ran=one.ran,
-                at=one.at - self.epoch,
-                final=one.final,
-                exception=one.exception,
-                step=reached,
-                asked_to_stop=one.asked_to_stop,
-            )
-            for one in self.found
-        )
+            found += self.suspects()
+        self.found = tuple(in_order_of_blame(found))
+        return RoundSwept(self.found, self.reached())
 
     def reached(self) -> int:
-        """The furthest step that any worker of this node has told in this round."""
-        return max((self._step(number, self.last) for number in self.pids), default=NO_STEP) if self.last else NO_STEP
+        """The furthest step that any worker of this node has reported in this round."""
+        return max(map(self._step, self.pids), default=NO_STEP)
 
-    def is_secondary(self, exited: WorkerExited, started: Started) -> bool:
-        return self.failed(self._failure(exited), started).is_secondary
+    def is_secondary(self, exited: WorkerExited) -> bool:
+        return self.complete(self._failure(exited)).is_secondary
 
-    def suspects(self, started: Started) -> dict[FailedWorker, int]:
-        """Workers that no failure is known of and that are to blame all the same, if nobody else is: they were asked to
+    def suspects(self) -> list[FailedWorker]:
+        """Workers that no failure is known of and that are to blame all the same, if no other is: they were asked to
         stop when they had failed already, or had ended as if their work were done."""
-        found: dict[FailedWorker, int] = {}
-        for worker, exited in self.exits.items():
-            role = self.spec.all_roles[started.plans[worker].worker.role]
-            if (
-                role.on_failure == IGNORE
-                or bool(exited.code) is not exited.asked_to_stop
-                or (role.serves and not exited.asked_to_stop)
-            ):
+        found = []
+        for number, exited in self.exits.items():
+            role, asked = self.spec.all_roles[self._worker(number).role], exited.asked_to_stop
+            if role.on_failure == IGNORE or bool(exited.code) is not asked or (role.serves and not asked):
                 continue
-            one = self.failed(self._failure(exited), started)
+            one = self.complete(self._failure(exited))
             name = one.exception.rpartition(".")[2]
             had_failed = name not in STOPPED_BY or (exited.code < 0 and -exited.code not in STOPS)
-            if not exited.asked_to_stop or (had_failed and not one.is_secondary):
-                found[one] = worker
+            if not asked or (had_failed and not one.is_secondary):
+                found.append(one)
         return found
 
-    def _failure(self, exited: WorkerExited) -> Failure:
+    def _failure(self, exited: WorkerExited) -> FailedWorker:
         ran = max(0.0, exited.at - self.began_at.get(exited.worker, exited.at))
-        return Failure(exited.worker, exited.code, "", ran, exited.at, asked_to_stop=exited.asked_to_stop)
-
-    def failed(self, failure: Failure, started: Started) -> FailedWorker:
-        roster = started.roster
-        if failure.cause == SHEPHERD_LOST:
-            return self._nobodys(failure, started, ending_in_words(failure.code))
-        if is_hang(failure.code, failure.cause):
-            return self._hung(failure, started)
-        from flota.failures.diagnosis import diagnose, is_secondary
-
-        worker = started.plans[failure.worker].worker
-        said, evidence = self._said(failure, started)
-        diagnosis = diagnose(evidence)
-        kill = self._kills.get(failure.worker)
         return FailedWorker(
-            rank=worker.rank,
-            local_rank=worker.local_rank,
-            node=roster.seats[worker.seat].host,
-            pid=self.pids.get(failure.worker, 0),
-            code=failure.code,
-            cause=diagnosis.cause,
-            ending=ending_in_words(failure.code, diagnosis.words),
-            ran=failure.ran,
-            log="" if self.spec.interactive else worker.stderr,
-            said=said,
-            role=worker.name,
-            final=failure.final,
+            worker=exited.worker, code=exited.code, ran=ran, at=exited.at, asked_to_stop=exited.asked_to_stop
+        )
+
+    def complete(self, failure: FailedWorker) -> FailedWorker:
+        """With all that is known of it by now, given what the supervisor knows."""
+        assert self.last is not None
+        roster = self.last.roster
+        hangs = is_hang(failure.code, failure.cause)
+        failed = failure._replace(
+            node=roster.seats[self.last.seat].host,
             attempt=roster.attempt,
-            step=self._step(failure.worker, started),
             at=failure.at + self.epoch,
-            asked_to_stop=failure.asked_to_stop,
-            is_secondary=is_secondary(evidence),
-            exception=diagnosis.exception,
-            evidence=kill.words if kill else "",
-            hint=diagnosis.hint,
+            ending=HANG_IN_WORDS if hangs else ending_in_words(failure.code),
+            hint=HINTS[failure.cause],
         )
-
-    def _hung(self, failure: Failure, started: Started) -> FailedWorker:
-        """One that made the others wait; -1: nobody stands out."""
-        from flota.failures.diagnosis import HINTS
-
-        unnamed = self._nobodys(failure, started, HANG_IN_WORDS)
         if failure.worker < 0:
-            return unnamed
-        worker = started.plans[failure.worker].worker
-        return unnamed._replace(
+            return failed
+        worker = self._worker(failure.worker)
+        failed = failed._replace(
             rank=worker.rank,
             local_rank=worker.local_rank,
             pid=self.pids.get(failure.worker, 0),
-            log=worker.stderr,
+            log="" if self.spec.interactive else worker.stderr,
             role=worker.name,
-            step=self._step(failure.worker, started),
-            hint=HINTS.get(failure.cause, ""),
+            step=self._step(failure.worker),
         )
+        return failed if hangs else self._diagnose(failed, worker)
 
-    def _nobodys(self, failure: Failure, started: Started, ending: str) -> FailedWorker:
-        """Of no rank: the shepherd's, or of all together."""
-        return FailedWorker(
-            rank=-1,
-            local_rank=-1,
-            node=started.roster.seats[started.seat].host,
-            pid=0,
-            code=failure.code,
-            cause=failure.cause,
-            ending=ending,
-            ran=failure.ran,
-            log="",
-            said=failure.words,
-            attempt=started.roster.attempt,
-            at=failure.at + self.epoch,
-        )
+    def _diagnose(self, failed: FailedWorker, worker: Worker) -> FailedWorker:
+        """A log is read again only if it has grown since."""
+        recorded = own_file(self.spec, worker, ERROR)
+        sizes = tuple(map(_size, (recorded, *worker.logs)))
+        known = self._diagnosed.get(failed.worker)
+        if known is None or known[0] != sizes:
+            from flota.failures.diagnosis import diagnosed
 
-    def _step(self, worker: int, started: Started) -> int:
+            kill = self._kills.get(failed.worker)
+            one = diagnosed(failed, self._last_words(failed, worker, recorded))
+            known = self._diagnosed[failed.worker] = sizes, one._replace(evidence=kill.words if kill else "")
+        return known[1]._replace(final=failed.final)
+
+    def _step(self, worker: int) -> int:
         """Noted when it ended: the channel is closed with its round."""
-        return self._steps.get(worker, NO_STEP) if started.channel.fd < 0 else started.channel.read(worker).step
+        if self.last is None or self.last.channel.fd < 0:
+            return self._steps.get(worker, NO_STEP)
+        return self.last.channel.read(worker).step
 
-    def _said(self, failure: Failure, started: Started) -> tuple[tuple[str, ...], Evidence]:
-        """What it said last, for people and for a diagnosis. What was recorded knows best; then the last traceback in
-        the log; then its last lines."""
+    def _last_words(self, failed: FailedWorker, worker: Worker, recorded: str) -> Evidence:
+        """What was recorded knows best; then the last traceback in the log; then its last lines."""
         from flota.failures.diagnosis import Evidence
-        from flota.failures.last_words import last_words
+        from flota.failures.last_words import last_words, recorded_words
 
-        if failure.cause == NOT_STARTED:
-            program = started.plans[failure.worker].worker.argv[0]
-            return (f"{self.errors[failure.worker]}: {program}",), Evidence(failure.code, unstarted=True)
-        tails = self._tails(failure.worker, started)
-        kill = self._kills.get(failure.worker) or self._kill_of_a_child(tails)
-        seen = Evidence(failure.code, failure.asked_to_stop, memory=kill.killed, counted=kill.counted)
-        recorded = recorded_words(own_file(self.spec, started.plans[failure.worker].worker, ERROR))
-        words = recorded or last_words(tails, failure.code, asked_to_stop=failure.asked_to_stop)
-        return words.said, words.added_to(seen)
+        if failed.cause == NOT_STARTED:
+            return Evidence(failed.code, said=(f"{self.errors[failed.worker]}: {worker.argv[0]}",), unstarted=True)
+        tails = self._tails(worker)
+        kill = self._kills.get(failed.worker) or self._kill_of_a_child(tails)
+        seen = Evidence(failed.code, failed.asked_to_stop, memory=kill.killed, counted=kill.counted)
+        return recorded_words(recorded, seen) or last_words(tails, seen)
 
     def _kill_of_a_child(self, tails: list[list[str]]) -> MemoryEvidence:
         """A worker whose data loader was killed for memory fails with an exception of its own."""
@@ -261,13 +212,20 @@ class FailureEvidence:
         pid = killed.partition("(pid ")[2].partition(")")[0]
         return self._memory.look(int(pid) if pid.isdecimal() else 0)
 
-    def _tails(self, number: int, started: Started) -> list[list[str]]:
+    def _tails(self, worker: Worker) -> list[list[str]]:
         from flota.failures.last_words import read_tail
 
-        worker = started.plans[number].worker
-        begins = {path: end for path, (_, end) in started.marks.items()}
-        begins |= {log.path: 0 for log in started.rotating if log.rotated}
+        assert self.last is not None
+        begins = {path: end for path, (_, end) in self.last.marks.items()}
+        begins |= {log.path: 0 for log in self.last.rotating if log.rotated}
         return [read_tail(path, begins[path]) for path in reversed(worker.logs) if path in begins]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
 
 
 def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
@@ -276,22 +234,3 @@ def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
     for number, role in enumerate(spec.all_roles):
         sizes[role.name] = sizes.get(role.name, 0) + roster.size(number)
     return sizes
-
-
-def recorded_words(path: str) -> LastWords | None:
-    """What a script that uses flota.record or torch's @record has written, if anything."""
-    try:
-        with open(path) as file:
-            text = file.read()
-    except (OSError, ValueError):
-        return None
-    import json
-
-    try:
-        message = json.loads(text)["message"]
-        stack = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    from flota.failures.last_words import recorded
-
-    return recorded(str(stack))

@@ -58,7 +58,7 @@ class SingleNode(NodeWatch):
             self.turn(self._try_at if self._again else None)
             if self._again and time.monotonic() >= self._try_at:
                 self._start(self._again)
-        return self.conclude(self.evidence.report(self.started, self.verdict))
+        return self.conclude(self.evidence.report(self.verdict))
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         super().begin_round(started, supervisor)

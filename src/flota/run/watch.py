@@ -181,12 +181,12 @@ class NodeWatch(RoundWatch):
     def step(self, event: Event) -> None:
         if isinstance(event, RoundSwept) and self.supervisor.failures:
             self.console.end_round(self.started)  # all that was said is in the logs
-            event = RoundSwept(self.evidence.find(self.supervisor.failures, self.started))
+            event = self.evidence.find(self.supervisor.failures)
         self.evidence.note(event)
         if self.hang_watch:
             self.hang_watch.note(event)
         if isinstance(event, WorkerExited) and self._fails_first(event):
-            event = event._replace(is_secondary=self.evidence.is_secondary(event, self.started))
+            event = event._replace(is_secondary=self.evidence.is_secondary(event))
         self.console.record(event, self.started)
         if isinstance(event, WorkerExited | StartFailed) and self.supervisor.ignores_exit(event.worker):
             self._tell_of_forgiven(event)

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 
 from flota.errors import TRY_AGAIN
 from flota.errors.spawning import MissingGuard, NodeLost, NoResult, TimedOut, WorkerFailed, WorkersStopped
-from flota.failures.report_text import sentence
+from flota.failures.report_text import culprit_in_words
 from flota.job.causes import NOT_STARTED, SHEPHERD_LOST
-from flota.job.report import STOPPED
+from flota.job.report import STOPPED, FailedWorker
 from flota.spawning.pickled_call import anonymous_file
 from flota.spawning.supervisor_client import SupervisorClient
 from flota.spawning.worker_process import RAISED, RETURNED, UNGUARDED, read_all
@@ -155,7 +155,7 @@ class Workers:
             raise MissingGuard
         error = content[1:].decode(errors="replace") if content[:1] == RAISED else ""
         summary, _, traceback = error.partition("\n")
-        message = sentence(rank, cause, code, ran)
+        message = culprit_in_words(FailedWorker(rank=rank, cause=cause, code=code, ran=ran))
         if cause == NOT_STARTED:
             message += f": {os.strerror(client.start_errors[rank])}"
         elif summary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.job.report import Failure, Verdict
+from flota.job.report import FailedWorker, Verdict
 from flota.values import NamedTuple
 
 
@@ -28,11 +28,11 @@ class SweepRound(NamedTuple):
 
 
 class StartRound(NamedTuple):
-    """Start all workers anew, after these failures, and after so many seconds."""
+    """Restart all workers, after these failures, and after so many seconds."""
 
     round: int
     attempt: int
-    after: tuple[Failure, ...]
+    after: tuple[FailedWorker, ...]
     delay: float = 0.0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.job.report import Failure
+from flota.job.report import NO_STEP, FailedWorker
 from flota.values import NamedTuple
 
 
@@ -53,10 +53,11 @@ class HangExplained(NamedTuple):
 
 class RoundSwept(NamedTuple):
     """Every process of the round is gone, strays included. `failures`: what is known of them by now, with their causes,
-    the one to blame first; None: no more than before.
+    the one to blame first; None: no more than before. `reached`: the furthest step that any worker has reported.
     """
 
-    failures: tuple[Failure, ...] | None = None
+    failures: tuple[FailedWorker, ...] | None = None
+    reached: int = NO_STEP
 
 
 class RoundNotStarted(NamedTuple):

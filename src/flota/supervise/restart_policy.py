@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from flota.job.causes import HUNG, NOT_STARTED
-from flota.job.report import NO_STEP
+from flota.job.causes import AT_START, FROM_OUTSIDE, HUNG, NOT_STARTED, is_hang, signal_of
+from flota.job.report import NO_STEP, FailedWorker
 from flota.job.spec import RestartPolicy
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Fail(Protocol):
-        """A failure as this node found it, or as another has told of it."""
-
-        @property
-        def code(self) -> int: ...
-        @property
-        def cause(self) -> str: ...
-        @property
-        def exception(self) -> str: ...
-        @property
-        def step(self) -> int: ...
-        @property
-        def ran(self) -> float: ...
-        @property
-        def final(self) -> bool: ...
-
 
 LONG_RUN = 60.0  # seconds that count as progress where no steps are told
 AT_ONCE = 2  # quick failures in a row that are followed by a restart at once
@@ -52,7 +31,7 @@ class Decision(NamedTuple):
     why: str = ""
 
 
-def decide(failure: Fail, history: History, attempt: int, policy: RestartPolicy) -> Decision:
+def decide(failure: FailedWorker, history: History, attempt: int, policy: RestartPolicy) -> Decision:
     """N restarts are N + 1 runs. At elastic level 0 a failing node leaves, so nothing restarts in place; a role may say
     that its failures are final.
     """
@@ -63,12 +42,9 @@ def decide(failure: Fail, history: History, attempt: int, policy: RestartPolicy)
     return Decision(not why, history, _delay(history, policy), why)
 
 
-def remember(history: History, failure: Fail) -> History:
+def remember(history: History, failure: FailedWorker) -> History:
     """What comes from outside says nothing about the job: it neither loops nor is waited out."""
-    from flota.job.causes import FROM_OUTSIDE
-
-    told = failure.step != NO_STEP
-    advanced = failure.step > history.best if told else failure.ran >= LONG_RUN
+    advanced = failure.step > history.best if failure.step != NO_STEP else failure.ran >= LONG_RUN
     history = history._replace(best=max(history.best, failure.step), worked=history.worked or advanced)
     if advanced:
         return history._replace(quick=0, same=0, kind="")
@@ -79,9 +55,8 @@ def remember(history: History, failure: Fail) -> History:
     return history._replace(quick=history.quick + 1, same=same, kind=kind)
 
 
-def names_of(failure: Fail) -> set[str]:
+def names_of(failure: FailedWorker) -> set[str]:
     """By what --restart-on and --no-restart-on can name it."""
-    from flota.job.causes import is_hang, signal_of
     from flota.wording import signal_name
 
     code = str(failure.code) if failure.code >= 0 else ""
@@ -90,9 +65,7 @@ def names_of(failure: Fail) -> set[str]:
     return {code, signal, hang, failure.cause, failure.exception, failure.exception.rpartition(".")[2]} - {""}
 
 
-def _objection(failure: Fail, history: History, policy: RestartPolicy) -> str:
-    from flota.job.causes import AT_START
-
+def _objection(failure: FailedWorker, history: History, policy: RestartPolicy) -> str:
     named = names_of(failure)
     if failure.cause == NOT_STARTED:
         return "a program that cannot be run will not run the next time either"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flota.errors import BUG, HANG, TRY_AGAIN
 from flota.job.causes import EXITED, HUNG, LEFT_EARLY, NOT_STARTED, SHEPHERD_LOST, SIGNALLED, is_hang
-from flota.job.report import FAILED, STOPPED, SUCCEEDED, Failure, Verdict, exit_code_of_all
+from flota.job.report import FAILED, STOPPED, SUCCEEDED, FailedWorker, Verdict, exit_code_of_all
 from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
 from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StartRound, StopWorker, SweepRound
@@ -78,7 +78,7 @@ class Supervisor:
         self.stop_signal = 0
         self.recalled = False
         self.deadline: float | None = None
-        self.before: tuple[Failure, ...] = ()  # what the last restart followed
+        self.before: tuple[FailedWorker, ...] = ()  # what the last restart followed
         self.history = History()
         self.why = ""  # restarts are on and left, and there is none
         self._begin(now)
@@ -101,8 +101,7 @@ class Supervisor:
         self.alive = set(range(self.workers))
         self.started_at = dict.fromkeys(self.alive, now)
         self.left_at: dict[int, float] = {}  # with success, by themselves
-        self.failures: list[Failure] = []
-        self.secondary: set[int] = set()
+        self.failures: list[FailedWorker] = []
 
     def _worker_started(self, event: WorkerStarted, _now: float) -> list[Action]:
         self.started_at[event.worker] = event.at
@@ -114,9 +113,7 @@ class Supervisor:
             self.left_at[event.worker] = event.at
         if event.code != 0 and not event.asked_to_stop and not self.ignores_exit(event.worker):
             cause = EXITED if event.code > 0 else SIGNALLED
-            self._note_failure(event.worker, event.code, cause, event.at)
-            if event.is_secondary:
-                self.secondary.add(event.worker)
+            self._note_failure(event.worker, event.code, cause, event.at, is_secondary=event.is_secondary)
         if self.failures and self.phase == Phase.RUNNING:
             if not self.awaits_first_failure:
                 return self._stop_workers(SIGTERM, now)
@@ -128,7 +125,7 @@ class Supervisor:
     @property
     def awaits_first_failure(self) -> bool:
         """Whether all workers that failed say that another has died, whose end is not known yet."""
-        secondary = all(failure.worker in self.secondary for failure in self.failures)
+        secondary = all(failure.is_secondary for failure in self.failures)
         return self.phase == Phase.RUNNING and bool(self.failures and self.alive) and secondary
 
     def _hang_found(self, event: HangFound, now: float) -> list[Action]:
@@ -146,13 +143,13 @@ class Supervisor:
         """Found before whatever else has happened since; -1: nobody stands out."""
         began = min(self.started_at.values(), default=at)
         self.failures[:0] = [
-            Failure(
-                worker,
-                HANG,
-                LEFT_EARLY if worker in self.left_at else HUNG,
-                self.left_at.get(worker, at) - self.started_at.get(worker, began),
-                at,
-                words=words,
+            FailedWorker(
+                worker=worker,
+                code=HANG,
+                cause=LEFT_EARLY if worker in self.left_at else HUNG,
+                ran=self.left_at.get(worker, at) - self.started_at.get(worker, began),
+                at=at,
+                said=words,
             )
             for worker in suspects or (-1,)
         ]
@@ -165,14 +162,15 @@ class Supervisor:
             return self._stop_workers(SIGTERM, now)
         return self._sweep_when_alone()
 
-    def _note_failure(self, worker: int, code: int, cause: str, at: float) -> None:
+    def _note_failure(self, worker: int, code: int, cause: str, at: float, *, is_secondary: bool = False) -> None:
         ran = max(0.0, at - self.started_at.get(worker, at))
-        self.failures.append(Failure(worker, code, cause, ran, at, final=worker in self.final))
+        failed = FailedWorker(worker=worker, code=code, cause=cause, ran=ran, at=at, final=worker in self.final)
+        self.failures.append(failed._replace(is_secondary=is_secondary))
 
     def _shepherd_lost(self, event: ShepherdLost, _now: float) -> list[Action]:
         self.stopped_gracefully = False
         if not self.stop_signal and not self.released:
-            self.failures.append(Failure(-1, event.code or BUG, SHEPHERD_LOST, 0.0, event.at))
+            self.failures.append(FailedWorker(code=event.code or BUG, cause=SHEPHERD_LOST, at=event.at))
         self.alive.clear()
         return self._sweep_when_alone()
 
@@ -249,7 +247,7 @@ class Supervisor:
     def _round_swept(self, event: RoundSwept, now: float) -> list[Action]:
         if event.failures is not None:
             self.failures = list(event.failures)
-        decision = self._decide()
+        decision = self._decide(event.reached)
         if decision is None or not decision.restarts:
             self.why = decision.why if decision else ""
             self.phase = Phase.ENDED
@@ -269,11 +267,11 @@ class Supervisor:
         self.attempt -= 1
         return [Finish(self._verdict())]
 
-    def _decide(self) -> Decision | None:
+    def _decide(self, reached: int) -> Decision | None:
         """What follows the failures; None where it is not the policy's to say."""
         if self.stop_signal or self.released or not self.failures:
             return None
-        decision = decide(self.failures[0], self.history, self.attempt, self.policy)
+        decision = decide(self.failures[0]._replace(step=reached), self.history, self.attempt, self.policy)
         self.history = decision.history
         return decision
 
@@ -285,7 +283,7 @@ class Supervisor:
             code = TRY_AGAIN if self.stopped_gracefully else 128 + self.stop_signal
             return Verdict(STOPPED, code, self.attempt, failures, self.stop_signal)
         if failures:
-            code = exit_code_of_all((failure.code, failure.asked_to_stop) for failure in failures)
+            code = exit_code_of_all(failures)
             return Verdict(FAILED, code, self.attempt, failures, reason=self.why)
         if self.recalled:
             return Verdict(STOPPED, 0, self.attempt)

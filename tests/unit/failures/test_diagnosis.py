@@ -61,8 +61,7 @@ TYPER = [*CLICK[:2], "╭─ Error ───────────────
 
 def evidence(code: int, *lines: str, **more) -> Evidence:
     """As it is found in a log that ends like this."""
-    asked_to_stop = more.get("asked_to_stop", False)
-    return last_words([list(lines)], code, asked_to_stop=asked_to_stop).added_to(Evidence(code, **more))
+    return last_words([list(lines)], Evidence(code, **more))
 
 
 def raised(line: str, *more: str) -> Evidence:
@@ -226,5 +225,5 @@ def test_names_of_exceptions(line, name):
 
 
 def test_every_cause_that_has_words_or_a_hint_is_a_cause():
-    assert set(diagnosis.HINTS) | set(diagnosis.WORDS) <= set(causes.ALL)
-    assert all(hint[0].islower() and not hint.endswith(".") for hint in diagnosis.HINTS.values())
+    assert {cause for cause, _, _ in diagnosis.TEXTS} <= set(causes.ALL)
+    assert all(hint[0].islower() and not hint.endswith(".") for hint in causes.HINTS.values() if hint)

@@ -6,6 +6,7 @@ import traceback
 
 import pytest
 
+from flota.failures.diagnosis import Evidence
 from flota.failures.last_words import last_lines, last_words, read_tail, recorded, shorten
 
 TRACE = [
@@ -22,7 +23,7 @@ GLOO = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer
 
 
 def said(*lines, code=1):
-    return list(last_words([list(lines)], code).said)
+    return list(last_words([list(lines)], Evidence(code)).said)
 
 
 def test_the_last_traceback_wins():
@@ -34,7 +35,7 @@ def test_no_traceback():
 
 
 def test_of_a_chain_the_last_is_shown_and_the_first_told():
-    words = last_words([[*FIRST, *TRACE]], 1)
+    words = last_words([[*FIRST, *TRACE]], Evidence(1))
 
     assert words.said == (*TRACE, "first: KeyError: 'a'")
     assert (words.raised, words.root) == ("ValueError: boom", "KeyError: 'a'")
@@ -42,7 +43,7 @@ def test_of_a_chain_the_last_is_shown_and_the_first_told():
 
 @pytest.mark.parametrize("loss", [REFUSED, GLOO])
 def test_what_is_lost_in_a_clean_up_is_no_cause(loss):
-    words = last_words([[*FIRST, *TRACE[:-1], loss]], 1)
+    words = last_words([[*FIRST, *TRACE[:-1], loss]], Evidence(1))
 
     assert words.said == (*TRACE[:-1], "KeyError: 'a'", f"then: {loss}")
     assert (words.raised, words.root) == ("KeyError: 'a'", "KeyError: 'a'")
@@ -51,7 +52,7 @@ def test_what_is_lost_in_a_clean_up_is_no_cause(loss):
 def test_a_prefix_that_a_framework_puts_before_each_line_is_dropped():
     lines = [f"[rank1]: {line}".rstrip() for line in (*FIRST, *TRACE, "more of it", "", "and more")]
 
-    words = last_words([["ok", *lines, "[rank1]:[W1116 ProcessGroup.cpp] not destroyed"]], 1)
+    words = last_words([["ok", *lines, "[rank1]:[W1116 ProcessGroup.cpp] not destroyed"]], Evidence(1))
 
     assert words.said == (*TRACE, "more of it", "and more", "first: KeyError: 'a'")
     assert words.tail == ("more of it", "and more")
@@ -61,7 +62,7 @@ def test_what_a_data_loader_has_met_is_told_with_a_prefix_too():
     inner = ["RuntimeError: Caught ValueError in DataLoader worker process 0.", f"Original {TRACE[0]}", *TRACE[1:]]
     lines = [f"[rank1]: {line}" for line in (*TRACE[:-1], *inner)]
 
-    assert last_words([lines], 1).raised == "ValueError: boom"
+    assert last_words([lines], Evidence(1)).raised == "ValueError: boom"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_a_group_is_named_and_its_exceptions_are_told():
     lines = "".join(traceback.format_exception(group)).split("\n")
 
     for prefix in ("", "[rank1]: "):
-        words = last_words([["x", *(f"{prefix}{line}".rstrip() for line in lines)]], 1)
+        words = last_words([["x", *(f"{prefix}{line}".rstrip() for line in lines)]], Evidence(1))
         assert words.raised == "ExceptionGroup: many (2 sub-exceptions)"
         assert words.root == "ConnectionResetError: a"
         assert words.said[0] == "Exception Group Traceback (most recent call last):"
@@ -106,7 +107,7 @@ def test_a_group_is_named_and_its_exceptions_are_told():
 
 
 def test_who_goes_on_after_a_traceback_has_caught_it():
-    words = last_words([[*TRACE, "falling back"]], 3)
+    words = last_words([[*TRACE, "falling back"]], Evidence(3))
 
     assert (words.said[-1], words.raised, words.tail) == ("falling back", "", ("falling back",))
 
@@ -121,7 +122,7 @@ def test_of_a_native_fault_the_innermost_frames_are_shown():
 def test_what_is_recorded_is_printable():
     text = "\n".join([*TRACE, "\x1b[2Jmore\r\x07 \x1b[31mred\x1b[0m"])
 
-    assert recorded(text).said == (*TRACE, "more red")
+    assert recorded(text, Evidence(1)).said == (*TRACE, "more red")
 
 
 def test_long_tracebacks_keep_their_first_and_last_lines():

@@ -8,7 +8,7 @@ from flota.failures.blame import in_order_of_blame
 from flota.failures.report_text import abort_line
 from flota.job import causes
 from flota.job.causes import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED
-from flota.job.report import FailedWorker, Failure, exit_code_of_all
+from flota.job.report import FailedWorker, exit_code_of_all
 from flota.job.spec import RestartPolicy
 from flota.supervise.restart_policy import History, decide
 from flota.wording import duration_in_words, ending_in_words, workers_in_words
@@ -20,7 +20,7 @@ IN_PLACE = RestartPolicy(3, enabled=True, elastic_level=1)
 
 
 def failure(cause=EXITED, code=1, **more):
-    return Failure(0, code, cause, ran=more.pop("ran", 1.0), at=0.0, **more)
+    return FailedWorker(code=code, cause=cause, ran=more.pop("ran", 1.0), **more)
 
 
 @pytest.mark.parametrize(
@@ -201,11 +201,11 @@ def test_who_is_to_blame(found, order):
 
 
 @pytest.mark.parametrize(
-    ("ends", "code"),
+    ("ends", "expected"),
     [([(7, False), (1, False)], 7), ([(-9, False)], 137), ([(0, False), (3, False)], 3), ([(-15, True), (4, False)], 4), ([(-15, True)], 1)],
 )  # fmt: skip
-def test_the_exit_code_is_the_first_that_says_something(ends, code):
-    assert exit_code_of_all(ends) == code
+def test_the_exit_code_is_the_first_that_says_something(ends, expected):
+    assert exit_code_of_all(end(0.0, code, asked_to_stop=asked) for code, asked in ends) == expected
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,11 @@ from flota.wording import bytes_in_words
 
 LARGEST_RECORD = 8192
 NO_LIMIT = 1 << 60
-LIMITS = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
+# By the version of the cgroup: the files with its limit, what it uses now, the most it has used, and its kills.
+FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control"),
+    2: ("memory.max", "memory.current", "memory.peak", "memory.events"),
+}
 RECORD = "ut of memory: Killed process "  # of the whole machine, or of a cgroup; the number follows
 ALL_PROCESSES = "pid:[4026531836]"  # the namespace whose numbers the kernel's log has
 A_WHILE = 60.0  # seconds
@@ -70,8 +74,7 @@ class MemoryWatch:
     def _count(self) -> int | None:
         if not self._directory:
             return None
-        name = "memory.events" if self._version == 2 else "memory.oom_control"
-        for line in read_lines(f"{self._directory}/{name}"):
+        for line in read_lines(f"{self._directory}/{FILES[self._version][3]}"):
             word, _, number = line.partition(" ")
             if word == "oom_kill" and number.strip().isdigit():
                 return int(number)
@@ -91,11 +94,9 @@ class MemoryWatch:
             self._named.update(filter(None, names))
 
     def _in_words(self) -> str:
-        limit, peak = ("memory.max", "memory.peak")
-        if self._version == 1:
-            limit, peak = ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
         parts = []
-        most, used = (self._number(name) for name in (limit, peak))
+        limit, _, peak, _ = FILES.get(self._version, ("", "", "", ""))
+        most, used = (_number(f"{self._directory}/{name}") for name in (limit, peak))
         if most is not None and most < NO_LIMIT:
             had = f" and had {bytes_in_words(used)}" if used else ""
             parts.append(f"the cgroup may have {bytes_in_words(most)}{had}")
@@ -105,19 +106,15 @@ class MemoryWatch:
             parts.append(f"the machine has {bytes_in_words(free)} of {bytes_in_words(total)} left")
         return "; ".join(parts)
 
-    def _number(self, name: str) -> int | None:
-        return _number(f"{self._directory}/{name}") if self._directory else None
-
 
 def available(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
     """Bytes that nobody uses, on this machine and in this process's cgroup and those above it."""
     left = [_kilobytes(line) for line in read_lines(f"{proc}/meminfo") if line.startswith("MemAvailable:")]
     directory, version = find_cgroup(proc, cgroups)
-    limit, used = LIMITS.get(version, ("", ""))
     while directory and directory != cgroups:
-        numbers = [_number(f"{directory}/{name}") for name in (limit, used)]
-        if numbers[0] is not None and numbers[1] is not None:
-            left.append(max(0, numbers[0] - numbers[1]))
+        limit, used = (_number(f"{directory}/{name}") for name in FILES[version][:2])
+        if limit is not None and used is not None:
+            left.append(max(0, limit - used))
         directory = os.path.dirname(directory)
     return min(left, default=0)
 
@@ -130,14 +127,10 @@ def find_cgroup(proc: str, cgroups: str) -> tuple[str, int]:
     for line in read_lines(f"{proc}/self/cgroup"):
         number, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
-        roots = []
-        if "memory" in names.split(","):
-            roots, version, file = [f"{cgroups}/memory"], 1, "memory.oom_control"
-        elif number == "0" and not names:
-            roots, version, file = [cgroups, f"{cgroups}/unified"], 2, "memory.events"
-        for root in roots:
+        version = 1 if "memory" in names.split(",") else 2 if number == "0" and not names else 0
+        for root in {1: [f"{cgroups}/memory"], 2: [cgroups, f"{cgroups}/unified"]}.get(version, []):
             for directory in (f"{root}{path.rstrip('/')}", root):
-                if os.path.exists(f"{directory}/{file}"):
+                if os.path.exists(f"{directory}/{FILES[version][3]}"):
                     return directory, version
     return "", 0
 

@@ -108,7 +108,6 @@ LOST_PEER = (
     "ncclsystemerror",
     "nccl communicator was aborted",
     "remote process exited or there was a network error",
-    "watchdog caught collective operation timeout",
     "collective operation timeout",
     "collective ops is aborted",
     "jax distributed service detected fatal errors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime
 
@@ -71,17 +72,16 @@ def _read(directory: str) -> list[Telling]:
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     tellings = []
     for name in names:
-        if name.startswith("events.") and name.endswith(".jsonl"):
-            events = _last_job(f"{directory}/{name}")
-            if events:
-                node = str(events[-1].get("node", ""))
-                ended = events[-1].get("report") if events[-1].get("event") == "job_ended" else None
-                times = [_seconds(event.get("time")) for event in (events[0], events[-1])]
-                tellings.append(Telling(node, directory, _report(ended), tuple(events), *times))
-    report = _report(_parse(_text_of(f"{directory}/report.json"))) if "report.json" in names else None
-    if report and all(telling.report != report for telling in tellings):
+        events = _last_job(f"{directory}/{name}") if name.startswith("events.") and name.endswith(".jsonl") else []
+        if events:
+            last = events[-1]
+            report = _report(last.get("report")) if last["event"] == "job_ended" else None
+            times = [_seconds(event.get("time")) for event in (events[0], last)]
+            tellings.append(Telling(str(last.get("node", "")), directory, report, tuple(events), *times))
+    alone = _report(_parse(_text_of(f"{directory}/report.json")))
+    if alone and all(telling.report != alone for telling in tellings):
         ended_at = os.path.getmtime(f"{directory}/report.json")
-        tellings.append(Telling("", directory, report, (), ended_at - report.seconds, ended_at))
+        tellings.append(Telling("", directory, alone, (), ended_at - alone.seconds, ended_at))
     return tellings
 
 
@@ -96,7 +96,7 @@ def _report(told: Json | None) -> Report | None:
 def _last_job(path: str) -> list[Json]:
     """The events of the last job; the last line may be half of one."""
     events = [event for line in _text_of(path).splitlines() if (event := _parse(line)) and _is_event(event)]
-    starts = [number for number, event in enumerate(events) if event.get("event") == "job_started"]
+    starts = [number for number, event in enumerate(events) if event["event"] == "job_started"]
     return events[starts[-1] if starts else 0 :]
 
 
@@ -121,8 +121,6 @@ def _text_of(path: str) -> str:
 
 
 def _parse(text: str) -> Json | None:
-    import json
-
     try:
         value = json.loads(text)
     except ValueError:
@@ -135,27 +133,24 @@ def _parse(text: str) -> Json | None:
 
 def piece_together(tellings: list[Telling]) -> Report:
     """A report from the events and logs of nodes that left none. Their clocks are taken as they are."""
-    found = [failed for telling in tellings for failed in _failures(telling)]
-    first = next(event for telling in tellings for event in telling.events)
-    starts = [event for telling in tellings for event in telling.events if event["event"] == "job_started"]
-    size = max((int(event.get("world_size") or 0) for event in starts), default=0)
+    events = [event for telling in tellings for event in telling.events]
+    sizes = [int(event.get("world_size") or 0) for event in events if event["event"] == "job_started"]
+    rounds = [(telling, _last_round(telling)) for telling in tellings]
+    exits = [
+        (telling, round_, event) for telling, round_ in rounds for event in round_ if event["event"] == "worker_exited"
+    ]
+    found = [_failed(*one) for one in exits if one[2]["code"] != 0 and not one[2].get("told_to_stop")]
     blamed = tuple(in_order_of_blame(found))
     report = Report(
-        job_id=str(first.get("job_id", "")),
+        job_id=str(events[0].get("job_id", "")),
         verdict=Verdict(FAILED, exit_code_of_all(blamed), max((one.attempt for one in found), default=0)),
-        sizes={TRAINER: size},
+        sizes={TRAINER: max(sizes, default=0)},
         rounds=0,
         seconds=0.0,
         log_dir=tellings[0].directory,
         several=len(tellings) > 1,
     )
-    ended = tuple(
-        (str(event.get("role", TRAINER)), int(event["rank"]))
-        for telling in tellings
-        for event in _exits(telling)
-        if event["code"] == 0
-    )
-    return with_failures(report, blamed, ended)
+    return with_failures(report, blamed, tuple(_who(event) for _, _, event in exits if event["code"] == 0))
 
 
 def _last_round(telling: Telling) -> tuple[Json, ...]:
@@ -163,37 +158,24 @@ def _last_round(telling: Telling) -> tuple[Json, ...]:
     return telling.events[rounds[-1] :] if rounds else telling.events
 
 
-def _exits(telling: Telling) -> list[Json]:
-    return [event for event in _last_round(telling) if event["event"] == "worker_exited"]
-
-
-def _failures(telling: Telling) -> list[FailedWorker]:
-    events = _last_round(telling)
-    starts = {_who(event): event for event in events if event["event"] == "worker_started"}
-    attempt = events[0].get("attempt", 0)
-    return [
-        _failed(telling, event, starts.get(_who(event), {}), attempt)
-        for event in _exits(telling)
-        if event["code"] != 0 and not event.get("told_to_stop")
-    ]
-
-
 def _who(event: Json) -> tuple[str, int]:
-    return str(event.get("role", TRAINER)), event["rank"]
+    return str(event.get("role", TRAINER)), int(event["rank"])
 
 
-def _failed(telling: Telling, event: Json, start: Json, attempt: int) -> FailedWorker:
+def _failed(telling: Telling, round_: tuple[Json, ...], event: Json) -> FailedWorker:
     role, rank = _who(event)
+    starts = (one for one in round_ if one["event"] == "worker_started" and _who(one) == (role, rank))
+    start = next(starts, {"pid": 0, "monotonic": event["monotonic"]})
     logs = _logs(f"{telling.directory}/{log_stem(role)}.{rank}")
     failed = FailedWorker(
         rank=rank,
         node=telling.node,
-        pid=start.get("pid", 0),
+        pid=start["pid"],
         code=event["code"],
-        ran=max(0.0, event["monotonic"] - start["monotonic"]) if start else 0.0,
+        ran=max(0.0, event["monotonic"] - start["monotonic"]),
         log=next(iter(logs), ""),
         role=role,
-        attempt=attempt,
+        attempt=round_[0].get("attempt", 0),
         at=_seconds(event.get("time")),
     )
     return diagnosed(failed, last_words(list(logs.values()), Evidence(failed.code)))
@@ -207,13 +189,10 @@ def _logs(both: str) -> dict[str, list[str]]:
         lines = read_tail(path, 0)
         begins = [number for number, line in enumerate(lines) if line.startswith(ROUND_HEADER)]
         if lines:
-            found[path] = lines[begins[-1]] if begins else "", lines[begins[-1] + 1 if begins else 0 :]
-    newest = max((_clock(mark) for mark, _ in found.values()), default="")
-    return {path: lines for path, (mark, lines) in found.items() if _clock(mark) in ("", newest)}
-
-
-def _clock(mark: str) -> str:
-    return mark.rpartition(", ")[2]
+            clock = lines[begins[-1]].rpartition(", ")[2] if begins else ""
+            found[path] = clock, lines[begins[-1] + 1 if begins else 0 :]
+    newest = max((clock for clock, _ in found.values()), default="")
+    return {path: lines for path, (clock, lines) in found.items() if clock in ("", newest)}
 
 
 def _seconds(clock: object) -> float:

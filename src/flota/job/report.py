@@ -157,27 +157,19 @@ def _as_list(workers: Iterable[tuple[str, int]]) -> list[int | str]:
 
 
 # The keys of a failure in report.json, and the field behind each. Users read them: they keep their names.
-FAILURE_KEYS = {
-    "role": "role",
-    "rank": "rank",
-    "local_rank": "local_rank",
-    "node": "node",
-    "pid": "pid",
-    "attempt": "attempt",
+OF_OTHER_NAMES = {
     "exit_code": "code",
     "signal": "code",
-    "cause": "cause",
-    "exception": "exception",
-    "ending": "ending",
     "told_to_stop": "asked_to_stop",
     "time": "at",
     "ran_seconds": "ran",
     "last_step": "step",
-    "log": "log",
-    "said": "said",
-    "evidence": "evidence",
-    "hint": "hint",
 }
+KEYS = (
+    *("role", "rank", "local_rank", "node", "pid", "attempt", "exit_code", "signal", "cause", "exception", "ending"),
+    *("told_to_stop", "time", "ran_seconds", "last_step", "log", "said", "evidence", "hint"),
+)
+FAILURE_KEYS = {key: OF_OTHER_NAMES.get(key, key) for key in KEYS}
 NULL_BY_DEFAULT = ("rank", "local_rank", "exception", "last_step", "evidence", "hint")
 
 

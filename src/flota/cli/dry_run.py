@@ -12,7 +12,8 @@ from flota.job.plan import WorkerPlan, plan_workers
 from flota.job.roles import TRAINER, label
 from flota.job.roster import Ports, Roster, Seat, completed, endpoint
 from flota.job.spec import JobSpec
-from flota.run.start import chosen_ports, counts_of, one_node_roster
+from flota.run.start import counts_of, one_node_roster
+from flota.run.worker_ports import chosen_ports
 
 
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:

@@ -7,8 +7,7 @@ import time
 
 from flota.errors import FlotaError
 from flota.host.ports import release
-from flota.run.port_wait import PortWait
-from flota.run.start import hold_ports
+from flota.run.worker_ports import PortWait, hold_ports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-"""From spec to started workers. All of this is on the start path; what it takes to watch them (alone.py) is imported
-while their own interpreters boot.
+"""From spec to started workers. All of this is on the start path; what it takes to watch them (single_node.py) is
+imported while their own interpreters boot.
 """
 
 from __future__ import annotations
@@ -7,18 +7,16 @@ from __future__ import annotations
 import os
 import time
 
-from flota.errors import FlotaError
 from flota.frameworks import backups, equip
 from flota.host.channel import Channel
-from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, port_of, release
 from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.host.signals import Signals
 from flota.job.plan import ERROR, Worker, WorkerPlan, own_file, plan_workers
-from flota.job.roles import SERVER
-from flota.job.roster import Ports, Roster, Seat, completed, split_endpoint
+from flota.job.roster import Ports, Roster, Seat, completed
 from flota.job.spec import JobSpec
 from flota.logs.directory import open_directory, remove, write_round_headers
+from flota.run.worker_ports import MASTERS, hold_ports
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -30,21 +28,11 @@ if TYPE_CHECKING:
     from flota.logs.rotation import RotatingLog
     from flota.standby.warm_start import WarmStart
 
-    MultiNodeRun = Callable[
-        [
-            JobSpec,
-            Mapping[str, str],
-            Signals,
-            tuple[tuple[str, str], ...],
-            tuple[str, ...],
-            WarmStart | None,
-        ],
-        Report,
-    ]
+    Rows = tuple[tuple[str, str], ...]
+    MultiNodeRun = Callable[[JobSpec, Mapping[str, str], Signals, Rows, tuple[str, ...], WarmStart | None], Report]
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2")
 JOB_CONTROL = ("SIGTSTP", "SIGCONT", "SIGCHLD")
-MASTERS = 3  # torch's, Paddle's and JAX's
 
 
 class Started(NamedTuple):
@@ -63,13 +51,17 @@ class Started(NamedTuple):
 def run(
     spec: JobSpec,
     environ: Mapping[str, str],
-    configuration: tuple[tuple[str, str], ...] = (),
+    configuration: Rows = (),
     notes: tuple[str, ...] = (),
     run_multi_node: MultiNodeRun | None = None,
 ) -> Report:
     """Run this node's part of a job to the job's end. `run_multi_node`: for jobs of several nodes."""
     lock = open_directory(spec.log.directory, spec.job_id, shared=spec.nodes is not None)
-    warm = warm_up(spec)
+    warm = None
+    if spec.warm:
+        from flota.standby.warm_start import WarmStart
+
+        warm = WarmStart(spec)
     try:
         preempt = [spec.preempt_signal] if spec.preempt_signal else []
         signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL, *preempt])
@@ -83,14 +75,6 @@ def run(
         if warm:
             warm.close()
         os.close(lock)
-
-
-def warm_up(spec: JobSpec) -> WarmStart | None:
-    if not spec.warm:
-        return None
-    from flota.standby.warm_start import WarmStart
-
-    return WarmStart(spec)
 
 
 def start_round(
@@ -169,38 +153,6 @@ def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int
 def counts_of(spec: JobSpec) -> tuple[int, ...]:
     """This node's workers by role; nothing to say where there is one role."""
     return tuple(role.workers for role in spec.roles)
-
-
-def hold_ports(spec: JobSpec) -> tuple[list[socket], Ports]:
-    """Fresh ports every round, so that no worker meets a dead round's store; but those that the user has chosen."""
-    check_own_address(spec.address)
-    chosen = chosen_ports(spec)
-    held = hold_exactly(chosen, spec.address)
-    needed = spec.workers + MASTERS - len(chosen)
-    try:
-        held += (
-            hold_from(*spec.port_range, needed, spec.address) if spec.port_range else hold_free(needed, spec.address)
-        )
-        if spec.gloo_port and spec.gloo != "0" and serves_gloo(spec):
-            held += hold_exactly([spec.gloo_port], spec.address)
-    except FlotaError:
-        release(held)
-        raise
-    numbers = [port_of(holder) for holder in held]
-    return held, Ports(tuple(numbers[: spec.workers]), *numbers[spec.workers : spec.workers + MASTERS])
-
-
-def chosen_ports(spec: JobSpec) -> list[int]:
-    """The workers' ports where the user has chosen them: as a list of addresses, or as the first of a row."""
-    if spec.start_port:
-        return list(range(spec.start_port, spec.start_port + spec.workers))
-    return [int(split_endpoint(role.endpoints[own])[1]) for role in spec.roles for own in role.own]
-
-
-def serves_gloo(spec: JobSpec) -> bool:
-    """Whether the first server is known to be here."""
-    server = next((role for role in spec.roles if role.name == SERVER), None)
-    return server is not None and (0 in server.own if server.endpoints else spec.nodes is None and server.workers > 0)
 
 
 def back_up_long_values(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> None:

@@ -14,7 +14,8 @@ from flota.host.process_start import ProcessSpec
 from flota.job.plan import WorkerPlan, plan_workers
 from flota.logs import start_banner
 from flota.logs.directory import open_directory, write_round_headers
-from flota.run.start import hold_ports, one_node_roster
+from flota.run.start import one_node_roster
+from flota.run.worker_ports import hold_ports
 from flota.spawning import worker_process
 from flota.spawning.options import SpawnOptions, read_options
 from flota.spawning.pickled_call import PickledCall, anonymous_file, interpreter_command, pickle_call

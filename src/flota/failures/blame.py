@@ -5,17 +5,13 @@ from __future__ import annotations
 from flota.failures.patterns import TIMED_OUT
 from flota.job.report import FailedWorker
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 REFUSED = "ConnectionRefusedError"
 # How long after the end of another process one may fall because of it, in seconds. A closed connection is met at the
 # next step. Where nothing tells of the end, frameworks give up by a time limit: half an hour, if none is set.
 MET_WITHIN, GIVEN_UP_WITHIN = 300.0, 2400.0
 
 
-def in_order_of_blame(found: Sequence[FailedWorker]) -> list[FailedWorker]:
+def in_order_of_blame(found: list[FailedWorker]) -> list[FailedWorker]:
     """Who is to blame first, then who else failed by itself, then who failed as a consequence, each in order of time.
 
     Where all failures are secondary, one of them has seen a death before we have: then the one to blame is one
@@ -30,7 +26,7 @@ def in_order_of_blame(found: Sequence[FailedWorker]) -> list[FailedWorker]:
     return first + sorted(failed, key=lambda one: (one.is_secondary, one.at))
 
 
-def _explains(left: FailedWorker, secondary: Sequence[FailedWorker]) -> bool:
+def _explains(left: FailedWorker, secondary: list[FailedWorker]) -> bool:
     """Whether one that ended with 0 may have broken the others: they met it soon, or waited for it in vain. But who
     leaves resets connections: those who were refused a new one have asked somebody else for it."""
     if not secondary:

@@ -12,10 +12,6 @@ from flota.job.report import FailedWorker
 from flota.values import NamedTuple
 from flota.wording import ending_in_words
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Found = tuple[str, str]
-
 MEMORY_ERRORS = ("MemoryError", "ArrayMemoryError")
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 LOCAL_RANK_TEXTS = ("unrecognized arguments: --local-rank", "unrecognized arguments: --local_rank")
@@ -41,7 +37,6 @@ class Evidence(NamedTuple):
     stranger: bool = False  # it was raised by a client of some other service, not in talking to a process of the job
     memory: str = ""
     counted: bool = False
-    unstarted: bool = False  # its program could not be run at all
 
     @property
     def last(self) -> str:
@@ -55,15 +50,6 @@ class Evidence(NamedTuple):
     def died(self) -> bool:
         """By a signal that flota did not send."""
         return signal_of(self.code) != 0 and not self.asked_to_stop
-
-
-class Diagnosis(NamedTuple):
-    """`words` complete the sentence `exit code 1 (…)`; `exception` is the name of its type, as it was printed."""
-
-    cause: str
-    words: str = ""
-    hint: str = ""
-    exception: str = ""
 
 
 # Texts that tell the cause wherever they are in what a worker said last.
@@ -85,25 +71,18 @@ BUS_ERROR = "bus error"
 
 
 def diagnosed(failed: FailedWorker, evidence: Evidence) -> FailedWorker:
-    """With its cause, and with what it said last."""
-    diagnosis = diagnose(evidence)
-    return failed._replace(
-        cause=diagnosis.cause,
-        ending=ending_in_words(failed.code, diagnosis.words),
-        said=evidence.said,
-        is_secondary=is_secondary(evidence),
-        exception=diagnosis.exception,
-        hint=diagnosis.hint,
-    )
-
-
-def diagnose(evidence: Evidence) -> Diagnosis:
-    """The most telling cause that the evidence allows."""
+    """With the most telling cause that the evidence allows, and with what it said last."""
     cause, words = next(found for check in CHECKS if (found := check(evidence)))
-    hint = causes.HINTS[causes.SHARED_MEMORY_FULL if words == BUS_ERROR else cause]
     # Of a script that python cannot read it prints no traceback.
     raised = evidence.raised or (evidence.last if cause == causes.SYNTAX_ERROR else "")
-    return Diagnosis(cause, words, hint, exception_name(raised) if evidence.code else "")
+    return failed._replace(
+        cause=cause,
+        ending=ending_in_words(failed.code, words),
+        said=evidence.said,
+        is_secondary=is_secondary(evidence),
+        exception=exception_name(raised) if evidence.code else "",
+        hint=causes.HINTS[causes.SHARED_MEMORY_FULL if words == BUS_ERROR else cause],
+    )
 
 
 def is_secondary(evidence: Evidence) -> bool:
@@ -134,10 +113,8 @@ def names_lost_peer(raised: str) -> bool:
 # Each check: the cause, and what completes the sentence; None where it is not that.
 
 
-def _before_all(evidence: Evidence) -> Found | None:
+def _before_all(evidence: Evidence) -> tuple[str, str] | None:
     """What the worker says does not matter."""
-    if evidence.unstarted:
-        return causes.NOT_STARTED, ""
     if evidence.code == 0 and not evidence.asked_to_stop:
         return causes.LEFT_EARLY, "while others still worked"
     if evidence.memory:
@@ -148,7 +125,7 @@ def _before_all(evidence: Evidence) -> Found | None:
     return found
 
 
-def _cannot_import(evidence: Evidence) -> Found | None:
+def _cannot_import(evidence: Evidence) -> tuple[str, str] | None:
     name = exception_name(evidence.raised)
     message = evidence.raised.partition(":")[2].strip()
     if name == "ModuleNotFoundError":
@@ -160,12 +137,12 @@ def _cannot_import(evidence: Evidence) -> Found | None:
     return None
 
 
-def _cannot_be_read(evidence: Evidence) -> Found | None:
+def _cannot_be_read(evidence: Evidence) -> tuple[str, str] | None:
     line = evidence.raised or evidence.last
     return (causes.SYNTAX_ERROR, line) if evidence.code == 1 and exception_name(line) in SYNTAX_ERRORS else None
 
 
-def _refuses_its_arguments(evidence: Evidence) -> Found | None:
+def _refuses_its_arguments(evidence: Evidence) -> tuple[str, str] | None:
     said = "\n".join(evidence.tail)
     if evidence.code == 1 and ABSL_REFUSES in said and not evidence.raised:
         return causes.USAGE, said.partition(ABSL_REFUSES)[2].strip().partition("\n")[0] or "usage"
@@ -175,23 +152,21 @@ def _refuses_its_arguments(evidence: Evidence) -> Found | None:
         return causes.LOCAL_RANK, "the script does not know --local-rank"
     if INTERPRETERS_WORD in evidence.last:
         return causes.BAD_PATH, f"can't open {evidence.last.partition(INTERPRETERS_WORD)[2]}"
-    if "usage: " in said and ": error: " in said:
-        return causes.USAGE, evidence.last.partition(": error: ")[2] or "usage"
     refusal = _refusal(evidence.tail) if "usage: " in said.lower() else ""
     return (causes.USAGE, refusal) if refusal else None
 
 
 def _refusal(lines: tuple[str, ...]) -> str:
-    """In the words of click, fire, or typer, which draws a box around them."""
+    """In the words of argparse, click, fire, or typer, which draws a box around them."""
     for number, line in enumerate(lines):
-        if line.lower().startswith("error: "):
-            return line[len("error: ") :]
+        if line.lower().startswith("error: ") or ": error: " in line:
+            return line[line.lower().index("error: ") + len("error: ") :] or "usage"
         if line.strip("╭─╮ ") == "Error":
             return "".join(lines[number + 1 : number + 2]).strip("│ ")
     return ""
 
 
-def _says_it(evidence: Evidence) -> Found | None:
+def _says_it(evidence: Evidence) -> tuple[str, str] | None:
     name = exception_name(evidence.raised)
     if found := _by_text(evidence.text):
         return found
@@ -202,7 +177,7 @@ def _says_it(evidence: Evidence) -> Found | None:
     return (causes.EXCEPTION, name) if name else None
 
 
-def _by_its_code(evidence: Evidence) -> Found:
+def _by_its_code(evidence: Evidence) -> tuple[str, str]:
     """No words: what the signal is called says what is known."""
     signal = signal_of(evidence.code)
     if signal == causes.SIGBUS:
@@ -215,7 +190,7 @@ def _by_its_code(evidence: Evidence) -> Found:
 CHECKS = (_before_all, _cannot_import, _cannot_be_read, _refuses_its_arguments, _says_it, _by_its_code)
 
 
-def _by_text(text: str) -> Found | None:
+def _by_text(text: str) -> tuple[str, str] | None:
     return next(((cause, words) for cause, words, texts in TEXTS if _has(text, texts)), None)
 
 

@@ -83,22 +83,16 @@ FRAMEWORK_TYPES = (
 FRAMEWORK_WORD = "("
 # A process that says one of these has lost another. If that one is known to have failed, it is the one to look at.
 LOST_PEER = (
+    *(name.lower() for name in LOST_PEER_TYPES if name != "ConnectionError"),  # which clients of other services raise
     "connection reset by peer",
-    "connectionreseterror",
     "connection closed by peer",
     "connection closed by remote peer",
-    "connectionabortederror",
     "connection aborted",
-    "connectionrefusederror",
     "connection refused",
     "broken pipe",
-    "brokenpipeerror",
     "socket closed",
     "gloo/transport/tcp",
     "connectfullmesh failed",
-    "disterror",
-    "distnetworkerror",
-    "diststoreerror",
     "failed to recv, got 0 bytes",
     "recvvalue failed",
     "sendbytes failed",
@@ -112,7 +106,6 @@ LOST_PEER = (
     "collective ops is aborted",
     "jax distributed service detected fatal errors",
     "coordination service",
-    "unavailableerror",
     "statuscode.unavailable",
     "tcp connection to",
     "peer closed the connection",

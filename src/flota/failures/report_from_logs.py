@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from datetime import datetime
+from typing import Any
 
 from flota.failures.blame import in_order_of_blame
 from flota.failures.diagnosis import Evidence, diagnosed
@@ -14,13 +15,7 @@ from flota.job.roles import TRAINER, log_stem
 from flota.logs.directory import ROUND_HEADER
 from flota.values import NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Json = dict[str, Any]
-
-
+Json = dict[str, Any]
 SKEW = 10.0  # seconds by which the clocks of one job's machines may differ
 
 

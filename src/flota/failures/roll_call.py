@@ -19,6 +19,8 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from flota.cluster.survey import Survey
 
 KIND = "roll call"
@@ -26,6 +28,7 @@ SETTLE = 1.0  # seconds in which nodes may add to a report what is of interest, 
 DOUBT = 5.0  # the same while all known failures are secondary
 IN_FULL = 32  # failures: the job's ending goes to every node
 LONGEST_LINE = 400
+TEXTS = ("role", "node", "ending", "log", "exception", "evidence", "hint")  # of a failure
 ANSWERED_BY_STATE = ("failed", "done", "dead")  # of a record: its node was alive, or its shepherd is
 
 
@@ -42,21 +45,14 @@ class Testimony(NamedTuple):
 
 
 def sendable(failed: FailedWorker) -> FailedWorker:
-    return failed._replace(
-        log=printable(failed.log),
-        ending=printable(failed.ending),
-        said=tuple(printable(line, LONGEST_LINE) for line in failed.said),
-        exception=printable(failed.exception),
-        evidence=printable(failed.evidence),
-        hint=printable(failed.hint),
-    )
+    texts: dict[str, Any] = {field: printable(getattr(failed, field)) for field in TEXTS}
+    return failed._replace(**texts, said=tuple(printable(line, LONGEST_LINE) for line in failed.said))
 
 
 def is_sound_failure(failed: FailedWorker) -> bool:
     """That the job hangs is the coordinator's to say."""
-    texts = [failed.role, failed.node, failed.ending, failed.log, failed.exception, failed.evidence, failed.hint]
     known = failed.cause in causes.ALL and not is_hang(failed.code, failed.cause)
-    return known and are_printable([*texts, *failed.said])
+    return known and are_printable([*(getattr(failed, field) for field in TEXTS), *failed.said])
 
 
 def is_sound(testimony: Testimony) -> bool:

@@ -9,7 +9,9 @@ from flota.values import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
+    from typing import Any, TypeVar
+
+    Value = TypeVar("Value", bound=NamedTuple)
 
 SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
 INCOMPLETE = "incomplete"  # the nodes that the job needs were not there
@@ -170,6 +172,8 @@ KEYS = (
     *("told_to_stop", "time", "ran_seconds", "last_step", "log", "said", "evidence", "hint"),
 )
 FAILURE_KEYS = {key: OF_OTHER_NAMES.get(key, key) for key in KEYS}
+VERDICT_KEYS = {"verdict": "kind", **{key: key for key in ("exit_code", "attempt", "signal", "reason")}}
+REPORT_KEYS = {"several_nodes": "several", **{key: key for key in ("job_id", "rounds", "seconds", "log_dir")}}
 NULL_BY_DEFAULT = ("rank", "local_rank", "exception", "last_step", "evidence", "hint")
 
 
@@ -188,42 +192,29 @@ def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
     }
 
 
-def _failure_from_dict(told: Mapping[str, Any]) -> FailedWorker:
-    """What is there, each as what its field is."""
-    nothing = FailedWorker()
-    known = {
-        field: type(getattr(nothing, field))(told[key])
-        for key, field in FAILURE_KEYS.items()
-        if told.get(key) is not None
-    }
-    said = tuple(map(str, known.pop("said", ())))
-    failed = FailedWorker(**known, said=said)
-    return failed._replace(code=-failed.code) if told.get("signal") else failed
-
-
 def report_from_dict(told: Mapping[str, Any]) -> Report:
     """What `report_as_dict` has made of a report; of another version's what is there."""
-    verdict = Verdict(
-        str(told.get("verdict", FAILED)),
-        int(told.get("exit_code") or 0),
-        int(told.get("attempt") or 0),
-        signal=int(told.get("signal") or 0),
-        reason=str(told.get("reason") or ""),
-    )
-    return Report(
-        job_id=str(told.get("job_id", "")),
-        verdict=verdict,
+    report = _filled(Report("", Verdict(FAILED, 0, 0), {}, 0, 0.0, ""), REPORT_KEYS, told)
+    return report._replace(
+        verdict=_filled(report.verdict, VERDICT_KEYS, told),
         sizes=dict(told.get("roles") or {TRAINER: int(told.get("world_size") or 0)}),
-        rounds=int(told.get("rounds") or 0),
-        seconds=float(told.get("seconds") or 0.0),
-        log_dir=str(told.get("log_dir", "")),
-        failed=tuple(_failure_from_dict(one) for one in told.get("failures") or ()),
+        failed=tuple(map(_failure_from_dict, told.get("failures") or ())),
+        secondary=tuple(_failure_from_dict(one)._replace(is_secondary=True) for one in told.get("suffered") or ()),
         stopped=tuple(map(_named, told.get("stopped_by_flota") or ())),
         ignored=tuple(map(_named, told.get("ignored") or ())),
-        secondary=tuple(_failure_from_dict(one)._replace(is_secondary=True) for one in told.get("suffered") or ()),
-        several=bool(told.get("several_nodes")),
         ended=tuple(map(_named, told.get("ended_before") or ())),
     )
+
+
+def _failure_from_dict(told: Mapping[str, Any]) -> FailedWorker:
+    failed = _filled(FailedWorker(), FAILURE_KEYS, told)
+    return failed._replace(code=-failed.code if told.get("signal") else failed.code, said=tuple(map(str, failed.said)))
+
+
+def _filled(value: Value, keys: Mapping[str, str], told: Mapping[str, Any]) -> Value:
+    """With what is there, each as what its field is."""
+    known = {key: field for key, field in keys.items() if told.get(key) is not None}
+    return value._replace(**{field: type(getattr(value, field))(told[key]) for key, field in known.items()})
 
 
 def _named(worker: int | str) -> tuple[str, int]:

@@ -51,18 +51,14 @@ class Console:
         self.events = EventLog(
             f"{directory}/events.{node}.jsonl", spec.job_id, node, self.err if spec.log.events_on_console else None
         )
+        self.say = self.own_log.write_line
+        self.event = self.events.write
         self.follower = LogFollower(self.out, timestamps=spec.log.timestamps)
         self._copies: dict[str, int] = {}
         if self.follower.inotify.fd >= 0:
             loop.watch(self.follower.inotify.fd, self.follower.on_changed)
 
     # What flota says.
-
-    def say(self, level: str, text: str) -> None:
-        self.own_log.write_line(level, text)
-
-    def event(self, event: str, **facts: object) -> None:
-        self.events.write(event, **facts)
 
     def introduce(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
         remove(f"{self.spec.log.directory}/report.json")  # an earlier job's
@@ -231,9 +227,6 @@ class Console:
 
     def has_more(self) -> bool:
         return self.follower.busy or self.out.pending or self.err.pending
-
-    def finish(self) -> None:
-        self.follower.finish()
 
 
 def _facts(started: Started, number: int) -> dict[str, object]:

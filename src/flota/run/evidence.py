@@ -46,7 +46,7 @@ class FailureEvidence:
     def _forget(self) -> None:
         self.pids: dict[int, int] = {}
         self.began_at: dict[int, float] = {}
-        self.exits: dict[int, WorkerExited] = {}
+        self.exits: dict[int, FailedWorker] = {}  # however they ended
         self.errors: dict[int, str] = {}
         self.ignored: list[tuple[str, int]] = []
         self._kills: dict[int, MemoryEvidence] = {}
@@ -72,7 +72,7 @@ class FailureEvidence:
         elif isinstance(event, StartFailed):
             self.errors[event.worker] = os.strerror(event.errno)
         elif isinstance(event, WorkerExited):
-            self.exits[event.worker] = event
+            self.exits[event.worker] = self._failure(event)
             if self.last and self.last.channel.fd >= 0:
                 self._steps[event.worker] = self.last.channel.read(event.worker).step
             if event.code in (-SIGKILL, 128 + SIGKILL) and not event.asked_to_stop and self._memory:
@@ -125,7 +125,7 @@ class FailureEvidence:
         return max(map(self._step, self.pids), default=NO_STEP)
 
     def is_secondary(self, exited: WorkerExited) -> bool:
-        return self.complete(self._failure(exited)).is_secondary
+        return self.complete(self.exits[exited.worker]).is_secondary
 
     def suspects(self) -> list[FailedWorker]:
         """Workers that no failure is known of and that are to blame all the same, if no other is: they were asked to
@@ -135,7 +135,7 @@ class FailureEvidence:
             role, asked = self.spec.all_roles[self._worker(number).role], exited.asked_to_stop
             if role.on_failure == IGNORE or bool(exited.code) is not asked or (role.serves and not asked):
                 continue
-            one = self.complete(self._failure(exited))
+            one = self.complete(exited)
             name = one.exception.rpartition(".")[2]
             had_failed = name not in STOPPED_BY or (exited.code < 0 and -exited.code not in STOPS)
             if not asked or (had_failed and not one.is_secondary):
@@ -171,7 +171,9 @@ class FailureEvidence:
             role=worker.name,
             step=self._step(failure.worker),
         )
-        return failed if hangs else self._diagnose(failed, worker)
+        if failure.cause == NOT_STARTED:
+            failed = failed._replace(said=(f"{self.errors[failure.worker]}: {worker.argv[0]}",))
+        return failed if hangs or failure.cause == NOT_STARTED else self._diagnose(failed, worker)
 
     def _diagnose(self, failed: FailedWorker, worker: Worker) -> FailedWorker:
         """A log is read again only if it has grown since."""
@@ -197,8 +199,6 @@ class FailureEvidence:
         from flota.failures.diagnosis import Evidence
         from flota.failures.last_words import last_words, recorded_words
 
-        if failed.cause == NOT_STARTED:
-            return Evidence(failed.code, said=(f"{self.errors[failed.worker]}: {worker.argv[0]}",), unstarted=True)
         tails = self._tails(worker)
         kill = self._kills.get(failed.worker) or self._kill_of_a_child(tails)
         seen = Evidence(failed.code, failed.asked_to_stop, memory=kill.killed, counted=kill.counted)

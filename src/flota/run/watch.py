@@ -135,7 +135,7 @@ class NodeWatch(RoundWatch):
         while self.console.has_more() and not self.hurried:
             self.loop.turn(self.console.patience(None))
             self.console.pump()
-        self.console.finish()
+        self.console.follower.finish()
 
     def on_signals(self) -> None:
         for number in self.signals.read():

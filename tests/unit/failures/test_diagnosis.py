@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flota.failures import diagnosis
-from flota.failures.diagnosis import Evidence, diagnose, exception_name, is_secondary
+from flota.failures.diagnosis import Evidence, diagnosed, exception_name, is_secondary
 from flota.failures.last_words import last_words
 from flota.job import causes
+from flota.job.report import FailedWorker
 
 STACK = ["Traceback (most recent call last):", '  File "train.py", line 88, in <module>', "    step()"]
 GLOO = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:40213"
@@ -140,9 +141,9 @@ def raised(line: str, *more: str) -> Evidence:
     ],
 )  # fmt: skip
 def test_each_end_has_its_cause(found, cause, words):
-    diagnosis = diagnose(found)
+    failed = diagnosed(FailedWorker(code=found.code), found)
 
-    assert (diagnosis.cause, words in diagnosis.words) == (cause, True), diagnosis
+    assert (failed.cause, words in failed.ending) == (cause, True), failed
     assert cause in causes.ALL
 
 
@@ -204,7 +205,7 @@ def test_an_exception_that_was_caught_long_before_explains_nothing():
     caught = [*STACK, "ConnectionResetError: [Errno 104] Connection reset by peer"]
     later = evidence(1, *caught, *(f"step {number}" for number in range(50)))
 
-    assert (diagnose(later).cause, is_secondary(later)) == (causes.EXITED, False)
+    assert (diagnosed(FailedWorker(code=1), later).cause, is_secondary(later)) == (causes.EXITED, False)
     assert is_secondary(evidence(1, *caught, "bye"))
 
 

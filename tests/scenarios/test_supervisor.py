@@ -14,7 +14,6 @@ from flota.job.spec import RestartPolicy
 from flota.supervise.actions import AskToStopGracefully, Finish, KillWorker, StartRound, StopWorker, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
-    HangExplained,
     HangFound,
     RoundNotStarted,
     RoundSwept,
@@ -71,7 +70,7 @@ class SupervisorStage:
         return self._step(HangFound(suspects, ("all stand still",), self.now, blind == "yes"))
 
     def do_explained(self, worker):
-        return self._step(HangExplained((int(worker),), ("in f at x.py:1",)))
+        return self._step(HangFound((int(worker),), ("in f at x.py:1",), self.now))
 
     def do_cannot_start(self, worker):
         return self._step(StartFailed(int(worker), 2, self.now))

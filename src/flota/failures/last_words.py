@@ -8,10 +8,6 @@ from flota.failures.diagnosis import Evidence, names_lost_peer
 from flota.failures.patterns import STRANGERS
 from flota.failures.tracebacks import Traceback, fatal_error, last_chain, own_words
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 LOOK_BACK = 64 << 10
 WIDEST = 200
 MOST_AFTER = 40
@@ -71,10 +67,10 @@ def words_of(chain: list[Traceback], seen: Evidence) -> Evidence:
     if names_lost_peer(last.whole) and not names_lost_peer(first.whole):
         named, other = first, f"then: {last.raised}"
     more = _some(named.message or tuple(own_words(named.after)), MORE_LINES - bool(other))
-    said = (*shorten(list(named.stack), SAID_LINES), *more, *([other] if other else []))
+    said = [*shorten(list(named.stack), SAID_LINES), *more, *([other] if other else [])]
     stranger = any(file in line for one in chain for line in one.stack for file in STRANGERS)
-    said = tuple(_cut(said))
-    return seen._replace(said=said, raised=named.raised, root=first.whole, tail=named.message, stranger=stranger)
+    facts = seen._replace(raised=named.raised, root=first.whole, tail=named.message, stranger=stranger)
+    return facts._replace(said=tuple(_cut(said)))
 
 
 def recorded_words(path: str, seen: Evidence) -> Evidence | None:
@@ -117,8 +113,8 @@ def shorten(lines: list[str], most: int) -> list[str]:
 
 
 def last_lines(lines: list[str], most: int) -> list[str]:
-    return _cut(line for line in lines if line)[-most:]
+    return _cut([line for line in lines if line])[-most:]
 
 
-def _cut(lines: Iterable[str]) -> list[str]:
+def _cut(lines: list[str]) -> list[str]:
     return [line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in lines]

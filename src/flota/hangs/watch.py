@@ -17,7 +17,7 @@ from flota.hangs.suspects import find_suspects, groups_in_words, in_words
 from flota.hangs.wait_sites import ENDED, HALTED, RankPosition
 from flota.job.roles import label
 from flota.job.survey import Question
-from flota.supervise.events import Event, HangExplained, HangFound, RoundRecalled, WorkerExited
+from flota.supervise.events import Event, HangFound, RoundRecalled, WorkerExited
 from flota.supervise.supervisor import SIGABRT, Phase
 from flota.wording import duration_in_words
 
@@ -191,10 +191,10 @@ class HangWatch:
         words = self._explain((f"stacks cannot be read: {self.trouble}",) if blind else in_words(positions))
         return HangFound(() if blind else tuple(one.worker for one in suspects), words, time.monotonic(), blind)
 
-    def explain(self) -> HangExplained:
+    def explain(self) -> HangFound:
         positions = self.read_aborted()
         words = self._explain(in_words(positions))
-        return HangExplained(tuple(one.worker for one in find_suspects(positions)), words)
+        return HangFound(tuple(one.worker for one in find_suspects(positions)), words, time.monotonic())
 
     def _explain(self, words: tuple[str, ...]) -> tuple[str, ...]:
         stacks = (f"stacks: {self.file}",) if self.file and not self.blind else ()

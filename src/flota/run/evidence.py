@@ -19,8 +19,6 @@ from flota.wording import ending_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flota.failures.diagnosis import Evidence
 
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
@@ -50,7 +48,6 @@ class FailureEvidence:
         self.errors: dict[int, str] = {}
         self.ignored: list[tuple[str, int]] = []
         self._kills: dict[int, MemoryEvidence] = {}
-        self._steps: dict[int, int] = {}
         # By worker: how large its logs were when they were read last, and what was found.
         self._diagnosed: dict[int, tuple[tuple[int, ...], FailedWorker]] = {}
 
@@ -72,11 +69,19 @@ class FailureEvidence:
         elif isinstance(event, StartFailed):
             self.errors[event.worker] = os.strerror(event.errno)
         elif isinstance(event, WorkerExited):
-            self.exits[event.worker] = self._failure(event)
-            if self.last and self.last.channel.fd >= 0:
-                self._steps[event.worker] = self.last.channel.read(event.worker).step
+            self.exits[event.worker] = self._ended(event)
             if event.code in (-SIGKILL, 128 + SIGKILL) and not event.asked_to_stop and self._memory:
                 self._kills[event.worker] = self._memory.look(self.pids.get(event.worker, 0))
+
+    def _ended(self, event: WorkerExited) -> FailedWorker:
+        return FailedWorker(
+            code=event.code,
+            ran=max(0.0, event.at - self.began_at.get(event.worker, event.at)),
+            step=self._step(event.worker),
+            at=event.at,
+            asked_to_stop=event.asked_to_stop,
+            worker=event.worker,
+        )
 
     def on_time(self, now: float) -> None:
         """What was counted before the first failure stays."""
@@ -92,7 +97,7 @@ class FailureEvidence:
             rounds=self.rounds,
             seconds=time.monotonic() - self.began,
             log_dir=self.spec.log.directory,
-            stopped=self._names(worker for worker, end in self.exits.items() if end.asked_to_stop),
+            stopped=self._names([worker for worker, end in self.exits.items() if end.asked_to_stop]),
             ignored=tuple(self.ignored),
             several=self.spec.nodes is not None,
         )
@@ -100,9 +105,9 @@ class FailureEvidence:
 
     def succeeded(self) -> tuple[tuple[str, int], ...]:
         ends = self.exits.items()
-        return self._names(worker for worker, end in ends if not end.asked_to_stop and end.code == 0)
+        return self._names([worker for worker, end in ends if not end.asked_to_stop and end.code == 0])
 
-    def _names(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
+    def _names(self, numbers: list[int]) -> tuple[tuple[str, int], ...]:
         return tuple((worker.name, worker.rank) for worker in map(self._worker, sorted(numbers)))
 
     def _worker(self, number: int) -> Worker:
@@ -141,12 +146,6 @@ class FailureEvidence:
             if not asked or (had_failed and not one.is_secondary):
                 found.append(one)
         return found
-
-    def _failure(self, exited: WorkerExited) -> FailedWorker:
-        ran = max(0.0, exited.at - self.began_at.get(exited.worker, exited.at))
-        return FailedWorker(
-            worker=exited.worker, code=exited.code, ran=ran, at=exited.at, asked_to_stop=exited.asked_to_stop
-        )
 
     def complete(self, failure: FailedWorker) -> FailedWorker:
         """With all that is known of it by now, given what the supervisor knows."""
@@ -190,9 +189,9 @@ class FailureEvidence:
 
     def _step(self, worker: int) -> int:
         """Noted when it ended: the channel is closed with its round."""
-        if self.last is None or self.last.channel.fd < 0:
-            return self._steps.get(worker, NO_STEP)
-        return self.last.channel.read(worker).step
+        if self.last and self.last.channel.fd >= 0:
+            return self.last.channel.read(worker).step
+        return self.exits[worker].step if worker in self.exits else NO_STEP
 
     def _last_words(self, failed: FailedWorker, worker: Worker, recorded: str) -> Evidence:
         """What was recorded knows best; then the last traceback in the log; then its last lines."""

@@ -33,22 +33,16 @@ class WorkerExited(NamedTuple):
 
 
 class HangFound(NamedTuple):
-    """The job stands still, because of these workers, or of nobody in particular. `words`: what people are told.
+    """The job makes no progress, because of these workers, or of none in particular. `words`: what people are told.
 
-    `blind`: their stacks could not be had, unless they leave them behind when they are aborted.
+    `blind`: their stacks could not be read, unless they leave them behind when they are aborted. Then it is found
+    again, and what they have left behind tells more.
     """
 
     suspects: tuple[int, ...]
     words: tuple[str, ...]
     at: float
     blind: bool = False
-
-
-class HangExplained(NamedTuple):
-    """What they have left behind tells more."""
-
-    suspects: tuple[int, ...]
-    words: tuple[str, ...]
 
 
 class RoundSwept(NamedTuple):
@@ -99,7 +93,6 @@ Event = (
     | StartFailed
     | WorkerExited
     | HangFound
-    | HangExplained
     | RoundSwept
     | RoundNotStarted
     | ShepherdLost

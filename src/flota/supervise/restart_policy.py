@@ -39,7 +39,9 @@ def decide(failure: FailedWorker, history: History, attempt: int, policy: Restar
     if not policy.enabled or policy.elastic_level == 0 or failure.final or attempt >= policy.limit:
         return Decision(False, history)  # noqa: FBT003
     why = _objection(failure, history, policy)
-    return Decision(not why, history, _delay(history, policy), why)
+    waits = history.quick - AT_ONCE
+    delay = float(min(policy.backoff, FIRST_DELAY * 2 ** min(waits - 1, 32))) if waits > 0 else 0.0
+    return Decision(not why, history, delay, why)
 
 
 def remember(history: History, failure: FailedWorker) -> History:
@@ -78,9 +80,3 @@ def _objection(failure: FailedWorker, history: History, policy: RestartPolicy) -
     if policy.crash_loop and history.same >= policy.crash_loop:
         return f"the same failure {history.same} times in a row, without progress"
     return ""
-
-
-def _delay(history: History, policy: RestartPolicy) -> float:
-    if history.quick <= AT_ONCE:
-        return 0.0
-    return float(min(policy.backoff, FIRST_DELAY * 2 ** min(history.quick - AT_ONCE - 1, 32)))

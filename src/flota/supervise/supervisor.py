@@ -11,7 +11,6 @@ from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWor
 from flota.supervise.events import (
     DeadlinePassed,
     Event,
-    HangExplained,
     HangFound,
     RoundNotStarted,
     RoundRecalled,
@@ -114,13 +113,16 @@ class Supervisor:
         if event.code != 0 and not event.asked_to_stop and not self.ignores_exit(event.worker):
             cause = EXITED if event.code > 0 else SIGNALLED
             self._note_failure(event.worker, event.code, cause, event.at, is_secondary=event.is_secondary)
-        if self.failures and self.phase == Phase.RUNNING:
-            if not self.awaits_first_failure:
-                return self._stop_workers(SIGTERM, now)
-            # A worker that is stopped now could not end any more in the way that tells why.
-            self.deadline = now + FIRST_FAILURE_WAIT if self.deadline is None else self.deadline
-            return []
-        return self._sweep_when_alone()
+        return self._after_exit(now)
+
+    def _after_exit(self, now: float) -> list[Action]:
+        if not self.failures or self.phase != Phase.RUNNING:
+            return self._sweep_when_alone()
+        if not self.awaits_first_failure:
+            return self._stop_workers(SIGTERM, now)
+        # A worker that is stopped now could not end any more in the way that tells why.
+        self.deadline = now + FIRST_FAILURE_WAIT if self.deadline is None else self.deadline
+        return []
 
     @property
     def awaits_first_failure(self) -> bool:
@@ -129,18 +131,18 @@ class Supervisor:
         return self.phase == Phase.RUNNING and bool(self.failures and self.alive) and secondary
 
     def _hang_found(self, event: HangFound, now: float) -> list[Action]:
-        self._blame_for_hang(event.suspects, event.words, event.at)
+        self._blame_for_hang(event, event.at)
         return self._stop_workers(SIGABRT if event.blind else SIGTERM, now)
 
-    def _hang_explained(self, event: HangExplained, _now: float) -> list[Action]:
+    def _hang_explained(self, event: HangFound, _now: float) -> list[Action]:
         found = [failure for failure in self.failures if is_hang(failure.code, failure.cause)]
         if found:
             self.failures = self.failures[len(found) :]
-            self._blame_for_hang(event.suspects, event.words, found[0].at)
+            self._blame_for_hang(event, found[0].at)
         return []
 
-    def _blame_for_hang(self, suspects: tuple[int, ...], words: tuple[str, ...], at: float) -> None:
-        """Found before whatever else has happened since; -1: nobody stands out."""
+    def _blame_for_hang(self, event: HangFound, at: float) -> None:
+        """Found before whatever else has happened since; -1: no worker stands out."""
         began = min(self.started_at.values(), default=at)
         self.failures[:0] = [
             FailedWorker(
@@ -149,18 +151,16 @@ class Supervisor:
                 cause=LEFT_EARLY if worker in self.left_at else HUNG,
                 ran=self.left_at.get(worker, at) - self.started_at.get(worker, began),
                 at=at,
-                said=words,
+                said=event.words,
             )
-            for worker in suspects or (-1,)
+            for worker in event.suspects or (-1,)
         ]
 
     def _start_failed(self, event: StartFailed, now: float) -> list[Action]:
         self.alive.discard(event.worker)
         if not self.ignores_exit(event.worker):
             self._note_failure(event.worker, CANNOT_RUN, NOT_STARTED, event.at)
-        if self.failures and self.phase == Phase.RUNNING:
-            return self._stop_workers(SIGTERM, now)
-        return self._sweep_when_alone()
+        return self._after_exit(now)
 
     def _note_failure(self, worker: int, code: int, cause: str, at: float, *, is_secondary: bool = False) -> None:
         ran = max(0.0, at - self.started_at.get(worker, at))
@@ -209,12 +209,12 @@ class Supervisor:
         """A scheduler's second SIGTERM changes nothing; a person's Ctrl-C does."""
         return self._hurry_up(event, now) if event.signal == SIGINT else []
 
-    def _stop_requested_again(self, event: StopRequested, _now: float) -> list[Action]:
+    def _stop_requested_again(self, event: StopRequested, now: float) -> list[Action]:
         """The first request ends a restart that was under way; a second Ctrl-C does not wait for anybody."""
         again = self.stop_signal != 0 or self.released
         self.stop_signal = self.stop_signal or event.signal
         if again and event.signal == SIGINT:
-            return self._kill_workers()
+            return self._kill_workers(event, now)
         return []
 
     def _stop_requested_while_sweeping(self, event: StopRequested, _now: float) -> list[Action]:
@@ -230,10 +230,7 @@ class Supervisor:
         stops: list[Action] = [StopWorker(worker, gentle) for worker in sorted(self.alive)]
         return stops or self._sweep_when_alone()
 
-    def _deadline_passed(self, _event: DeadlinePassed, _now: float) -> list[Action]:
-        return self._kill_workers()
-
-    def _kill_workers(self) -> list[Action]:
+    def _kill_workers(self, _event: Event, _now: float) -> list[Action]:
         self.deadline = None
         return [KillWorker(worker) for worker in sorted(self.alive)]
 
@@ -309,8 +306,7 @@ TABLE = {
         WorkerExited,
         *(S._worker_exited, S._worker_exited, S._worker_exited_while_preempting, S._worker_exited, nothing, nothing),
     ),
-    **_row(HangFound, S._hang_found, nothing, nothing, nothing, nothing, nothing),
-    **_row(HangExplained, nothing, nothing, nothing, S._hang_explained, S._hang_explained, nothing),
+    **_row(HangFound, S._hang_found, nothing, nothing, S._hang_explained, S._hang_explained, nothing),
     **_row(RoundSwept, nothing, nothing, nothing, nothing, S._round_swept, nothing),
     **_row(RoundNotStarted, S._round_not_started, nothing, nothing, nothing, nothing, nothing),
     **_row(ShepherdLost, S._shepherd_lost, S._shepherd_lost, S._shepherd_lost, S._shepherd_lost, nothing, nothing),
@@ -321,5 +317,5 @@ TABLE = {
         *(S._stop_requested, S._hurry_up, S._stop_requested_while_preempting),
         *(S._stop_requested_again, S._stop_requested_while_sweeping, nothing),
     ),
-    **_row(DeadlinePassed, S._hurry_up, S._hurry_up, S._hurry_up, S._deadline_passed, nothing, nothing),
+    **_row(DeadlinePassed, S._hurry_up, S._hurry_up, S._hurry_up, S._kill_workers, nothing, nothing),
 }

@@ -12,7 +12,7 @@ from flota.job.plan import WorkerPlan, plan_workers
 from flota.job.roles import TRAINER, label
 from flota.job.roster import Ports, Roster, Seat, completed, endpoint
 from flota.job.spec import JobSpec
-from flota.run.start import counts_of, one_node_roster
+from flota.run.start import one_node_roster
 from flota.run.worker_ports import chosen_ports
 
 
@@ -43,7 +43,7 @@ def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
     nodes = spec.nodes
     assert nodes
     addresses = nodes.hosts or [f"<node {number}>" for number in range(nodes.most)]
-    seats = [Seat("", address, address, ports_of(spec, free), counts_of(spec)) for address in addresses]
+    seats = [Seat("", address, address, ports_of(spec, free), spec.workers_by_role) for address in addresses]
     own = max(nodes.rank, 0)
     seats[own] = one_node_roster(spec, seats[own].ports, 0, 0).seats[0]
     return completed(Roster(0, 0, tuple(seats)), spec.all_roles)

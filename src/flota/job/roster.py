@@ -26,8 +26,7 @@ NO_PORTS = Ports((), "", "", "")
 
 class Seat(NamedTuple):
     """One node's place in the roster. `node`: its name in the store, where there is one. `workers_by_role`: its
-    workers of each
-    role; none: all are of role 0."""
+    workers of each role; none: all are of role 0."""
 
     node: str
     host: str

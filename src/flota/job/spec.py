@@ -140,5 +140,10 @@ class JobSpec(NamedTuple):
         """The role of this name; of several stages the first."""
         return next(number for number, role in enumerate(self.all_roles) if role.name == name)
 
+    @property
+    def workers_by_role(self) -> tuple[int, ...]:
+        """This node's; nothing to say where there is one role."""
+        return tuple(role.workers for role in self.roles)
+
     def devices_for(self, role: Role) -> DeviceSet:
         return role.devices or self.devices

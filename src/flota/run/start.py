@@ -146,13 +146,8 @@ def close_writers(logs: tuple[RotatingLog, ...]) -> None:
 
 
 def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int) -> Roster:
-    seat = Seat("", os.uname().nodename, spec.address, ports, counts_of(spec))
+    seat = Seat("", os.uname().nodename, spec.address, ports, spec.workers_by_role)
     return completed(Roster(round_number, attempt, (seat,)), spec.all_roles)
-
-
-def counts_of(spec: JobSpec) -> tuple[int, ...]:
-    """This node's workers by role; nothing to say where there is one role."""
-    return tuple(role.workers for role in spec.roles)
 
 
 def back_up_long_values(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> None:

@@ -185,17 +185,15 @@ class NodeWatch(RoundWatch):
         self.evidence.note(event)
         if self.hang_watch:
             self.hang_watch.note(event)
-        if isinstance(event, WorkerExited) and self._fails_first(event):
+        if isinstance(event, WorkerExited) and self.supervisor.phase == Phase.RUNNING and self._fails(event):
             event = event._replace(is_secondary=self.evidence.is_secondary(event))
         self.console.record(event, self.started)
         if isinstance(event, WorkerExited | StartFailed) and self.supervisor.ignores_exit(event.worker):
             self._tell_of_forgiven(event)
         self.act_on(event)
 
-    def _fails_first(self, event: WorkerExited) -> bool:
-        """Whether what this worker said decides about the others."""
-        failed = event.code != 0 and not event.asked_to_stop and not self.supervisor.ignores_exit(event.worker)
-        return failed and self.supervisor.phase == Phase.RUNNING
+    def _fails(self, event: WorkerExited) -> bool:
+        return event.code != 0 and not event.asked_to_stop and not self.supervisor.ignores_exit(event.worker)
 
     def _tell_of_forgiven(self, event: WorkerExited | StartFailed) -> None:
         """A bad end that is no failure of the job's would otherwise be seen by nobody."""

@@ -162,7 +162,7 @@ class SimNode:
     def _on_time(self) -> None:
         self._wake_at = None
         if not self.over:
-            self.member.registration.pursue()
+            self.member.registration.reconcile()
             self._step()
             self._check_for_spinning()
 

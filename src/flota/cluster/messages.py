@@ -80,7 +80,7 @@ class ClusterMessages:
 
     def tell(self, member: Member, now: float) -> None:
         self._tell_of_silence(member, now)
-        heard, member.heard = member.heard, []
+        heard, member.new_states = member.new_states, []
         for job_state in heard:
             before, self._heard = self._heard, job_state
             self._tell_of(job_state, before, member.follower.name)

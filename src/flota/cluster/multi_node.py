@@ -142,7 +142,7 @@ class MultiNode(NodeWatch):
         self.stack_answers.taker.on_time(now)
         deadline = self.member.registration.deadline
         if deadline is not None and now >= deadline:
-            self.member.registration.pursue()
+            self.member.registration.reconcile()
         self.advance()
 
     def _serve_if_nobody_does(self, now: float) -> None:

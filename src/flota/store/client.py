@@ -9,30 +9,27 @@ A real etcd may have users: it gives out a token for a password, and forgets it 
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections import deque
+from collections.abc import Callable
 
 from flota.job.nodes import Place
 from flota.job.roster import endpoint
 from flota.store import etcd_json as etcd
 from flota.store.client_connection import ClientConnection, Lost
-from flota.store.client_watch import ClientWatch
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
+    from flota.host.loop import Loop
 
-    from flota.store.client_watch import OnWatchAnswer
-    from flota.store.server import LoopProtocol
-
-    OnAnswer = Callable[[etcd.StoreAnswer | etcd.Refusal | Lost], None]
-
-__all__ = ["Client", "ClientWatch", "Lost"]
+OnAnswer = Callable[[etcd.StoreAnswer | etcd.Refusal | Lost], None]
+OnWatchAnswer = Callable[[etcd.WatchAnswer | etcd.Refusal | Lost], None]
 
 ANSWER_TIME = 2.0  # seconds: a paused or lost member costs this much before the next one is asked
 CANNOT_SERVE = (4, 14)  # gRPC's codes of a member that is cut off from the others, or has no leader
+REASONS = {"InvalidArgument": 3, "PermissionDenied": 7, "Unauthenticated": 16}  # gRPC's names and codes
 EXPIRED = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
 
@@ -49,7 +46,7 @@ class Client:
     def __init__(
         self,
         members: tuple[Place, ...],
-        loop: LoopProtocol,
+        loop: Loop,
         token: str = "",
         tls: ssl.SSLContext | None = None,
         *,
@@ -230,3 +227,79 @@ class Client:
         if self._connection:
             self._connection.close()
             self._connection = None
+
+
+class ClientWatch:
+    """One watch, on a connection of its own. `sent_at` is when it was sent, until the store has begun to answer."""
+
+    def __init__(self, client: Client, request: etcd.WatchCreate, on_answer: OnWatchAnswer, lease: int) -> None:
+        self.turn = 0
+        self.sent_at: float | None = None
+        self._client = client
+        self._body = etcd.encode(etcd.WatchRequest(create_request=request))
+        self._on_answer = on_answer
+        self._lease = lease
+        self._connection: ClientConnection | None = None
+        self._retried = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    def begin(self, turn: int, now: float) -> None:
+        self.turn = turn
+        self.sent_at = now
+        self._connection = self._client.connect(turn, self._on_message, self._on_lost)
+        headers = [("x-flota-lease", str(self._lease))] if self._lease else []
+        self._connection.send("/v3/watch", self._body, [*self._client.headers(), *headers], stream=True)
+
+    def close(self) -> None:
+        if connection := self._end():
+            connection.close()
+
+    def give_up(self, reason: etcd.Refusal | Lost) -> None:
+        """Its connection may be alive, and is not closed while the lease depends on it."""
+        connection = self._end()
+        if connection and self._lease:
+            self._client.keep_open(connection, self._lease)
+        elif connection:
+            connection.close()
+        self._on_answer(reason)
+
+    def _end(self) -> ClientConnection | None:
+        connection, self._connection = self._connection, None
+        self.sent_at = None
+        self._client.forget(self)
+        return connection
+
+    def _on_message(self, status: int, line: bytes) -> None:
+        if self._connection is None:
+            return
+        answer = etcd.read_answer(status, line, etcd.WatchAnswer, streamed=True)
+        assert isinstance(answer, (etcd.WatchAnswer, etcd.Refusal))
+        self.sent_at = None
+        if isinstance(answer, etcd.WatchAnswer) and answer.canceled:
+            answer = _refusal(answer)
+        if isinstance(answer, etcd.Refusal):
+            self.close()
+            # etcd 3.5 treats a token that it has forgotten as one without permissions.
+            if not self._retried and self._client.is_token_expired(answer, "permission denied"):
+                self._retried = True
+                self._client.begin(self)
+                return
+        elif answer.created and self._lease:
+            self._client.close_kept(self._lease)
+        self._on_answer(answer)
+
+    def _on_lost(self, reason: etcd.Refusal | Lost) -> None:
+        if self._connection is not None:
+            self.close()
+            self._on_answer(reason)
+
+
+def _refusal(answer: etcd.WatchAnswer) -> etcd.Refusal:
+    """etcd begins a watch that it does not grant, and cancels it then: as a refusal it is the same for all stores."""
+    if answer.compact_revision:
+        return etcd.Refusal(etcd.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
+    head, _, words = answer.cancel_reason.partition(" desc = ")
+    return etcd.Refusal(REASONS.get(head.rpartition(" ")[2], etcd.OUT_OF_RANGE), words or answer.cancel_reason)

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import ssl
+from collections.abc import Callable
 
 import h11
 
@@ -17,9 +18,7 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flota.store.server import LoopProtocol
+    from flota.host.loop import Loop
 
 READABLE, WRITABLE = 1, 4
 CHUNK = 256 << 10
@@ -45,7 +44,7 @@ class ClientConnection:
         self,
         host: str,
         port: int,
-        loop: LoopProtocol,
+        loop: Loop,
         tls: ssl.SSLContext | None,
         on_message: Callable[[int, bytes], None],
         on_lost: Callable[[Lost | Refusal], None],

@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Address = tuple[int, Any]  # a family, and what `connect` takes there
+Address = tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]  # a family, and its address
 
 
 def numeric(host: str, port: int) -> list[Address]:

@@ -1,4 +1,4 @@
-"""Where a job's entries are in a store, and the questions that change them. Pure."""
+"""Where a job's entries are in a store, and the requests that change them. Pure."""
 
 from __future__ import annotations
 
@@ -29,37 +29,35 @@ class Keys(NamedTuple):
     def job_state(self) -> bytes:
         return f"{self.prefix}coordinator/job_state".encode()
 
-    def joining(self, node: str, record: bytes, lease: int, *, knowing: bool) -> Txn:
-        """The record goes in and, unless that is known, what the coordinator has said comes back, in one question."""
+    def put_record(self, node: str, record: bytes, lease: int, *, reads: bool) -> Txn:
+        """With `reads` the answer's last part is what the coordinator has written."""
         put = Operation(request_put=Put(key=self.nodes + node.encode(), value=record, lease=lease))
         coordinator = Operation(request_range=Range(key=self.coordinator, range_end=end_of(self.coordinator)))
-        return Txn(success=[put] if knowing else [put, coordinator])
+        return Txn(success=[put, coordinator] if reads else [put])
 
-    def campaigning(self, node: str, lease: int) -> Txn:
-        """Take the coordinator if it is free; the node that has it then is in the answer."""
+    def take_coordinator(self, node: str, lease: int) -> Txn:
+        """Become the coordinator if there is none; the node that is it then is in the answer's last part."""
         free = Compare(key=self.coordinator, target="CREATE", create_revision=0)
         take = Operation(request_put=Put(key=self.coordinator, value=node.encode(), lease=lease))
         holder = Operation(request_range=Range(key=self.coordinator))
         return Txn(compare=[free], success=[take, holder], failure=[holder])
 
-    def proclaiming(self, job_state: bytes, reign: int, lease: int) -> Txn:
-        """Only who still has the coordinator may write: one that was deposed without hearing of it writes nothing."""
-        mine = Compare(key=self.coordinator, target="CREATE", create_revision=reign)
+    def put_state(self, job_state: bytes, since: int, lease: int) -> Txn:
+        """Only by the node that is still the coordinator since that revision: one that was replaced writes nothing."""
+        mine = Compare(key=self.coordinator, target="CREATE", create_revision=since)
         put = Operation(request_put=Put(key=self.job_state, value=job_state, lease=lease))
         return Txn(compare=[mine], success=[put])
 
 
 def node_of(entry: KeyValue) -> str:
-    """Whose record it is."""
     return entry.key.rpartition(b"/")[2].decode(errors="replace")
 
 
 def apply(events: list[Event], records: dict[str, KeyValue]) -> None:
-    """What has happened to records, done to what was known of them."""
     for event in events:
-        if event.kv and event.type == "DELETE":
+        if event.type == "DELETE":
             records.pop(node_of(event.kv), None)
-        elif event.kv:
+        else:
             records[node_of(event.kv)] = event.kv
 
 

@@ -6,15 +6,12 @@ All changes to keys are collected as events for the watchers, in order, one revi
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
+from typing import Any
 
 from flota.store import etcd_json as etcd
 from flota.store.deadlines import Deadlines
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 SHORTEST_LEASE = 2
 LONGEST_LEASE = 9_000_000_000

@@ -9,6 +9,7 @@ import _thread
 import socket
 import time
 from _queue import Empty, SimpleQueue  # the C core of `queue`, which would load `threading`
+from collections.abc import Callable, Sequence
 
 from flota.job.roster import endpoint
 from flota.store import dns
@@ -16,11 +17,9 @@ from flota.store import dns
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Sequence
 
-    Headers = Sequence[tuple[str, str]]
-    Ask = Callable[[str, dict[str, str], Headers], bytes]
-
+Headers = Sequence[tuple[str, str]]
+Ask = Callable[[str, dict[str, str], Headers], bytes]
 LONGEST = 0.5  # seconds in all
 FINAL_TTL = 5  # seconds that a final value stays
 LARGEST_ANSWER = 16 << 10

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from functools import partial
 
 import h11
@@ -20,15 +21,7 @@ from flota.store.server_watches import ServerWatches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Protocol
-
-    class LoopProtocol(Protocol):
-        """What the server needs of the node's loop."""
-
-        def watch(self, fd: int, callback: Callable[[], object], events: int = ...) -> None: ...
-        def forget(self, fd: int) -> None: ...
-
+    from flota.host.loop import Loop
 
 READABLE, WRITABLE = 1, 4
 MOST_CONNECTIONS = 20_000
@@ -58,7 +51,7 @@ class Master:
         self,
         address: str,
         port: int,
-        loop: LoopProtocol,
+        loop: Loop,
         token: str = "",
         tls: ssl.SSLContext | None = None,
         on_refused: Callable[[str], object] | None = None,

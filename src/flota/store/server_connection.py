@@ -11,16 +11,12 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+from collections.abc import Callable
 
 import h11
 
+from flota.store.etcd_json import WatchCreate
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flota.store.etcd_json import WatchCreate
 
 LONGEST_HEAD = 16 << 10
 LARGEST_UNAUTHORIZED_BODY = 16 << 10  # from a client without the token, which is refused anyway

@@ -6,12 +6,9 @@ Watchers of the same keys form a group: an event is made and encoded once for al
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Hashable, Iterator
 
 from flota.store.etcd_json import Event, WatchCreate
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
 
 LARGEST_HISTORY = 16 << 20  # bytes: all of it, asked for, must be less than a client's backlog may be
 EVENT_SIZE = 256  # bytes, beside the value

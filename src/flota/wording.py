@@ -93,3 +93,14 @@ def duration_in_words(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def list_in_words(names: list[str]) -> str:
+    """The first eight of them."""
+    shown = ", ".join(names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+
+
+def were_in_words(names: list[str]) -> str:
+    """The beginning of a sentence, e.g. `gpu01, gpu02 were`."""
+    return f"{list_in_words(names)} {'were' if len(names) > 1 else 'was'}"

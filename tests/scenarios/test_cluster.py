@@ -573,7 +573,7 @@ class ClusterStage:
         self.news = False
         if self.steady_from is not None and self.now >= self.steady_from:
             self.steady_from = None
-        present = sorted(self.records.values(), key=lambda one: one.came)
+        present = sorted(self.records.values(), key=lambda one: one.created)
         state = self.coordinator.decide(present, self.now, trusting=self.steady_from is None)
         return decode_state(encode_state(state)) if is_worth_publishing(state, self.state) else None
 
@@ -583,8 +583,8 @@ class ClusterStage:
         before = self.records.get(node.name)
         if before is None or before.record != sent.record:
             self.revision += 1
-            came = before.came if before else self.revision
-            self.records[node.name] = replace(sent, came=came, said=self.revision)
+            created = before.created if before else self.revision
+            self.records[node.name] = replace(sent, created=created, modified=self.revision)
             self.news = True
 
     def _remove(self, node: Node) -> None:

@@ -8,18 +8,21 @@ does is a table: for each thing that it can see, in this order, and each phase o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec.structs import replace
 
 from flota.cluster.admission import Admission
-from flota.cluster.gathering import Gathering
+from flota.cluster.gathering import Gathering, hosts_in_words, missing_in_words
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState
 from flota.cluster.leaving import Leavers
-from flota.cluster.lost_nodes import LostNodes, has_anybody, is_ahead, is_followed
+from flota.cluster.lost_nodes import InheritedState, LostNodes, is_ahead
 from flota.cluster.node_record import DEAD, DONE, FAILED, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
 from flota.cluster.seating import seat
 from flota.cluster.survey import Survey, SurveyUnderWay
-from flota.cluster.terms import Terms, has_worked, listed, missing_in_words, names, were
+from flota.cluster.terms import Terms, has_worked
 from flota.errors import TRY_AGAIN
 from flota.hangs.question import AllIdle
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding
@@ -41,14 +44,9 @@ from flota.job.survey import (
 from flota.stragglers.detector import SlowRankWatch
 from flota.supervise.supervisor import FIRST_FAILURE_WAIT
 from flota.values import NamedTuple
+from flota.wording import list_in_words, were_in_words
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-
-UNHEARD = 1000  # questions that a coordinator can have asked in the time of a lease
+MISSED = 1000  # questions that a coordinator can have asked in the time of a lease
 
 
 class View(NamedTuple):
@@ -67,9 +65,9 @@ class Coordinator:
     """`job_state` is what the job does now; `deadline` when to ask again though nothing has changed."""
 
     def __init__(
-        self, terms: Terms, heard: JobState | None, now: float, own: str = "", epoch: float | None = None
+        self, terms: Terms, found: JobState | None, now: float, own: str = "", epoch: float | None = None
     ) -> None:
-        """`own`: the coordinator's node, `epoch` what makes a time of day of its own time; `heard`: the last job state
+        """`own`: the coordinator's node, `epoch` what makes a time of day of its own time; `found`: the last job state
         of the coordinator before."""
         self.terms = terms
         self.epoch = epoch
@@ -77,20 +75,16 @@ class Coordinator:
         self.lost_nodes = LostNodes(terms.absence)
         self.all_idle = AllIdle()
         self.slow_ranks = SlowRankWatch()
-        # A job state about others may be all that is left of a dead job: their leases end first, then that is known.
-        self.inherits = heard is not None and bool(heard.seats) and heard.seat_of(own) < 0
-        self.trusts_from = now + self.admission.ghostly if self.inherits else now
-        self.inherited = heard.round if heard else -1
-        # The last coordinator may have asked questions that we have not heard: their numbers are not used again.
-        self.job_state = replace(heard, asked=heard.asked + UNHEARD) if heard else JobState(GATHERING)
-        if heard and heard.phase == GATHERING:
-            # The last coordinator may have started this very round without our hearing of it: never two rosters for
-            # one.
-            self.job_state = replace(self.job_state, round=heard.round + 1)
+        self.inherited = InheritedState(found, own, now, self.admission.longest_stale)
+        # The coordinator before may have asked questions that this node has missed: their numbers are not used again.
+        # It may have started this very round as well: never two rosters for one.
+        self.job_state = replace(found, asked=found.asked + MISSED) if found else JobState(GATHERING)
+        if found and found.phase == GATHERING:
+            self.job_state = replace(self.job_state, round=found.round + 1)
         self.deadline: float | None = None
         self.gathering = Gathering(terms, now)
         self.leavers = Leavers()
-        self.gone = set(heard.left if heard else ())  # left or failed for good: their records count no more
+        self.gone = set(found.left if found else ())  # left or failed for good: their records count no more
         self.here: set[str] = set()
         self.done: set[str] = set()  # of the round
         self.failed_since: float | None = None  # in the round
@@ -99,7 +93,10 @@ class Coordinator:
     def decide(self, records: list[Present], now: float, *, trusting: bool = True) -> JobState:
         """`trusting`: whether a record that is not there means that its node is not there either."""
         self.deadline = None
-        trusting = self._trusts(records, now) and trusting
+        confirmed = self.inherited.confirm(self.job_state, records, now)
+        self._ask_again(self.inherited.deadline)
+        trusting = trusting and confirmed is not None
+        self.job_state = confirmed or self.job_state
         self.here = {one.node for one in records}
         present, refused = self.admission.admit(records, self.job_state, self.gone, now, trusting=trusting)
         if refused != self.job_state.refused:
@@ -115,19 +112,6 @@ class Coordinator:
             if cell is not nothing and sees(self, view) and cell(self, view):
                 break
         return self.job_state
-
-    def _trusts(self, records: list[Present], now: float) -> bool:
-        if self.inherits and is_followed(self.job_state, records, self.inherited):
-            self.inherits, self.trusts_from = False, now
-        if now < self.trusts_from:
-            self._ask_again(self.trusts_from)
-            return False
-        if self.inherits:
-            self.inherits = False
-            if not has_anybody(self.job_state, records):
-                # Then it was another run's, and so were its restarts and refusals.
-                self.job_state = JobState(GATHERING, round=self.job_state.round + 1)
-        return True
 
     def _view(self, records: list[Present], present: list[Present], now: float, *, trusting: bool) -> View:
         by_node = {one.node: one for one in records}
@@ -145,7 +129,7 @@ class Coordinator:
     # What it can see.
 
     def _sees_later_round(self, view: View) -> bool:
-        """Rounds come from coordinators alone: a record that is ahead has heard a job state that we have missed."""
+        """Rounds come from coordinators alone: a record that is ahead follows a job state that this node has missed."""
         return any(is_ahead(self.job_state, one) for one in view.present)
 
     def _sees_leaver(self, view: View) -> bool:
@@ -165,7 +149,7 @@ class Coordinator:
             return False
         seated = {row.node for row in self.job_state.seats}
         dead = [one for one in view.records if one.node in seated and one.record.state == DEAD]
-        return min((*view.failed, *dead), key=lambda one: one.said).record.state == FAILED
+        return min((*view.failed, *dead), key=lambda one: one.modified).record.state == FAILED
 
     def _sees_loss(self, view: View) -> bool:
         return bool(view.lost)
@@ -209,7 +193,7 @@ class Coordinator:
             self._ask_again(self.leavers.complete_at)
             return True
         self.gone.update(self.leavers.nodes)
-        left, self.leavers = listed(self.leavers.hosts), Leavers()
+        left, self.leavers = list_in_words(self.leavers.hosts), Leavers()
         if self.job_state.phase != GATHERING:
             self._next_round(f"{left} left", view.now)
         return False
@@ -225,16 +209,15 @@ class Coordinator:
         return not self.job_state.asks(PREEMPTION) and self._let_leave(view)
 
     def _why_stopped(self) -> str:
-        return f"{were(self.leavers.hosts)} told to stop"
+        return f"{were_in_words(self.leavers.hosts)} told to stop"
 
     def _call_roll(self, view: View) -> bool:
-        first = min(view.failed, key=lambda one: one.said)
-        return self._call_roll_for(first.record.failures, view)
-
-    def _call_roll_for(self, failures: tuple[FailedWorker, ...], view: View) -> bool:
-        self.job_state = replace(self.job_state, failures=failures)
-        self._ask(ROLL_CALL, view.now)
+        self._call_roll_for(min(view.failed, key=lambda one: one.modified).record.failures, view.now)
         return False
+
+    def _call_roll_for(self, failures: tuple[FailedWorker, ...], now: float) -> None:
+        self.job_state = replace(self.job_state, failures=failures)
+        self._ask(ROLL_CALL, now)
 
     def _replace_lost(self, view: View) -> bool:
         return self._after_loss(view.lost, view.now)
@@ -248,8 +231,8 @@ class Coordinator:
         return False
 
     def _start_over(self, view: View) -> bool:
-        came = "joined" if self.terms.elastic else "came for a lost node"
-        self._next_round(f"{names(self._newcomers(view))} {came}", view.now)
+        why = "joined" if self.terms.elastic else "came for a lost node"
+        self._next_round(f"{hosts_in_words(self._newcomers(view))} {why}", view.now)
         return False
 
     def _note_slow_ranks(self, view: View) -> bool:
@@ -291,7 +274,7 @@ class Coordinator:
             self.survey.asked_at,
             view.now,
             self.survey.epoch,
-            self.admission.ghostly + self.terms.absence,
+            self.admission.longest_stale + self.terms.absence,
         )
         outcome = QUESTIONS[question.kind].decide(survey)
         OUTCOMES[type(outcome)](self, outcome, view)
@@ -307,7 +290,7 @@ class Coordinator:
             words = missing_in_words(present, self.terms)
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, f"the nodes did not meet in time: {words}"))
         else:
-            missing = gathering.words(present, job.round, view.now)
+            missing = gathering.message(present, job.round, view.now)
             self.job_state = replace(job, missing=missing or job.missing)
             self._ask_again(gathering.deadline)
         return False
@@ -332,7 +315,7 @@ class Coordinator:
         self.job_state = replace(self.job_state, phase=RUNNING, question=None)
 
     def _call_roll_after(self, outcome: CallRoll, view: View) -> None:
-        self._call_roll_for(outcome.failures, view)
+        self._call_roll_for(outcome.failures, view.now)
         self._take_answers(view)
 
     def _lose(self, outcome: NodesLost, view: View) -> None:
@@ -365,7 +348,7 @@ class Coordinator:
         self.survey = SurveyUnderWay(now, self.epoch)
 
     def _after_loss(self, lost: list[Seat], now: float) -> bool:
-        reason = f"{were([row.host for row in lost])} lost"
+        reason = f"{were_in_words([row.host for row in lost])} lost"
         if self.terms.policy.enabled or self.terms.elastic:
             self._next_round(reason, now)
         else:

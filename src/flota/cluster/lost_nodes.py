@@ -1,21 +1,19 @@
-"""Who of a round is lost: records that are gone, or that a shepherd has written; and which records are ahead of us.
-Pure.
+"""Which nodes of a round are lost: records that are gone, or that a shepherd has written; whether a job state that was
+found is a living job's; and which records are ahead of the coordinator. Pure.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from flota.cluster.job_state import GATHERING, JobState
 from flota.cluster.node_record import DEAD, READY, Present
 from flota.job.roster import Seat
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 class LostNodes:
     """etcd may end leases that were renewed in time, as when its leader comes back from a pause: unless a shepherd has
-    said that its node is dead, a node is given `patience` seconds to put its record back.
+    written that its node is dead, a node is given `patience` seconds to put its record back.
     """
 
     def __init__(self, patience: float) -> None:
@@ -27,7 +25,7 @@ class LostNodes:
     def find(
         self, seats: tuple[Seat, ...], by_node: dict[str, Present], done: Collection[str], now: float
     ) -> list[Seat]:
-        """Who has finished is not missed."""
+        """A node that has finished is not missed."""
         self._dead.update(node for node, one in by_node.items() if one.record.state == DEAD)
         absent = [row for row in seats if row.node not in by_node or row.node in self._dead]
         missing = [row for row in absent if row.node not in done]
@@ -38,19 +36,33 @@ class LostNodes:
         return lost
 
 
-def is_followed(job_state: JobState, records: list[Present], inherited: int) -> bool:
-    """Whether a node of the round that was found has gone on to one of ours: then it is a living job's."""
-    seated = {row.node for row in job_state.seats}
-    return any(one.node in seated and one.record.round > inherited for one in records)
+class InheritedState:
+    """The job state that a coordinator has found. One about other nodes may be all that is left of a dead job: their
+    leases end first, `lease` seconds from now; then that is known.
+    """
 
+    def __init__(self, found: JobState | None, own: str, now: float, lease: float) -> None:
+        is_of_others = found is not None and bool(found.seats) and found.seat_of(own) < 0
+        self.deadline = now + lease if is_of_others else None
+        self._round = found.round if found else -1
 
-def has_anybody(job_state: JobState, records: list[Present]) -> bool:
-    """Whether somebody of the round is left."""
-    here = {one.node for one in records if one.record.state != DEAD}
-    return any(row.node in here for row in job_state.seats)
+    def confirm(self, job_state: JobState, records: list[Present], now: float) -> JobState | None:
+        """The job state to go on from; None while that is not known."""
+        if self.deadline is None:
+            return job_state
+        seated = {row.node for row in job_state.seats}
+        here = [one for one in records if one.node in seated]
+        is_followed = any(one.record.round > self._round for one in here)
+        if now < self.deadline and not is_followed:
+            return None
+        self.deadline = None
+        if is_followed or any(one.record.state != DEAD for one in here):
+            return job_state
+        # It was another run's, and so were its restarts and refusals.
+        return JobState(GATHERING, round=job_state.round + 1)
 
 
 def is_ahead(job_state: JobState, one: Present) -> bool:
-    """Whether a record speaks of a round of which we have not heard."""
+    """Whether a record is of a round that the coordinator does not know of."""
     begun = job_state.phase == GATHERING and one.record.state != READY and one.record.round == job_state.round
     return one.record.round > job_state.round or begun

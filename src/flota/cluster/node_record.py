@@ -1,6 +1,8 @@
-"""What a node says of itself: one record each, under a key that only that node writes. Pure."""
+"""What a node publishes of itself: one record each, under a key that only that node writes. Pure."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,13 +14,9 @@ from flota.job.roles import COLLECTIVE
 from flota.job.roster import Ports
 from flota.stragglers.detector import StepTime, is_step_time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
 SERVING = "serving"  # its own work is done, or it has none; its servers are there for others
-DEAD = "dead"  # said by its shepherd
+DEAD = "dead"  # written by its shepherd
 SPECIAL = set(" ,;/@'\"")
 MOST_ROUNDS = 1 << 31  # and questions
 
@@ -62,7 +60,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     signal: int = 0  # that asked this node to leave
     can_stop: bool = False  # with it: its workers can save and stop on their own
     idle: float = 0.0  # its workers have made no progress for so many seconds
-    timeout: float = 0.0  # after which it says so
+    timeout: float = 0.0  # after which it reports that
     steps: tuple[StepTime, ...] = ()  # of ranks that report them
     answer: Answer | None = None
     request: Request | None = None
@@ -73,14 +71,14 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class Present(Struct, frozen=True):
-    """A record as the coordinator sees it: whose it is, when it came, and when it last said something, as the store
-    counts; `body`: of its answer.
+    """A record as the coordinator sees it: of which node, at which of the store's revisions it was created and last
+    modified; `body`: of its answer.
     """
 
     node: str
-    came: int
+    created: int
     record: NodeRecord
-    said: int = 0
+    modified: int = 0
     body: Any = None
 
     def answers(self, question: int) -> bool:
@@ -105,7 +103,7 @@ def decode_record(data: bytes) -> NodeRecord | None:
 
 
 def is_sound(record: NodeRecord) -> bool:
-    """What records say goes to every node's terminal, and into workers' variables."""
+    """What records contain goes to every node's terminal, and into workers' variables."""
     names = [record.job, record.host, record.address, record.mode, record.agreed, *record.frameworks, *record.roles]
     workers, *masters = record.ports
     asked = (record.answer.id if record.answer else 0), (record.request.after if record.request else 0)

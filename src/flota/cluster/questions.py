@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from flota.cluster.node_record import NodeRecord, Present, decode_record
@@ -13,10 +15,6 @@ from flota.hangs.watch import answer_positions, answer_stacks
 from flota.preemption import question as preemption
 from flota.preemption.stop_step import StopAnswer
 from flota.stragglers import question as steps
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 ROWS = (
     QuestionRow(steps.KIND, steps.StepsAnswer, steps.is_sound, steps.decide, steps.answer, urgent=False),
@@ -40,13 +38,13 @@ ON_REQUEST = tuple(row.kind for row in ROWS if not row.urgent)
 STACKS, PREEMPTION, ROLL_CALL = hangs.STACKS, preemption.KIND, roll_call.KIND
 
 
-def read_record(node: str, came: int, data: bytes, said: int) -> Present | None:
+def read_record(node: str, created: int, data: bytes, modified: int) -> Present | None:
     """A node's record with its answer, as bytes from the store; None for what is neither."""
     record = decode_record(data)
     if record is None:
         return None
     body = read_body(record)
-    return None if record.answer and body is None else Present(node, came, record, said, body)
+    return None if record.answer and body is None else Present(node, created, record, modified, body)
 
 
 def read_body(record: NodeRecord) -> Any:

@@ -106,7 +106,7 @@ def in_order(survey: Survey) -> list[tuple[str, FailedWorker]]:
     """All failures, with the time by the coordinator's clock, each with its node, in order of blame. Of two at the same
     time the store has the order."""
     nodes: dict[FailedWorker, str] = {}
-    for node in sorted(survey.present, key=lambda node: survey.present[node].said):
+    for node in sorted(survey.present, key=lambda node: survey.present[node].modified):
         for failed in failures_of(node, survey):
             nodes[failed._replace(at=failed.at - clock_offset(node, survey))] = node
     return [(nodes[failed], failed) for failed in in_order_of_blame(list(nodes))]

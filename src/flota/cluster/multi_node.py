@@ -1,9 +1,12 @@
-"""This node's part of a job on many machines: it meets the others, and runs the rounds that they agree on."""
+"""This node's part of a job on many machines: it joins the others, and runs the rounds that they agree on."""
 
 from __future__ import annotations
 
 import os
 import time
+from _socket import socket
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,7 +20,6 @@ from flota.cluster.node_record import DEAD, encode_record
 from flota.cluster.questions import QUESTIONS, STACKS
 from flota.cluster.registration import Registration
 from flota.cluster.request_socket import RequestSocket
-from flota.cluster.round_ports import RoundPorts
 from flota.cluster.store_access import StoreAccess
 from flota.cluster.terms import blank_record, terms_of
 from flota.errors import TRY_AGAIN, FlotaError
@@ -36,6 +38,7 @@ from flota.job.survey import Question
 from flota.preemption.stop_step import NOW
 from flota.run.start import spawns_to_come, start_workers
 from flota.run.watch import NodeWatch
+from flota.run.worker_ports import PortWait, hold_ports
 from flota.store.keys import keys_of
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundRecalled
@@ -43,17 +46,14 @@ from flota.supervise.supervisor import SIGTERM, Phase, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from flota.standby.warm_start import WarmStart
     from flota.stragglers.detector import StepTime
 
 LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
 OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
-LAST_BREATH = LEASE + 1.0  # seconds for the others to hear how the job ended
-LOOK_AGAIN = 1.0  # seconds between looks whether this node could serve, where nobody does
-LOOK_UP_AGAIN = 15.0  # the same for a name, because a resolver may take seconds, in which no signal is heard
+LEAVE_TIMEOUT = LEASE + 1.0  # seconds for the other nodes to receive how the job ended
+SERVE_RETRY = 1.0  # seconds until this node tries again to serve, where no node does
+LOOK_UP_RETRY = 15.0  # the same for a name, because a resolver may take seconds, in which no signal is handled
 
 
 def run_multi_node(
@@ -69,11 +69,7 @@ def run_multi_node(
     try:
         return multi_node.run(configuration, notes)
     finally:
-        multi_node.point.close()
-        multi_node.messages.close()
-        multi_node.ports.release()
-        multi_node.requests.close()
-        multi_node.stack_answers.taker.stop()
+        multi_node.close()
 
 
 class MultiNode(NodeWatch):
@@ -87,15 +83,23 @@ class MultiNode(NodeWatch):
         self.agreed_step = NOW
         self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
         self.messages = ClusterMessages(self.console, nodes)
-        self.point = StoreAccess(spec, nodes, self.loop, self.messages.wrong_token)
+        self.store = StoreAccess(spec, nodes, self.loop, self.messages.report_wrong_token)
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
-        self.look_again_at = time.monotonic() + LOOK_AGAIN
-        self.ports = RoundPorts(self)
+        self.serve_again_at = time.monotonic() + SERVE_RETRY
+        self.held_ports: list[socket] = []  # from the moment that they are offered: the roster promises them to all
+        self.port_wait = PortWait(self.console, spec.join_timeout)
+        self.offer_again = 0.0, 0  # when, if ever, and for which round: the ports were not free
         self.requests = RequestSocket(self)
         self.stack_answers = StackAnswers(self)
         self.roll_call = Question(0, "")  # the last that this node has answered, and how
         self.testimony = Testimony(0.0)
         self.stopped_gracefully = True
+
+    def close(self) -> None:
+        for part in (self.store, self.messages, self.requests):
+            part.close()
+        self.stack_answers.taker.stop()
+        self._release_ports()
 
     @property
     def follower(self) -> Follower:
@@ -103,7 +107,7 @@ class MultiNode(NodeWatch):
 
     def _make_member(self, name: str, began: float) -> Member:
         spec, nodes = self.spec, self.nodes
-        serves = self.point.master is not None
+        serves = self.store.master is not None
         blank = blank_record(spec, nodes, os.uname().nodename, serves=serves)
         ttl = lease_of(nodes)
         follower = Follower(
@@ -113,48 +117,49 @@ class MultiNode(NodeWatch):
             lifeline=max(OUTAGE, ttl) if nodes.etcd else LIFELINE * ttl,
         )
         registration = Registration(
-            self.point.client, self.keys, name, ttl, may_coordinate=nodes.etcd or serves, clock=time.monotonic
+            self.store.client, self.keys, name, ttl, may_coordinate=nodes.etcd or serves, clock=time.monotonic
         )
-        return Member(follower, registration, terms_of(spec, nodes), self.point.words, began, self.evidence.epoch)
+        return Member(follower, registration, terms_of(spec, nodes), self.store.where, began, self.evidence.epoch)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
         if self.warm:
             self.warm.prepare(spawns_to_come(self.spec, self.environ))
-        self.messages.welcome(configuration, notes, self.point)
+        self.messages.introduce(configuration, notes, self.store)
         self.advance()
         while self.final is None:
             self._turn()
-        give_up = time.monotonic() + LAST_BREATH
+        give_up = time.monotonic() + LEAVE_TIMEOUT
         while not self.member.is_gone(time.monotonic()) and not self.hurried and time.monotonic() < give_up:
             self._turn(give_up)
         return self.conclude(self._report(self.final), writes=self._has_rank_0())
 
     def _turn(self, until: float | None = None) -> None:
-        waiting = self.look_again_at if self._is_in_vain() else None
-        parts = (self.member, self.point, self.messages, self.ports, self.stack_answers.taker)
-        times = [*(part.deadline for part in parts), waiting, until]
+        parts = (self.member, self.store, self.messages, self.stack_answers.taker)
+        retries = (self.serve_again_at if self._waits_for_store() else None, self.offer_again[0] or None)
+        times = [*(part.deadline for part in parts), *retries, until]
         self.turn(min((time for time in times if time is not None), default=None))
         now = time.monotonic()
-        self.point.on_time(now)
-        self._serve_if_nobody_does(now)
-        self.ports.on_time(now)
+        self.store.on_time(now)
+        self._serve_if_no_node_does(now)
+        if self.offer_again[0] and now >= self.offer_again[0]:
+            self._offer(self.offer_again[1])
         self.stack_answers.taker.on_time(now)
         deadline = self.member.registration.deadline
         if deadline is not None and now >= deadline:
             self.member.registration.reconcile()
         self.advance()
 
-    def _serve_if_nobody_does(self, now: float) -> None:
+    def _serve_if_no_node_does(self, now: float) -> None:
         """A machine may be known by its own name only after it has started, and the last job's master may still have
-        had the port when this one's nodes came: then nobody answers, nor could."""
-        if now >= self.look_again_at:
-            self.look_again_at = time.monotonic() + (LOOK_AGAIN if self.point.is_numeric else LOOK_UP_AGAIN)
-            if self._is_in_vain() and self.point.take_over():
-                self.messages.warn(self.point)
+        had the port when this one's nodes started: then no node answers, nor could."""
+        if now >= self.serve_again_at:
+            self.serve_again_at = time.monotonic() + (SERVE_RETRY if self.store.is_numeric else LOOK_UP_RETRY)
+            if self._waits_for_store() and self.store.take_over():
+                self.messages.warn(self.store)
                 self.member = self._make_member(self.follower.name, self.member.began)
 
-    def _is_in_vain(self) -> bool:
+    def _waits_for_store(self) -> bool:
         return self.member.silent_since is not None and self.has_not_begun()
 
     def has_not_begun(self) -> bool:
@@ -162,16 +167,16 @@ class MultiNode(NodeWatch):
         return job_state is None or not job_state.seats
 
     def advance(self) -> None:
-        """Until nothing follows from anything any more."""
+        """Until nothing follows any more."""
         while wanted := self.member.advance(time.monotonic()):
             for action in wanted:
                 self._perform(action)
-        self.messages.tell(self.member, time.monotonic())
+        self.messages.report(self.member, time.monotonic())
         self.requests.deliver()
 
     def _perform(self, action: NodeAction) -> None:
         if isinstance(action, node_actions.Offer):
-            self.ports.offer(action.round)
+            self._offer(action.round)
         elif isinstance(action, node_actions.Begin):
             self._begin(action.job_state, action.seat)
         elif isinstance(action, node_actions.Recall):
@@ -195,25 +200,50 @@ class MultiNode(NodeWatch):
         self.follower.reply(question, body)
         self.advance()
 
+    def _offer(self, round_number: int) -> None:
+        """Fresh ports for this round, held from now on."""
+        self._release_ports()
+        self.offer_again = 0.0, 0
+        try:
+            self.held_ports, ports = hold_ports(self.spec)
+        except FlotaError as error:
+            if self.has_not_begun():
+                raise  # a mistake of this node's user, not of the job
+            again = self.port_wait.next_try(error, time.monotonic())
+            if again is None:
+                self._cannot_go_on(error)
+            else:
+                self.offer_again = again, round_number
+            return
+        self.port_wait.end()
+        self.follower.offered(ports, round_number)
+
+    def _release_ports(self) -> None:
+        release(self.held_ports)
+        self.held_ports = []
+
+    def _cannot_go_on(self, error: FlotaError) -> None:
+        self.follower.cannot_go_on(f"{os.uname().nodename}: {error.message}")
+
     def _begin(self, job_state: JobState, seat: int) -> None:
-        held = self.ports.hand_over()
         roster = completed(Roster(job_state.round, job_state.attempt, job_state.seats), self.spec.all_roles)
         record, name = self.follower.record, self.follower.name
         assert record is not None
-        last_word = self.keys.nodes + name.encode(), encode_record(replace(record, state=DEAD))
-        farewell = self.point.farewell(self.member.registration.lease, last_word)
+        final_put = self.keys.nodes + name.encode(), encode_record(replace(record, state=DEAD))
+        report_death = self.store.on_node_death(self.member.registration.lease, final_put)
+        held, first = self.held_ports, job_state.round == 0
         try:
-            first = job_state.round == 0
             started = start_workers(
-                self.spec, self.environ, roster, seat, held, first=first, on_node_death=farewell, warm=self.warm
+                self.spec, self.environ, roster, seat, held, first=first, on_node_death=report_death, warm=self.warm
             )
         except FlotaError as error:
-            release(held)
+            self._release_ports()
             self.follower.swept(well=False)
-            self.follower.cannot_go_on(f"{os.uname().nodename}: {error.message}")
+            self._cannot_go_on(error)
             return
+        self.held_ports = []  # they are the round's
         self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
-        self.messages.round_begins(started)
+        self.messages.report_round(started)
         # What follows a failure is the coordinator's to decide: here a round ends with its first one.
         once = RestartPolicy(0, enabled=False)
         roles = roles_of(self.spec, roster, tuple(plan.worker for plan in started.plans))
@@ -221,10 +251,10 @@ class MultiNode(NodeWatch):
             self.spec.workers, once, self.spec.grace, time.monotonic(), roles, self.spec.preempt_timeout
         )
         self.begin_round(started, supervisor)
-        self._say_what_is_left()
+        self._report_only_servers()
 
     def stop(self, number: int) -> None:
-        """Said to the others first: their workers fail when ours end."""
+        """The other nodes are informed first: their workers fail when ours end."""
         can_stop = False
         if self.final is None:
             asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
@@ -245,9 +275,9 @@ class MultiNode(NodeWatch):
             found = tuple(sendable(self.evidence.complete(failure)) for failure in failures)
             self.follower.failed(found)
             self.advance()
-        self._say_what_is_left()
+        self._report_only_servers()
 
-    def _say_what_is_left(self) -> None:
+    def _report_only_servers(self) -> None:
         if self.in_round and self.supervisor.only_serves and not self.idle_servers_reported:
             self.idle_servers_reported = True
             self.follower.only_serves()
@@ -275,7 +305,7 @@ class MultiNode(NodeWatch):
         raise AssertionError(f"a round of many nodes does not restart by itself: {action}")
 
     def _has_rank_0(self) -> bool:
-        """Who writes what there is one of: the node of rank 0, and of a job that never began every node."""
+        """Whether this node writes what there is one of: the node of rank 0 does; every one if the job never began."""
         return self.started.seat == 0 if self.evidence.rounds else self.has_not_begun()
 
     def _report(self, ending: JobEnding) -> Report:

@@ -1,16 +1,17 @@
-"""Where this node meets the others: the master that it serves itself, or somebody's store, and its client to it."""
+"""The job's store as this node reaches it: the master that it serves itself, or another store, and its client to it."""
 
 from __future__ import annotations
 
 import errno
 import os
 import ssl
+from collections.abc import Callable
 
 from flota.errors import BadCertificate, CannotServe
 from flota.host.addresses import is_loopback, resolve_own
 from flota.host.loop import Loop
 from flota.host.open_files import raise_open_files
-from flota.job.nodes import NodesSpec, Place, lease_of
+from flota.job.nodes import NodesSpec, Place, Secrets, lease_of
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec
 from flota.store.client import ANSWER_TIME, Client
@@ -18,54 +19,45 @@ from flota.store.dns import numeric
 from flota.store.revoke_lease import revoke
 from flota.store.server import MOST_CONNECTIONS, Master
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 TOKEN_BYTES = 16
 OWN_FILES = 1000  # beside the clients' connections: logs, pipes, held ports
 
 
 class StoreAccess:
-    """`master` is this node's own, if it serves; `chosen` whether flota chose where, so that others must be told."""
+    """`master` is this node's own, if it serves; `chosen` whether flota chose where, so that users must be told."""
 
     def __init__(self, spec: JobSpec, nodes: NodesSpec, loop: Loop, on_refused: Callable[[str], None]) -> None:
         self._loop = loop
         self._on_refused = on_refused
-        self._nodes = nodes
+        self._nodes, self._secrets = nodes, nodes.secrets
         self._served = ""  # the address that the master listens on
         self.lacks_certificate = False  # this machine has the master's address, and nothing to serve it with
         self.chosen = not nodes.places
         made = os.urandom(TOKEN_BYTES).hex() if self.chosen else ""
         self.token = "" if nodes.etcd else nodes.secrets.token or made  # a real etcd has users of its own
         self.places = nodes.places or (Place(spec.address, 0),)
-        self.tls = client_tls(nodes) if nodes.tls else None
+        self.tls = make_tls(nodes.secrets, server=False) if nodes.tls else None
         self.master = self._serve()
         self.client = self._make_client()
 
     def _make_client(self) -> Client:
-        members = self.places
-        tls = self.tls
+        members, tls = self.places, self.tls
         if self.master:
             members = (Place(self._served, self.master.port),)
             self.places = (Place(self.places[0].host, self.master.port),)
-            tls = trusting_tls() if tls else None
-        secrets = self._nodes.secrets
+        if self.master and tls:
+            # This node's own certificate may name the host, which is not how it is reached from inside.
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            tls.check_hostname = False
+            tls.verify_mode = ssl.CERT_NONE
         # Of several members one may be silent: the next is asked before the lease ends. The only one is waited for,
         # when thousands of nodes start at once: asking again would only make it longer.
         patience = max(1.0 if self._nodes.etcd else ANSWER_TIME, lease_of(self._nodes) / 5)
-        return Client(
-            members,
-            self._loop,
-            self.token,
-            tls,
-            answer_time=patience,
-            user=secrets.user,
-            password=secrets.password,
-        )
+        user, password = self._secrets.user, self._secrets.password
+        return Client(members, self._loop, self.token, tls, user=user, password=password, answer_time=patience)
 
     @property
-    def words(self) -> str:
+    def where(self) -> str:
         listed = ",".join(endpoint(place.host, str(place.port)) for place in self.places)
         return f"etcd at {listed}" if self._nodes.etcd else listed
 
@@ -80,7 +72,7 @@ class StoreAccess:
 
     @property
     def open_to_all(self) -> bool:
-        """Whether anybody who can reach the master can take part."""
+        """Whether the job is open to anyone who can reach the master."""
         return self.master is not None and not self.token and not is_loopback(self._served)
 
     @property
@@ -93,25 +85,17 @@ class StoreAccess:
         if self.master and self.master.deadline is not None and now >= self.master.deadline:
             self.master.on_time(now)
 
-    def farewell(self, lease: int, last_word: tuple[bytes, bytes]) -> Callable[[], object]:
-        """What a shepherd does if its node dies, before it ends the workers: say so. Their peers fail then, and must
-        not be blamed. With the node that serves, there is nobody left to say it to.
+    def on_node_death(self, lease: int, final_put: tuple[bytes, bytes]) -> Callable[[], object]:
+        """What a shepherd does if its node dies, before it ends the workers: report it. Their peers fail then, and must
+        not be blamed. If that node serves the master, there is none left to report it to.
         """
         if self.master:
             return bool
-        secrets = self._nodes.secrets
-        return lambda: revoke(
-            self.places,
-            lease,
-            self.client.headers(),
-            self.tls,
-            user=secrets.user,
-            password=secrets.password,
-            final_put=last_word,
-        )
+        headers, user, password = self.client.headers(), self._secrets.user, self._secrets.password
+        return lambda: revoke(self.places, lease, headers, self.tls, user, password, final_put)
 
     def take_over(self) -> bool:
-        """Serve after all, if the address has turned out to be ours, or whoever had it here has gone."""
+        """Serve after all, if the address has turned out to be ours, or the program that had it here has gone."""
         if self.master is None:
             self.master = self._serve()
             if self.master:
@@ -136,12 +120,12 @@ class StoreAccess:
             if self._nodes.serves:
                 raise CannotServe(endpoint(host, str(port)), "it is not an address of this machine")
             return None
-        self.lacks_certificate = self._nodes.tls and not self._nodes.secrets.certificate
+        self.lacks_certificate = self._nodes.tls and not self._secrets.certificate
         if self.lacks_certificate:
             return None  # another node of this machine may have one
         raise_open_files(MOST_CONNECTIONS + OWN_FILES)
         try:
-            tls = server_tls(self._nodes) if self._nodes.tls else None
+            tls = make_tls(self._secrets, server=True) if self._nodes.tls else None
             return Master(address, port, self._loop, self.token, tls, on_refused=self._on_refused)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
@@ -149,30 +133,14 @@ class StoreAccess:
             raise CannotServe(endpoint(address, str(port)), error.strerror or str(error)) from None
 
 
-def client_tls(nodes: NodesSpec) -> ssl.SSLContext:
-    secrets = nodes.secrets
+def make_tls(secrets: Secrets, *, server: bool) -> ssl.SSLContext:
+    authority = "" if server else secrets.authority
     try:
-        context = ssl.create_default_context(cafile=secrets.authority or None)
-        if secrets.certificate:
+        context = (
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if server else ssl.create_default_context(cafile=authority or None)
+        )
+        if server or secrets.certificate:
             context.load_cert_chain(secrets.certificate, secrets.key)
-    except (OSError, ssl.SSLError) as error:
-        raise BadCertificate(secrets.authority or secrets.certificate, str(error)) from None
-    return context
-
-
-def trusting_tls() -> ssl.SSLContext:
-    """To this node's own master: its certificate may name the host, which is not how it is reached from inside."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def server_tls(nodes: NodesSpec) -> ssl.SSLContext:
-    secrets = nodes.secrets
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(secrets.certificate, secrets.key)
-    except (OSError, ssl.SSLError) as error:
-        raise BadCertificate(secrets.certificate, str(error)) from None
+    except OSError as error:
+        raise BadCertificate(authority or secrets.certificate, str(error)) from None
     return context

@@ -255,13 +255,14 @@ class MultiNode(NodeWatch):
 
     def stop(self, number: int) -> None:
         """The other nodes are informed first: their workers fail when ours end."""
-        can_stop = False
-        if self.final is None:
-            asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
-            can_stop = asks and self.progress().can_stop
-            self.follower.stop(number, time.monotonic(), can_stop=can_stop)
-            self.advance()
-        if (self.in_round and not can_stop) or self.final is not None:
+        if self.final is not None:
+            super().stop(number)  # asked again, while it leaves
+            return
+        asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
+        can_stop = asks and self.progress().can_stop
+        self.follower.stop(number, time.monotonic(), can_stop=can_stop)
+        self.advance()
+        if self.in_round and not can_stop:
             super().stop(number)
 
     def stop_step(self) -> int:

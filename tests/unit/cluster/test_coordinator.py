@@ -104,7 +104,7 @@ def test_a_node_that_died_first_is_lost_and_its_victim_not_to_blame():
     table.say("host1", state=node_record.DEAD)
     table.fail("host0")
     for said, name in ((7, "host1"), (8, "host0")):
-        table.records[name] = replace(table.records[name], said=said)
+        table.records[name] = replace(table.records[name], modified=said)
     job_state = table.decide()
     assert (job_state.why, job_state.attempt) == ("host1 was lost", 0)
 
@@ -224,7 +224,7 @@ def test_a_node_in_the_way_of_its_own_next_life_is_given_time_to_be_dead():
     table = Table(2, least=2, most=2)
     table.join("host1", name="again")
     assert table.decide().refused == {}
-    assert "again" in table.decide(table.coordinator.admission.ghostly).refused
+    assert "again" in table.decide(table.coordinator.admission.longest_stale).refused
 
 
 def test_a_dead_runs_job_state_is_forgotten_with_its_last_record():
@@ -235,7 +235,7 @@ def test_a_dead_runs_job_state_is_forgotten_with_its_last_record():
         table.join(name)
     assert table.decide().refused == {}
     del table.records["host0"], table.records["host1"]
-    assert table.decide(table.coordinator.admission.ghostly).round == 1
+    assert table.decide(table.coordinator.admission.longest_stale).round == 1
     table.all_ready(1)
     job_state = table.decide(0.1)
     assert (job_state.phase, job_state.attempt, [row.node for row in job_state.seats]) == (RUNNING, 0, ["new0", "new1"])

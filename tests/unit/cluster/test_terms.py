@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flota.cluster.terms import Terms, blank_record, disagreement, missing_in_words, terms_of
+from flota.cluster.gathering import missing_in_words
+from flota.cluster.terms import Terms, blank_record, disagreement, terms_of
 from flota.job.nodes import NodesSpec
 from flota.job.roles import MIXED, PS, Role
 from flota.job.spec import Command, JobSpec, LogSpec

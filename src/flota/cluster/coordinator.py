@@ -25,22 +25,10 @@ from flota.cluster.survey import Survey, SurveyUnderWay
 from flota.cluster.terms import Terms, has_worked
 from flota.errors import TRY_AGAIN
 from flota.hangs.question import AllIdle
+from flota.job import survey as outcomes
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding
 from flota.job.roster import Seat
-from flota.job.survey import (
-    AskAgain,
-    CallRoll,
-    EndJob,
-    NodeLeaves,
-    NodesLost,
-    Outcome,
-    Publish,
-    Question,
-    Restart,
-    Result,
-    Resume,
-    Wait,
-)
+from flota.job.survey import Question, Result
 from flota.stragglers.detector import SlowRankWatch
 from flota.supervise.supervisor import FIRST_FAILURE_WAIT
 from flota.values import NamedTuple
@@ -133,13 +121,12 @@ class Coordinator:
         return any(is_ahead(self.job_state, one) for one in view.present)
 
     def _sees_leaver(self, view: View) -> bool:
-        seated = {row.node for row in self.job_state.seats} - self.gone
-        self.leavers.note(view.records, seated, view.now)
+        self.leavers.note(view.records, self._seated() - self.gone, view.now)
         return bool(self.leavers.nodes)
 
     def _sees_failure(self, view: View) -> bool:
-        """While none but secondary failures are known, the first one may be about to be seen, and a roll call would
-        stop it. Whoever fails because of a dead node fails later, if only by a moment: the store has the order."""
+        """While only secondary failures are known, the first one may be about to be seen, and a roll call would stop
+        it. A node that fails because of a dead one fails later, if only by a moment: the store has the order."""
         if not view.failed:
             return False
         self.failed_since = view.now if self.failed_since is None else self.failed_since
@@ -147,7 +134,7 @@ class Coordinator:
         if view.now < settled_at and all(one.is_secondary for node in view.failed for one in node.record.failures):
             self._ask_again(settled_at)
             return False
-        seated = {row.node for row in self.job_state.seats}
+        seated = self._seated()
         dead = [one for one in view.records if one.node in seated and one.record.state == DEAD]
         return min((*view.failed, *dead), key=lambda one: one.modified).record.state == FAILED
 
@@ -169,19 +156,21 @@ class Coordinator:
         return bool(self._newcomers(view)) and not view.failed and not worked
 
     def _newcomers(self, view: View) -> list[Present]:
-        seated = {row.node for row in self.job_state.seats}
+        seated = self._seated()
         return [one for one in view.present if one.node not in seated]
+
+    def _seated(self) -> set[str]:
+        return {row.node for row in self.job_state.seats}
 
     def _always(self, _view: View) -> bool:
         return True
 
-    # What it does about that. True: nothing else is looked at this time.
+    # What it does about that. True: nothing else is looked for this time.
 
-    def _catch_up(self, view: View) -> bool:
+    def _catch_up(self, view: View) -> None:
         ahead = max(one.record.round for one in view.present if is_ahead(self.job_state, one))
         self.job_state = replace(self.job_state, round=ahead)
         self._next_round("the coordinator was lost", view.now)
-        return False
 
     def _let_leave(self, view: View) -> bool:
         """Without them, if the job can go on so; all who leave together are waited for."""
@@ -211,39 +200,34 @@ class Coordinator:
     def _why_stopped(self) -> str:
         return f"{were_in_words(self.leavers.hosts)} told to stop"
 
-    def _call_roll(self, view: View) -> bool:
+    def _call_roll(self, view: View) -> None:
         self._call_roll_for(min(view.failed, key=lambda one: one.modified).record.failures, view.now)
-        return False
 
     def _call_roll_for(self, failures: tuple[FailedWorker, ...], now: float) -> None:
         self.job_state = replace(self.job_state, failures=failures)
         self._ask(ROLL_CALL, now)
 
-    def _replace_lost(self, view: View) -> bool:
-        return self._after_loss(view.lost, view.now)
+    def _replace_lost(self, view: View) -> None:
+        self._after_loss(view.lost, view.now)
 
-    def _succeed(self, _view: View) -> bool:
+    def _succeed(self, _view: View) -> None:
         self._end(JobEnding(SUCCEEDED))
-        return False
 
-    def _ask_for_stacks(self, view: View) -> bool:
+    def _ask_for_stacks(self, view: View) -> None:
         self._ask(STACKS, view.now)
-        return False
 
-    def _start_over(self, view: View) -> bool:
+    def _start_over(self, view: View) -> None:
         why = "joined" if self.terms.elastic else "came for a lost node"
         self._next_round(f"{hosts_in_words(self._newcomers(view))} {why}", view.now)
-        return False
 
-    def _note_slow_ranks(self, view: View) -> bool:
+    def _note_slow_ranks(self, view: View) -> None:
         steps = [(one.record.host, one.record.steps) for one in view.of_round]
         slow = self.slow_ranks.look(self.job_state.round, self.job_state.slow, steps, view.now)
         if slow != self.job_state.slow:
             self.job_state = replace(self.job_state, slow=slow)
         self._ask_again(self.slow_ranks.deadline)
-        return False
 
-    def _serve_requests(self, view: View) -> bool:
+    def _serve_requests(self, view: View) -> None:
         """What users have asked for is asked beside the running round, one question after the other."""
         if self.job_state.question:
             self._take_answers(view)
@@ -251,14 +235,13 @@ class Coordinator:
         if wanted and not self.job_state.question:
             self._ask(wanted, view.now)
             self._take_answers(view)
-        return False
 
     def _is_wanted(self, kind: str, view: View) -> bool:
         done = self.job_state.results.get(kind, Result(-1, ())).id
         requests = (one.record.request for one in view.of_round)
         return any(request and request.kind == kind and request.after >= done for request in requests)
 
-    def _take_answers(self, view: View) -> bool:
+    def _take_answers(self, view: View) -> None:
         question = self.job_state.question
         assert question is not None
         answers = self.survey.note(question, view.of_round, view.now)
@@ -278,9 +261,8 @@ class Coordinator:
         )
         outcome = QUESTIONS[question.kind].decide(survey)
         OUTCOMES[type(outcome)](self, outcome, view)
-        return False
 
-    def _gather(self, view: View) -> bool:
+    def _gather(self, view: View) -> None:
         present = [one for one in view.present if one.node not in self.gone]
         job, gathering = self.job_state, self.gathering
         if gathering.may_start(present, job.seats, job.round, view.now) and view.trusting:
@@ -293,17 +275,16 @@ class Coordinator:
             missing = gathering.message(present, job.round, view.now)
             self.job_state = replace(job, missing=missing or job.missing)
             self._ask_again(gathering.deadline)
-        return False
 
-    def _nothing(self, _view: View) -> bool:
-        return False
+    def _nothing(self, _view: View) -> None:
+        pass
 
     # What follows from answers.
 
-    def _wait(self, outcome: Wait, view: View) -> None:
+    def _wait(self, outcome: outcomes.Wait, view: View) -> None:
         self._ask_again(outcome.until if outcome.until is None or outcome.until > view.now else None)
 
-    def _ask_the_next(self, outcome: AskAgain, view: View) -> None:
+    def _ask_the_next(self, outcome: outcomes.AskAgain, view: View) -> None:
         question = self.job_state.question
         assert question is not None
         asked_at = self.survey.asked_at
@@ -311,29 +292,29 @@ class Coordinator:
         self.survey.asked_at = asked_at
         self._take_answers(view)
 
-    def _resume(self, _outcome: Resume, _view: View) -> None:
+    def _resume(self, _outcome: outcomes.Resume, _view: View) -> None:
         self.job_state = replace(self.job_state, phase=RUNNING, question=None)
 
-    def _call_roll_after(self, outcome: CallRoll, view: View) -> None:
+    def _call_roll_after(self, outcome: outcomes.CallRoll, view: View) -> None:
         self._call_roll_for(outcome.failures, view.now)
         self._take_answers(view)
 
-    def _lose(self, outcome: NodesLost, view: View) -> None:
+    def _lose(self, outcome: outcomes.NodesLost, view: View) -> None:
         self._after_loss([row for row in view.lost if row.node in outcome.nodes], view.now)
 
-    def _let_fail(self, outcome: NodeLeaves, view: View) -> None:
+    def _let_fail(self, outcome: outcomes.NodeLeaves, view: View) -> None:
         self.gone.add(outcome.node)
         self._next_round(outcome.reason, view.now)
 
-    def _restart(self, outcome: Restart, view: View) -> None:
+    def _restart(self, outcome: outcomes.Restart, view: View) -> None:
         self._next_round("", view.now, delay=outcome.delay, counted=True)
         failures = (outcome.culprit._replace(said=()),)
         self.job_state = replace(self.job_state, failures=failures, past=outcome.history)
 
-    def _end_as_decided(self, outcome: EndJob, _view: View) -> None:
+    def _end_as_decided(self, outcome: outcomes.EndJob, _view: View) -> None:
         self._end(outcome.ending)
 
-    def _publish(self, outcome: Publish, _view: View) -> None:
+    def _publish(self, outcome: outcomes.Publish, _view: View) -> None:
         question = self.job_state.question
         assert question is not None
         results = {**self.job_state.results, question.kind: Result(question.id, outcome.lines)}
@@ -347,13 +328,12 @@ class Coordinator:
         self.job_state = replace(self.job_state, phase=phase, asked=number, question=Question(number, kind, argument))
         self.survey = SurveyUnderWay(now, self.epoch)
 
-    def _after_loss(self, lost: list[Seat], now: float) -> bool:
+    def _after_loss(self, lost: list[Seat], now: float) -> None:
         reason = f"{were_in_words([row.host for row in lost])} lost"
         if self.terms.policy.enabled or self.terms.elastic:
             self._next_round(reason, now)
         else:
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, reason))
-        return False
 
     def _next_round(self, why: str, now: float, *, delay: float = 0.0, counted: bool = False) -> None:
         last = self.job_state
@@ -384,7 +364,7 @@ class Coordinator:
 C, nothing = Coordinator, Coordinator._nothing
 # What it looks for, in this order, how, and what it does about it in each phase. Where a function changes the phase,
 # what comes below is looked at in the new one.
-_ROWS: dict[str, tuple[Callable[[Coordinator, View], bool], ...]] = {
+_ROWS: dict[str, tuple[Callable[[Coordinator, View], bool | None], ...]] = {
     # finding: how it is seen; gathering, running, deciding, ended
     "a record of a later round": (C._sees_later_round, C._catch_up, C._catch_up, C._catch_up, nothing),
     "a node that was asked to leave": (
@@ -402,14 +382,14 @@ _ROWS: dict[str, tuple[Callable[[Coordinator, View], bool], ...]] = {
 }
 FINDINGS = {finding: row[0] for finding, row in _ROWS.items()}
 TABLE = {(phase, finding): cell for finding, row in _ROWS.items() for phase, cell in zip(PHASES, row[1:], strict=True)}
-OUTCOMES: dict[type[Outcome], Callable[[Coordinator, Any, View], None]] = {
-    Wait: C._wait,
-    AskAgain: C._ask_the_next,
-    Resume: C._resume,
-    CallRoll: C._call_roll_after,
-    NodesLost: C._lose,
-    NodeLeaves: C._let_fail,
-    Restart: C._restart,
-    EndJob: C._end_as_decided,
-    Publish: C._publish,
+OUTCOMES: dict[type[outcomes.Outcome], Callable[[Coordinator, Any, View], None]] = {
+    outcomes.Wait: C._wait,
+    outcomes.AskAgain: C._ask_the_next,
+    outcomes.Resume: C._resume,
+    outcomes.CallRoll: C._call_roll_after,
+    outcomes.NodesLost: C._lose,
+    outcomes.NodeLeaves: C._let_fail,
+    outcomes.Restart: C._restart,
+    outcomes.EndJob: C._end_as_decided,
+    outcomes.Publish: C._publish,
 }

@@ -6,6 +6,9 @@ and with workers, one function. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
@@ -24,23 +27,13 @@ from flota.job.roster import Ports
 from flota.job.survey import Question
 from flota.stragglers.detector import StepTime, reported_steps
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-
 SIGINT = 2
-LAST_WORD = 3.0  # seconds that a leaving node waits to hear what the job does without it
+DECISION_TIMEOUT = 3.0  # seconds that a leaving node waits for what the job does without it
 # What a job state can mean to a node, the first that fits.
 OVER, UNHEARD, ASKED, CALLED_OFF = "the job is over for this node", "no job state yet", "a question", "a roll call"
 ANSWERED, LEAVES = "a question that has no consequence", "asked to leave, and not decided yet"
-NEXT_ROUND, MISSED_ROUND, SEATED, NOTHING_NEW = (
-    "a later round gathers",
-    "a later round runs",
-    "a seat in the running round",
-    "nothing new",
-)
+NEXT_ROUND, MISSED_ROUND = "a later round gathers", "a later round runs"
+SEATED, NOTHING_NEW = "a seat in the running round", "nothing new"
 SITUATIONS = (
     *(OVER, UNHEARD, ASKED, CALLED_OFF, ANSWERED, LEAVES),
     *(NEXT_ROUND, MISSED_ROUND, SEATED, NOTHING_NEW),
@@ -48,7 +41,7 @@ SITUATIONS = (
 
 
 class Follower:
-    """`record` is what this node has to say; None while it has nothing to offer."""
+    """`record` is what this node publishes; None before it has ports to offer."""
 
     def __init__(self, name: str, blank: NodeRecord, *, patience: float, lifeline: float) -> None:
         self.name = name
@@ -67,7 +60,7 @@ class Follower:
         self._hang: tuple[FailedWorker, ...] = ()  # that the round ended with: no record says so
         self._offering = -1
         self._leaving_at: float | None = None
-        self._farewell = JobEnding(STOPPED)
+        self._leaving_as = JobEnding(STOPPED)
 
     # What happens here.
 
@@ -120,7 +113,7 @@ class Follower:
         self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, reason))
 
     def refused(self, reason: str) -> None:
-        """The store will have nothing to do with this node."""
+        """The store does not accept this node."""
         self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
 
     def stop(self, signal: int, now: float, *, can_stop: bool = False) -> None:
@@ -129,12 +122,14 @@ class Follower:
         """
         if self._leaving_at is not None or self.ending:
             if self._leaving_at is not None and signal == SIGINT:
-                self._end(self._farewell)  # asked for the second time: what the others decide does not matter any more
+                self._end(
+                    self._leaving_as
+                )  # asked for the second time: what the others decide does not matter any more
             return
         self._leaving_at = now
         if self.record and self.job_state and self.job_state.seat_of(self.name) >= 0:
             self.record = replace(self.record, state=LEAVING, signal=signal, can_stop=can_stop)
-            self._farewell = JobEnding(STOPPED, 128 + signal, signal)
+            self._leaving_as = JobEnding(STOPPED, 128 + signal, signal)
         else:
             self._end(JobEnding(STOPPED, 128 + signal, signal))
 
@@ -201,10 +196,10 @@ class Follower:
         elif self._leaving_at is not None:
             # The others need this record until the coordinator has decided; after that nobody does.
             preempted = job_state.asks(PREEMPTION)
-            if job_state.round > self._round or (now >= self._leaving_at + LAST_WORD and not preempted):
-                self._end(self._farewell)
+            if job_state.round > self._round or (now >= self._leaving_at + DECISION_TIMEOUT and not preempted):
+                self._end(self._leaving_as)
             elif not preempted:
-                self._ask_again(self._leaving_at + LAST_WORD)
+                self._ask_again(self._leaving_at + DECISION_TIMEOUT)
         elif self.name in job_state.left and self.record and (failures := self.record.failures or self._hang):
             self._end(JobEnding(JOB_FAILED, exit_code_of(failures[0].code), 0, "", failures))
 

@@ -1,7 +1,7 @@
 """Lets a user of this machine ask the whole job something, as `flota stack` does: this node passes the question on.
 
-Asked through a socket that has no file, and by this job's user or root alone: the kind of the question on one line, and
-the result's lines as an answer.
+The socket has no file, and only this job's user or root may ask: the kind of the question on one line, and the result's
+lines as an answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.cluster.multi_node import MultiNode
 
-MOST = 8  # users who wait for a result at a time
+MOST = 8  # users that wait for a result at a time
 LONGEST_KIND = 64
 
 
@@ -40,10 +40,10 @@ class RequestSocket:
             return
         asker.setblocking(False)  # noqa: FBT003
         _, user = peer_of(asker)
-        if user not in (0, os.getuid()) or len(self._waiting) >= MOST:
+        if user in (0, os.getuid()):
+            self.node.loop.watch(asker.fileno(), lambda: self._on_kind(asker))
+        else:
             asker.close()
-            return
-        self.node.loop.watch(asker.fileno(), lambda: self._on_kind(asker))
 
     def _on_kind(self, asker: socket.socket) -> None:
         self.node.loop.forget(asker.fileno())
@@ -51,24 +51,27 @@ class RequestSocket:
             kind = asker.recv(LONGEST_KIND).decode(errors="replace").strip()
         except OSError:
             kind = ""
-        after = self.node.follower.request(kind) if kind in ON_REQUEST else None
-        if after is None or len(self._waiting) >= MOST:
+        is_known = kind in ON_REQUEST and len(self._waiting) < MOST
+        after = self.node.follower.request(kind) if is_known else None
+        if after is None:
             asker.close()
-            return
-        self._waiting.append((kind, after, asker))
-        self.node.advance()
+        else:
+            self._waiting.append((kind, after, asker))
+            self.node.advance()
 
     def deliver(self) -> None:
-        """To those who wait, when all nodes have answered, or the round has ended."""
+        """To those that wait, when all nodes have answered; nothing, when the round has ended before."""
         job_state = self.node.follower.job_state
         for waiting in list(self._waiting):
             kind, after, asker = waiting
             result = job_state.results.get(kind) if job_state else None
-            if result and result.id > after:
+            has_result = result is not None and result.id > after
+            if has_result or not self.node.in_round:
                 self._waiting.remove(waiting)
-                _send(asker, "\n".join(result.lines))
-            elif not self.node.in_round:
-                self._waiting.remove(waiting)
+                try:
+                    asker.send("\n".join(result.lines if result and has_result else ()).encode())
+                except OSError:
+                    pass  # it has gone; a few lines fit into any socket's buffer
                 asker.close()
 
     def close(self) -> None:
@@ -76,12 +79,3 @@ class RequestSocket:
         self._server.close()
         for _, _, asker in self._waiting:
             asker.close()
-
-
-def _send(asker: socket.socket, text: str) -> None:
-    """A few lines, which fit into any socket's buffer."""
-    try:
-        asker.send(text.encode())
-    except OSError:
-        pass  # it has gone
-    asker.close()

@@ -7,14 +7,13 @@ the node), and one row in cluster/questions.py. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
 from flota.job.survey import Outcome, Question
 from flota.values import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import Any
-
     from flota.cluster.job_state import JobState
     from flota.cluster.multi_node import MultiNode
     from flota.cluster.node_record import Present

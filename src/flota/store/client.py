@@ -65,8 +65,8 @@ class Client:
         self._sent: PendingRequest | None = None
         self._connection: ClientConnection | None = None
         self._connection_turn = 0
-        self._watches: list[ClientWatch] = []  # those that are not open wait for the user's token
-        self._kept: dict[int, list[ClientConnection]] = {}  # of watches that were given up, by lease
+        self.watches: list[ClientWatch] = []  # those that are not open wait for the user's token
+        self.kept: dict[int, list[ClientConnection]] = {}  # of watches that were given up, by lease: see give_up
 
     def ask(self, request: etcd.Request, then: OnAnswer, now: float) -> None:
         self._queue.append(PendingRequest(request, then, now))
@@ -85,20 +85,20 @@ class Client:
     @property
     def deadline(self) -> float | None:
         sent = [self._sent.sent_at] if self._sent else []
-        sent += [watch.sent_at for watch in self._watches if watch.sent_at is not None]
+        sent += [watch.sent_at for watch in self.watches if watch.sent_at is not None]
         return min(sent) + self._answer_time if sent else None
 
     def on_time(self, now: float) -> None:
         late = now - self._answer_time
         if self._sent and self._sent.sent_at <= late:
             self._on_lost(self._leave_member(self._connection_turn, "no answer in time"))
-        while overdue := [one for one in self._watches if one.sent_at is not None and one.sent_at <= late]:
+        while overdue := [one for one in self.watches if one.sent_at is not None and one.sent_at <= late]:
             self._leave_member(overdue[0].turn, "no answer in time")
 
     def close(self) -> None:
-        for watch in list(self._watches):
+        for watch in list(self.watches):
             watch.close()
-        for lease in list(self._kept):
+        for lease in list(self.kept):
             self.close_kept(lease)
         self._close_connection()
         self._queue.clear()
@@ -111,7 +111,7 @@ class Client:
 
     def begin(self, watch: ClientWatch) -> None:
         now = time.monotonic()
-        self._watches.append(watch)
+        self.watches.append(watch)
         if self._authenticated:
             watch.begin(self._turn, now)
         else:
@@ -132,16 +132,8 @@ class Client:
         host, port = self.members[number]
         return ClientConnection(host, port, self._loop, self._tls, on_message, on_lost, around)
 
-    def forget(self, watch: ClientWatch) -> None:
-        if watch in self._watches:
-            self._watches.remove(watch)
-
-    def keep_open(self, connection: ClientConnection, lease: int) -> None:
-        """Until another connection names the lease: the store would take this one's end for this node's."""
-        self._kept.setdefault(lease, []).append(connection)
-
     def close_kept(self, lease: int) -> None:
-        for connection in self._kept.pop(lease, []):
+        for connection in self.kept.pop(lease, []):
             connection.close()
 
     # Requests.
@@ -184,7 +176,7 @@ class Client:
             self._queue.popleft().then(answer)
 
     def _waiting_watches(self) -> list[ClientWatch]:
-        return [watch for watch in self._watches if not watch.is_open]
+        return [watch for watch in self.watches if not watch.is_open]
 
     def _on_message(self, status: int, body: bytes) -> None:
         pending, self._sent = self._sent, None
@@ -214,7 +206,7 @@ class Client:
         number = turn % len(self.members)
         host, port = self.members[number]
         lost = Lost(f"{endpoint(host, str(port))}: {why}")
-        for watch in [one for one in self._watches if one.is_open and one.turn % len(self.members) == number]:
+        for watch in [one for one in self.watches if one.is_open and one.turn % len(self.members) == number]:
             watch.give_up(lost)
         return lost
 
@@ -258,10 +250,11 @@ class ClientWatch:
             connection.close()
 
     def give_up(self, reason: etcd.Refusal | Lost) -> None:
-        """Its connection may be alive, and is not closed while the lease depends on it."""
+        """Its connection may be alive. It is kept until another one names the lease: the store would take its end for
+        this node's."""
         connection = self._end()
         if connection and self._lease:
-            self._client.keep_open(connection, self._lease)
+            self._client.kept.setdefault(self._lease, []).append(connection)
         elif connection:
             connection.close()
         self._on_answer(reason)
@@ -269,7 +262,8 @@ class ClientWatch:
     def _end(self) -> ClientConnection | None:
         connection, self._connection = self._connection, None
         self.sent_at = None
-        self._client.forget(self)
+        if self in self._client.watches:
+            self._client.watches.remove(self)
         return connection
 
     def _on_message(self, status: int, line: bytes) -> None:

@@ -101,7 +101,9 @@ class Master:
             except OSError as error:
                 # Linux reports this also when no client waits: only the first time is it certain that one does.
                 if error.errno in OUT_OF_DESCRIPTORS and number == 0 and not self._make_room():
-                    self._pause_accepting()
+                    # New clients stay in the kernel's queue; without a pause the loop would turn for them without end.
+                    self._loop.forget(self._listener.fileno())
+                    self._slow[self._listener.fileno()] = time.monotonic() + ACCEPT_PAUSE
                 return
             if len(self.connections) >= MOST_CONNECTIONS and not self._make_room():
                 sock.close()
@@ -118,11 +120,6 @@ class Master:
             connection = ServerConnection(sock, time.monotonic(), self._is_authorized)
             self.connections[sock.fileno()] = connection
             self._watch(connection)
-
-    def _pause_accepting(self) -> None:
-        """New clients stay in the kernel's queue; without a pause the loop would turn for them without end."""
-        self._loop.forget(self._listener.fileno())
-        self._slow[self._listener.fileno()] = time.monotonic() + ACCEPT_PAUSE
 
     def _make_room(self) -> bool:
         """Drop the connection that has been idle longest: a flood of idle ones must not lock others out."""

@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from flota.cluster import node_actions
+from flota.cluster import follower
 from flota.cluster.coordinator import Coordinator
 from flota.cluster.follower import Follower
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, JobState, decode_state, encode_state
@@ -134,26 +134,26 @@ def describe_faults(faults: tuple[FailedWorker, ...]) -> str:
 
 
 SHOWN = {
-    node_actions.Recall: "stop workers",
-    node_actions.Release: "let servers end",
-    node_actions.ResumeRound: "go on",
+    follower.Recall: "stop workers",
+    follower.Release: "let servers end",
+    follower.ResumeRound: "go on",
 }
 
 
-def describe_action(action: node_actions.NodeAction, node: Node) -> str:
+def describe_action(action: follower.NodeAction, node: Node) -> str:
     """Empty: what the stage does by itself."""
     match action:
-        case node_actions.Begin(job_state, seat):
+        case follower.Begin(job_state, seat):
             return f"begin round {job_state.round} as node {seat}"
-        case node_actions.AnswerQuestion(Question(_, "preemption", step), gone) if step and not gone:
+        case follower.AnswerQuestion(Question(_, "preemption", step), gone) if step and not gone:
             return "save and stop now" if int(step) == NOW else f"save and stop at step {step}"
-        case node_actions.AnswerQuestion(Question(_, "stacks", argument), gone) if argument:
+        case follower.AnswerQuestion(Question(_, "stacks", argument), gone) if argument:
             return "abort workers for stacks" if node.is_blind and not gone else ""
-        case node_actions.AnswerQuestion(Question(_, "stacks", _)):
+        case follower.AnswerQuestion(Question(_, "stacks", _)):
             return "take stacks" if node.stuck is None else ""
-        case node_actions.AnswerQuestion(Question(_, "positions", _), False):
+        case follower.AnswerQuestion(Question(_, "positions", _), False):
             return "look where ranks are"
-        case node_actions.Leave(ending):
+        case follower.Leave(ending):
             return f"leave with {ending.code}" + (f" ({ending.reason})" if ending.reason else "")
     return SHOWN.get(type(action), "")
 
@@ -196,24 +196,24 @@ class Node:
                 self._perform(action, now)
         return lines
 
-    def _perform(self, action: node_actions.NodeAction, now: float) -> None:
+    def _perform(self, action: follower.NodeAction, now: float) -> None:
         match action:
-            case node_actions.Offer(round_number):
+            case follower.Offer(round_number):
                 ports = ports_of(*range(1000 + round_number, 1000 + round_number + self.workers + 3))
                 self.part.offered(ports, round_number)
-            case node_actions.Begin(job_state, seat):
+            case follower.Begin(job_state, seat):
                 self.first_rank = sum(row.workers for row in job_state.seats[:seat])
                 self.is_asked_to_stop = self.is_blind = False
                 self.knowledge, self.stuck, self.gracefully = (), None, False
                 if self.only_servers:
                     self.part.only_serves()
-            case node_actions.Recall():
+            case follower.Recall():
                 self.is_asked_to_stop = True
-            case node_actions.Release():
+            case follower.Release():
                 self.is_asked_to_stop = self.is_released = True
-            case node_actions.ResumeRound():
+            case follower.ResumeRound():
                 self.stuck, self.is_blind = None, False
-            case node_actions.AnswerQuestion(question, gone):
+            case follower.AnswerQuestion(question, gone):
                 getattr(self, f"_answer_{question.kind.replace(' ', '_')}")(question, now, gone=gone)
 
     def _answer_roll_call(self, question: Question, now: float, *, gone: bool) -> None:
@@ -630,4 +630,4 @@ def test_every_phase_of_a_job_and_every_action_of_a_node_has_a_story():
         actions |= stage.actions
 
     assert phases == set(PHASES)
-    assert actions == set(get_args(node_actions.NodeAction))
+    assert actions == set(get_args(follower.NodeAction))

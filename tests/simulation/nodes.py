@@ -6,18 +6,18 @@ from types import SimpleNamespace
 
 from msgspec.structs import replace
 
-from flota.cluster.follower import Follower
-from flota.cluster.job_state import JobState
-from flota.cluster.member import Member
-from flota.cluster.node_actions import (
+from flota.cluster.follower import (
     AnswerQuestion,
     Begin,
+    Follower,
     Leave,
     NodeAction,
     Offer,
     Recall,
     Release,
 )
+from flota.cluster.job_state import JobState
+from flota.cluster.member import Member
 from flota.cluster.node_record import DEAD, NodeRecord, encode_record
 from flota.cluster.questions import QUESTIONS
 from flota.cluster.registration import Registration

@@ -42,7 +42,7 @@ class View(NamedTuple):
 
     records: list[Present]
     present: list[Present]  # of those that take part
-    of_round: list[Present]  # of those with a seat, which speak of the round
+    of_round: list[Present]  # of those with a seat, whose records are of the round
     failed: list[Present]  # of these
     lost: list[Seat]
     now: float
@@ -151,7 +151,7 @@ class Coordinator:
         return idle and not view.failed
 
     def _sees_newcomer(self, view: View) -> bool:
-        """Where some have finished, the others are about to: nobody starts that over for a newcomer."""
+        """Where some have finished, the others are about to: that is not started over for a newcomer."""
         worked = self.done or any(has_worked(one.record, self.terms) for one in view.of_round)
         return bool(self._newcomers(view)) and not view.failed and not worked
 

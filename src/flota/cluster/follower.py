@@ -13,9 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from flota.cluster import node_actions
 from flota.cluster.job_state import GATHERING, RUNNING, JobState
-from flota.cluster.node_actions import NodeAction
 from flota.cluster.node_record import DONE, FAILED, LEAVING, READY, SERVING, Answer, NodeRecord, Request
 from flota.cluster.node_record import RUNNING as WORKING
 from flota.cluster.questions import PREEMPTION, QUESTIONS, ROLL_CALL
@@ -26,6 +24,7 @@ from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEn
 from flota.job.roster import Ports
 from flota.job.survey import Question
 from flota.stragglers.detector import StepTime, reported_steps
+from flota.values import NamedTuple
 
 SIGINT = 2
 DECISION_TIMEOUT = 3.0  # seconds that a leaving node waits for what the job does without it
@@ -38,6 +37,50 @@ SITUATIONS = (
     *(OVER, UNHEARD, ASKED, CALLED_OFF, ANSWERED, LEAVES),
     *(NEXT_ROUND, MISSED_ROUND, SEATED, NOTHING_NEW),
 )
+
+
+# What a follower can ask of its node.
+
+
+class Offer(NamedTuple):
+    """Take fresh ports for this round; `offered` when they are held."""
+
+    round: int
+
+
+class Begin(NamedTuple):
+    """Start the workers of this round, from this seat."""
+
+    job_state: JobState
+    seat: int
+
+
+class Recall(NamedTuple):
+    """Stop the workers; `swept` when they are gone."""
+
+
+class Release(NamedTuple):
+    """The job has succeeded: let the workers that only serve end; `swept` when they are gone."""
+
+
+class AnswerQuestion(NamedTuple):
+    """Send with `reply` what this node knows. Put when the question arrives, and again when its workers are gone."""
+
+    question: Question
+    workers_gone: bool
+
+
+class ResumeRound(NamedTuple):
+    """What was asked has no consequence: watch the workers as before."""
+
+
+class Leave(NamedTuple):
+    """The job has ended for this node, in this way."""
+
+    ending: JobEnding
+
+
+NodeAction = Offer | Begin | Recall | Release | AnswerQuestion | ResumeRound | Leave
 
 
 class Follower:
@@ -194,7 +237,7 @@ class Follower:
             reason = f"the job turned this node away: {job_state.refused[self.name].why}"
             self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
         elif self._leaving_at is not None:
-            # The others need this record until the coordinator has decided; after that nobody does.
+            # The others need this record until the coordinator has decided; after that no node does.
             preempted = job_state.asks(PREEMPTION)
             if job_state.round > self._round or (now >= self._leaving_at + DECISION_TIMEOUT and not preempted):
                 self._end(self._leaving_as)
@@ -210,11 +253,11 @@ class Follower:
         if self.over:
             return []
         self.over = True
-        return [node_actions.Leave(self.ending)]
+        return [Leave(self.ending)]
 
     def _stop_or_release(self) -> list[NodeAction]:
         succeeded = self.ending is not None and self.ending.kind == SUCCEEDED
-        return self._once(node_actions.Release() if succeeded else node_actions.Recall())
+        return self._once(Release() if succeeded else Recall())
 
     def _offer_first(self) -> list[NodeAction]:
         return self._offer(0) if self.record is None else []
@@ -226,23 +269,23 @@ class Follower:
         assert self.job_state is not None
         self.working = True
         self._say(WORKING)
-        return [node_actions.Begin(self.job_state, self.job_state.seat_of(self.name))]
+        return [Begin(self.job_state, self.job_state.seat_of(self.name))]
 
     def _answer(self) -> list[NodeAction]:
         question = self.job_state.question if self.job_state else None
         assert question is not None
         self._asked = question.id, not self.working
         self._deciding = self._deciding or QUESTIONS[question.kind].urgent
-        return [node_actions.AnswerQuestion(question, not self.working)]
+        return [AnswerQuestion(question, not self.working)]
 
     def _stop_workers(self) -> list[NodeAction]:
-        return self._once(node_actions.Recall())
+        return self._once(Recall())
 
     def _resume(self) -> list[NodeAction]:
         self._deciding = False
         if self.record:
             self.record = replace(self.record, idle=0.0)
-        return [node_actions.ResumeRound()]
+        return [ResumeRound()]
 
     def _nothing(self) -> list[NodeAction]:
         return []
@@ -254,7 +297,7 @@ class Follower:
         if self._offering == round_number:
             return []
         self._offering = round_number
-        return [node_actions.Offer(round_number)]
+        return [Offer(round_number)]
 
     def _once(self, action: NodeAction) -> list[NodeAction]:
         if self._recalled:

@@ -1,7 +1,7 @@
 """What the coordinator publishes: one job state under one key, which every node follows.
 
 A job state replaces the one before it. Rounds only grow; within a round gathering comes before running, and question
-after question is asked and closed. So a node that has missed some job states is right as soon as it hears the latest.
+after question is asked and closed. So a node that has missed some job states is right as soon as it gets the latest.
 Pure.
 """
 

@@ -7,9 +7,8 @@ No sockets and no clock of its own: the simulation runs hundreds of these in one
 from __future__ import annotations
 
 from flota.cluster.coordinator import Coordinator
-from flota.cluster.follower import Follower
+from flota.cluster.follower import Follower, NodeAction
 from flota.cluster.job_state import ENDED, JobState, decode_state, encode_state
-from flota.cluster.node_actions import NodeAction
 from flota.cluster.node_record import Present, encode_record
 from flota.cluster.questions import read_record
 from flota.cluster.registration import Registration
@@ -51,7 +50,7 @@ class Member:
         self.where = where
         self.coordinator: Coordinator | None = None
         self.began = now
-        self.new_states: list[JobState] = []  # in order, until the user has been told of them
+        self.new_states: list[JobState] = []  # in order, until they have been reported to the user
         self._last_read: bytes | None = None
         self._published: JobState | None = None
         self._records: dict[str, tuple[int, Present]] = {}

@@ -10,12 +10,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from flota.cluster import node_actions
-from flota.cluster.follower import Follower
+from flota.cluster import follower as actions
+from flota.cluster.follower import Follower, NodeAction
 from flota.cluster.job_state import JobState
 from flota.cluster.member import Member
 from flota.cluster.messages import ClusterMessages
-from flota.cluster.node_actions import NodeAction
 from flota.cluster.node_record import DEAD, encode_record
 from flota.cluster.questions import QUESTIONS, STACKS
 from flota.cluster.registration import Registration
@@ -175,22 +174,22 @@ class MultiNode(NodeWatch):
         self.requests.deliver()
 
     def _perform(self, action: NodeAction) -> None:
-        if isinstance(action, node_actions.Offer):
+        if isinstance(action, actions.Offer):
             self._offer(action.round)
-        elif isinstance(action, node_actions.Begin):
+        elif isinstance(action, actions.Begin):
             self._begin(action.job_state, action.seat)
-        elif isinstance(action, node_actions.Recall):
+        elif isinstance(action, actions.Recall):
             if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.PREEMPTING):
                 self.console.event("round_recalled", round=self.started.roster.round)
                 self.act_on(RoundRecalled())
-        elif isinstance(action, node_actions.Release):
+        elif isinstance(action, actions.Release):
             self.let_servers_end()
-        elif isinstance(action, node_actions.AnswerQuestion):
+        elif isinstance(action, actions.AnswerQuestion):
             QUESTIONS[action.question.kind].answer(self, action.question, action.workers_gone)
-        elif isinstance(action, node_actions.ResumeRound):
+        elif isinstance(action, actions.ResumeRound):
             if self.hang_watch and self.in_round:
                 self.hang_watch.resume()
-        elif isinstance(action, node_actions.Leave):
+        elif isinstance(action, actions.Leave):
             self.final = action.ending
 
     def time_of_day(self) -> float:

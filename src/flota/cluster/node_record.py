@@ -37,7 +37,7 @@ class Request(Struct, frozen=True):
 
 
 class NodeRecord(Struct, frozen=True, omit_defaults=True):
-    """`ports` are fresh for `round`, and `state` speaks of that round. `roles` are all of the job's, `workers_by_role`
+    """`ports` are fresh for `round`, and `state` is of that round. `roles` are all of the job's, `workers_by_role`
     this node's workers of each; none: trainers alone.
     """
 

@@ -15,6 +15,7 @@ from flota.store.client import Client, ClientWatch
 from flota.store.client_connection import Lost
 from flota.store.etcd_json import (
     OUT_OF_RANGE,
+    TEMPORARY,
     KeyValue,
     LeaseAnswer,
     LeaseGrant,
@@ -172,7 +173,7 @@ class Registration:
         if "lease not found" in refusal.words:
             self._note_answer()
             self._lose_lease()
-        elif refusal.is_temporary or by_proxy:
+        elif refusal.code in TEMPORARY or by_proxy:
             self._on_lost(refusal.words, self._clock())
         else:
             self.refusal = refusal
@@ -264,7 +265,7 @@ class Registration:
             self.changed = True
         elif entry.key == self._keys.coordinator:
             self._coordinator_taken = True
-            if entry.value == self._name.encode():  # also when the answer that said so was lost
+            if entry.value == self._name.encode():  # also when the first answer with it was lost
                 self.is_coordinator = True
                 self._coordinator_since = int(entry.create_revision)
 

@@ -30,7 +30,7 @@ class RequestSocket:
             self._server.bind(address_of(os.getpid()))
             self._server.listen(MOST)
         except OSError:
-            return  # no /proc, or the name is taken: then nobody can ask
+            return  # no /proc, or the name is taken: then users cannot ask
         node.loop.watch(self._server.fileno(), self._on_asked)
 
     def _on_asked(self) -> None:

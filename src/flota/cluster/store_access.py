@@ -24,7 +24,7 @@ OWN_FILES = 1000  # beside the clients' connections: logs, pipes, held ports
 
 
 class StoreAccess:
-    """`master` is this node's own, if it serves; `chosen` whether flota chose where, so that users must be told."""
+    """`master` is this node's own, if it serves; `chosen` whether flota chose where, so that users must read it."""
 
     def __init__(self, spec: JobSpec, nodes: NodesSpec, loop: Loop, on_refused: Callable[[str], None]) -> None:
         self._loop = loop

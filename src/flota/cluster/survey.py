@@ -31,7 +31,7 @@ class QuestionRow(NamedTuple):
     decide: Callable[[Survey], Outcome]
     answer: Callable[[MultiNode, Question, bool], None]  # the last: whether the workers are gone
     urgent: bool
-    ends_round: bool = False  # whoever has answered stops its workers
+    ends_round: bool = False  # a node that has answered stops its workers
 
 
 class Survey(NamedTuple):
@@ -56,7 +56,7 @@ class Survey(NamedTuple):
 
 
 class SurveyUnderWay:
-    """What a coordinator remembers of the question that it waits for: when it was asked, and when answers came."""
+    """What a coordinator remembers of the question that it waits for: when it was asked, and when answers arrived."""
 
     def __init__(self, now: float, epoch: float | None) -> None:
         self.asked_at = now

@@ -17,7 +17,7 @@ BAD_JSON = (msgspec.ValidationError, msgspec.DecodeError, RecursionError)
 # gRPC's codes.
 UNKNOWN, INVALID, NOT_FOUND, EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 2, 3, 5, 8, 9, 11
 UNIMPLEMENTED, UNAUTHENTICATED = 12, 16
-TEMPORARY = (4, 8, 10, 13, 14)  # deadline exceeded, exhausted, aborted, internal, unavailable
+TEMPORARY = (4, 8, 10, 13, 14)  # no leader, no quorum, overload: the same request may be granted a little later
 CODES = range(1, 17)
 
 MAX_KEY = 4096
@@ -192,11 +192,6 @@ class Refusal(Exception):
         super().__init__(words)
         self.code = code
         self.words = words
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether the same request may be granted a little later: no leader, no quorum, overload."""
-        return self.code in TEMPORARY
 
 
 class NotAStore(Refusal):

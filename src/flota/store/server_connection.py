@@ -118,8 +118,8 @@ class ServerConnection:
         assert self._reader is not None
         path = self._head.target.decode("ascii", "replace")
         request = HttpRequest(self._head.method.decode(), path, dict(self._head.headers), self._body)
-        # HTTP/1.0, or the client has said so. No answer to HEAD may have a body, which all of ours have. A client that
-        # pipelines has to send the next request again: HTTP/1.1 allows that.
+        # HTTP/1.0, or the client has asked for it. No answer to HEAD may have a body, which all of ours have. A client
+        # that pipelines has to send the next request again: HTTP/1.1 allows that.
         pipelined = bool(self._reader.trailing_data[0])
         self._last_answer = self._reader.their_state is h11.MUST_CLOSE or request.method == "HEAD" or pipelined
         self._reader = self._head = self.deadline = None

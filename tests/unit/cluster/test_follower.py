@@ -6,9 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from flota.cluster import node_record
-from flota.cluster.follower import Follower
+from flota.cluster.follower import AnswerQuestion, Begin, Follower, Offer, Recall, ResumeRound
 from flota.cluster.job_state import DECIDING, GATHERING, RUNNING, JobState
-from flota.cluster.node_actions import AnswerQuestion, Begin, Offer, Recall, ResumeRound
 from flota.cluster.node_record import NodeRecord
 from flota.cluster.questions import ROLL_CALL, STACKS
 from flota.failures import roll_call

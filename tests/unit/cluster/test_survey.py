@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from flota.cluster import coordinator as coordinating
 from flota.cluster.coordinator import Coordinator
-from flota.cluster.follower import Follower
+from flota.cluster.follower import AnswerQuestion, Begin, Follower, Offer, Recall
 from flota.cluster.job_state import RUNNING, JobState, decode_state, encode_state
-from flota.cluster.node_actions import AnswerQuestion, Begin, Offer, Recall
 from flota.cluster.node_record import encode_record
 from flota.cluster.questions import ON_REQUEST, QUESTIONS, read_record
 from flota.cluster.survey import QuestionRow, Survey

@@ -25,8 +25,8 @@ from flota.store.etcd_json import (
     Range,
     RangeAnswer,
     Refusal,
-    Request,
     StoreAnswer,
+    StoreRequest,
     TxnAnswer,
     WatchAnswer,
     WatchCreate,
@@ -131,7 +131,7 @@ class Registration:
             request = keys.put_state(state, self._coordinator_since, self._final_lease or self.lease)
             self._ask(request, lambda answer: self._on_state_written(answer, state))
 
-    def _ask(self, request: Request, then: Callable[[Any], object]) -> None:
+    def _ask(self, request: StoreRequest, then: Callable[[Any], object]) -> None:
         self._asking = True
         sent_at = self._clock()
         self._client.ask(request, lambda answer: self._on_answer(answer, then, sent_at), sent_at)

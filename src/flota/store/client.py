@@ -34,7 +34,7 @@ EXPIRED = ("invalid auth token", "user name is empty", "revision of auth store i
 
 
 class PendingRequest(NamedTuple):
-    request: etcd.Request
+    request: etcd.StoreRequest
     then: OnAnswer
     sent_at: float
     retried: bool = False
@@ -68,7 +68,7 @@ class Client:
         self.watches: list[ClientWatch] = []  # those that are not open wait for the user's token
         self.kept: dict[int, list[ClientConnection]] = {}  # of watches that were given up, by lease: see give_up
 
-    def ask(self, request: etcd.Request, then: OnAnswer, now: float) -> None:
+    def ask(self, request: etcd.StoreRequest, then: OnAnswer, now: float) -> None:
         self._queue.append(PendingRequest(request, then, now))
         self._send_next(now)
 

@@ -1,4 +1,4 @@
-"""Which of many deadlines comes first, without looking at all of them. Pure.
+"""Which of many deadlines comes first, without looking at all of them.
 
 A heap whose entries may be out of date: a moved or removed deadline is only noticed when its entry comes up. So
 renewing a lease, which happens thousands of times a second, is one assignment. Pure.

@@ -28,11 +28,11 @@ Value = Annotated[bytes, Meta(max_length=MAX_VALUE)]
 Number = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class StoreRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a client may ask. Its subclasses inherit all three options."""
 
 
-class Range(Request, frozen=True):
+class Range(StoreRequest, frozen=True):
     """Entries are sorted by key. etcd3gw always asks for an order: only that one is accepted."""
 
     key: Key = b""
@@ -41,18 +41,18 @@ class Range(Request, frozen=True):
     sort_target: Literal[0, "KEY"] = 0
 
 
-class Put(Request, frozen=True):
+class Put(StoreRequest, frozen=True):
     key: Key = b""
     value: Value = b""
     lease: Number = 0
 
 
-class DeleteRange(Request, frozen=True):
+class DeleteRange(StoreRequest, frozen=True):
     key: Key = b""
     range_end: Key = b""
 
 
-class Compare(Request, frozen=True):
+class Compare(StoreRequest, frozen=True):
     """One condition of a transaction; `target` says which of the last two must be equal."""
 
     key: Key
@@ -62,43 +62,43 @@ class Compare(Request, frozen=True):
     value: Value = b""
 
 
-class Operation(Request, frozen=True):
+class Operation(StoreRequest, frozen=True):
     """One of the two."""
 
     request_range: Range | None = None
     request_put: Put | None = None
 
 
-class Txn(Request, frozen=True):
+class Txn(StoreRequest, frozen=True):
     compare: Annotated[list[Compare], Meta(max_length=128)] = []
     success: Annotated[list[Operation], Meta(max_length=128)] = []
     failure: Annotated[list[Operation], Meta(max_length=128)] = []
 
 
-class LeaseGrant(Request, frozen=True, rename={"ttl": "TTL", "id": "ID"}):
+class LeaseGrant(StoreRequest, frozen=True, rename={"ttl": "TTL", "id": "ID"}):
     ttl: Number = 0
     id: Number = 0
 
 
-class LeaseRevoke(Request, frozen=True, rename={"id": "ID"}):
+class LeaseRevoke(StoreRequest, frozen=True, rename={"id": "ID"}):
     id: Number = 0
 
 
-class LeaseKeepAlive(Request, frozen=True, rename={"id": "ID"}):
+class LeaseKeepAlive(StoreRequest, frozen=True, rename={"id": "ID"}):
     id: Number = 0
 
 
-class WatchCreate(Request, frozen=True):
+class WatchCreate(StoreRequest, frozen=True):
     key: Key = b""
     range_end: Key = b""
     start_revision: Number = 0
 
 
-class WatchRequest(Request, frozen=True):
+class WatchRequest(StoreRequest, frozen=True):
     create_request: WatchCreate
 
 
-class Authenticate(Request, frozen=True):
+class Authenticate(StoreRequest, frozen=True):
     """For a real etcd: the embedded master has a token instead of users."""
 
     name: str = ""
@@ -171,7 +171,7 @@ class WatchAnswer(StoreAnswer, frozen=True):
     events: list[Event] = []
 
 
-ROUTES: dict[type[Request], tuple[str, type[StoreAnswer]]] = {
+ROUTES: dict[type[StoreRequest], tuple[str, type[StoreAnswer]]] = {
     Range: ("/v3/kv/range", RangeAnswer),
     Put: ("/v3/kv/put", StoreAnswer),
     DeleteRange: ("/v3/kv/deleterange", DeleteAnswer),
@@ -226,12 +226,12 @@ class StreamedLine(Struct):
     error: msgspec.Raw | None = None
 
 
-def decode(body: bytes, kind: type[Request]) -> Request:
+def decode(body: bytes, kind: type[StoreRequest]) -> StoreRequest:
     """A request from its JSON. Raises one of BAD_JSON."""
     return msgspec.json.decode(body or b"{}", type=kind, strict=False)
 
 
-def encode(message: Request | AnswerPart) -> bytes:
+def encode(message: StoreRequest | AnswerPart) -> bytes:
     return msgspec.json.encode(message)
 
 

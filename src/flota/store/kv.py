@@ -35,7 +35,7 @@ class KeyValueStore:
         self._leases: dict[int, Lease] = {}
         self._ends = Deadlines()
         self._events: list[etcd.Event] = []
-        self._handlers: dict[type[etcd.Request], Callable[[Any, float], etcd.StoreAnswer]] = {
+        self._handlers: dict[type[etcd.StoreRequest], Callable[[Any, float], etcd.StoreAnswer]] = {
             etcd.Range: lambda request, _: self._range(request),
             etcd.Put: lambda request, _: self._put_one(request),
             etcd.DeleteRange: lambda request, _: self._delete_range(request),
@@ -45,7 +45,7 @@ class KeyValueStore:
             etcd.LeaseRevoke: lambda request, _: self._revoke(request),
         }
 
-    def answer(self, request: etcd.Request, now: float) -> etcd.StoreAnswer:
+    def answer(self, request: etcd.StoreRequest, now: float) -> etcd.StoreAnswer:
         """Raises Refusal."""
         return self._handlers[type(request)](request, now)
 

@@ -232,19 +232,14 @@ class Master:
         if connection.watch:
             self.watches.remove(connection, connection.watch)
         connection.close()
-        if connection.lease:
-            self._release_lease(connection)
-
-    def _release_lease(self, connection: ServerConnection) -> None:
-        """A client that moves to another connection names its lease there first. So the end of the last one means that
-        the client is dead, or that its connection broke: then it renews in a moment. A client that was dropped because
-        it did not read may be alive: its lease ends at its own time."""
         lease = connection.lease
-        self._lease_connections[lease] -= 1
-        if self._lease_connections[lease]:
-            return
-        del self._lease_connections[lease]
-        if connection.ended_by_client:
+        others = self._lease_connections.pop(lease, 1) - 1
+        if others:
+            self._lease_connections[lease] = others
+        elif lease and connection.ended_by_client:
+            # A client that moves to another connection names its lease there first. So the end of the last one means
+            # that the client is dead, or that its connection broke: then it renews in a moment. A client that was
+            # dropped because it did not read may be alive: its lease ends at its own time.
             self.store.shorten(lease, time.monotonic() + RECONNECT_TIME)
 
 

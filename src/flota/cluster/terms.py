@@ -77,7 +77,11 @@ def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) ->
 
 
 def disagreement(record: NodeRecord, terms: Terms) -> str:
-    """Why a record can never take part in this job; empty if it can."""
+    """Why a record can never take part in this job; empty if it can. Quick then: there may be thousands."""
+    own = record.job, record.least, record.most, record.frameworks, record.roles, record.mode, record.agreed
+    jobs = terms.job, terms.least, terms.most, terms.frameworks, terms.roles, terms.mode, terms.agreed
+    if own == jobs and record.rank < terms.most:
+        return ""
     nodes, jobs_nodes = count_of(record.least, record.most), count_of(terms.least, terms.most)
     frameworks, jobs_frameworks = ",".join(record.frameworks), ",".join(terms.frameworks)
     roles, jobs_roles = _roles_in_words(record.roles), _roles_in_words(terms.roles)

@@ -174,7 +174,7 @@ def test_all_that_workers_load_is_known():
         "standby/parked_main.py",
     } <= known
     assert {
-        f"host/{name}.py" for name in ("channel", "shepherd", "kill_tree", "prctl", "open_files", "signals")
+        f"host/{name}.py" for name in ("channel", "shepherd", "kill_tree", "process_attributes", "signals")
     } <= known
     assert not {"run/watch.py", "spawning/supervisor_client.py", "job/spec.py"} & known
 

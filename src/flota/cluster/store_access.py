@@ -10,7 +10,7 @@ from collections.abc import Callable
 from flota.errors import BadCertificate, CannotServe
 from flota.host.addresses import is_loopback, resolve_own
 from flota.host.loop import Loop
-from flota.host.open_files import raise_open_files
+from flota.host.process_attributes import raise_open_files
 from flota.job.nodes import NodesSpec, Place, Secrets, lease_of
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec

@@ -75,10 +75,8 @@ class Channel:
             return NO_HEARTBEAT
         base = worker * PAGE
         for _ in range(TRIES):
-            beats = [_read_slot(memory[base + slot : base + slot + SLOT_SIZE]) for slot in SLOTS]
-            whole = [beat for beat in beats if beat is not None]
-            if whole:
-                return max(whole, key=lambda beat: beat.at)
+            if heartbeat := _read_slots(memory[base : base + PAGE]):
+                return heartbeat
         return NO_HEARTBEAT  # something else has been written there
 
     def imported_modules(self) -> list[str]:
@@ -111,8 +109,13 @@ def read_page(page_path: str) -> Heartbeat:
             page = os.pread(file.fileno(), PAGE, int(worker) * PAGE)
     except (OSError, ValueError):
         return NO_HEARTBEAT
+    return _read_slots(page) or NO_HEARTBEAT
+
+
+def _read_slots(page: bytes) -> Heartbeat | None:
+    """The newer one that is whole; None while both seem to be written, as when a write falls between two reads."""
     beats = (_read_slot(page[slot : slot + SLOT_SIZE]) for slot in SLOTS)
-    return max((beat for beat in beats if beat), key=lambda beat: beat.at, default=NO_HEARTBEAT)
+    return max((beat for beat in beats if beat), key=lambda beat: beat.at, default=None)
 
 
 def _read_slot(slot: bytes) -> Heartbeat | None:

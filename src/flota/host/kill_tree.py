@@ -32,6 +32,18 @@ def kill_descendants(*, under_init: bool = False) -> None:
         time.sleep(0.0005)
 
 
+def kill_tree(pid: int) -> None:
+    """Kill a child and everything that it has started, and reap it."""
+    try:
+        # If it was reaped already, as an orphan, its pid may belong to another process.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except OSError:
+        return
+    for one in [*descendants_of(pid), pid]:
+        kill(one)
+    os.waitpid(pid, 0)
+
+
 def reap_orphans(shepherds: set[int]) -> None:
     """Reap orphans: they become children of a node that is PID 1, or whose shepherd died."""
     # A shepherd's own exit is read from its report pipe.

@@ -17,54 +17,37 @@ class Loop:
 
     def __init__(self) -> None:
         self._watched: dict[int, tuple[Callable[[], object], int]] = {}
-        self._always_ready: set[int] = set()
         self._poll, self._unit = _make_poll()
 
     def watch(self, fd: int, callback: Callable[[], object], events: int = READABLE) -> None:
-        if fd not in self._watched or fd in self._always_ready:
-            self._register(fd, events)
-            self._watched[fd] = callback, events
-            return
+        """Not for files, which are always ready: epoll refuses them."""
+        is_new = fd not in self._watched
         self._watched[fd] = callback, events
         try:
-            self._poll.modify(fd, events)
+            (self._poll.register if is_new else self._poll.modify)(fd, events)
         except (FileNotFoundError, PermissionError):  # closed and reopened: the number belongs to another file
             self._start_over()
 
     def forget(self, fd: int) -> None:
-        if not self._watched.pop(fd, None):
-            return
-        if fd in self._always_ready:
-            self._always_ready.remove(fd)
-            return
-        try:
-            self._poll.unregister(fd)
-        except OSError:
-            self._start_over()
+        if self._watched.pop(fd, None):
+            try:
+                self._poll.unregister(fd)
+            except OSError:
+                self._start_over()
 
     def watches(self, fd: int) -> bool:
         return fd in self._watched
 
     def turn(self, seconds: float | None) -> None:
         """Wait at most so long, for ever with None, and run the callbacks of all descriptors that are ready."""
-        if self._always_ready:
-            seconds = 0
         # Both kinds round up to a millisecond: one early would mean another, useless, turn.
         timeout = None if seconds is None else max(0, min(seconds, LONGEST)) * self._unit
-        numbers = [*self._always_ready, *(fd for fd, _ in self._poll.poll(timeout))]
         # An earlier callback of this turn may close a descriptor and open another of the same number: what was ready
         # then says nothing about the new one.
-        ready = [(fd, self._watched.get(fd)) for fd in numbers]
+        ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(timeout)]
         for fd, watched in ready:
             if watched and self._watched.get(fd) is watched:
                 watched[0]()
-
-    def _register(self, fd: int, events: int) -> None:
-        self._always_ready.discard(fd)
-        try:
-            self._poll.register(fd, events)
-        except PermissionError:
-            self._always_ready.add(fd)  # a file or /dev/null: epoll refuses what is always ready
 
     def _start_over(self) -> None:
         """After a descriptor was closed before it was forgotten: a forked process may keep that file open, and epoll
@@ -74,7 +57,7 @@ class Loop:
         self._poll, self._unit = _make_poll()
         for fd, (_, events) in self._watched.items():
             try:
-                self._register(fd, events)
+                self._poll.register(fd, events)
             except OSError:
                 pass  # closed as well; its owner will forget it
 

@@ -7,6 +7,8 @@ jobs are not given it. The holder itself never listens.
 
 from __future__ import annotations
 
+import os
+
 # The C core of `socket`: the module itself turns its constants into enums, which costs a start 9 ms.
 from _socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, SOL_SOCKET, socket
 
@@ -52,8 +54,6 @@ def _hold(ports: Sequence[int], count: int, address: str, limits: tuple[int, int
                 if error.errno == EMFILE:
                     raise TooManyOpenFiles(count) from None
                 if limits is None:
-                    from flota.host.port_owner import owner_of_port
-
                     raise PortInUse(port, owner_of_port(port)) from None
         if limits and len(held) < count:
             raise TooFewPorts(count, len(held), *limits)
@@ -81,6 +81,22 @@ def tcp_sockets() -> Iterator[tuple[int, list[str]]]:
             continue
         for row in fields:
             yield int(row[1].rpartition(":")[2], 16), row
+
+
+def owner_of_port(port: int) -> str:
+    """The process that has a port, as `pid 123, python`; empty if it cannot be read."""
+    from glob import iglob
+
+    sockets = {f"socket:[{row[9]}]" for own, row in tcp_sockets() if own == port and row[9] != "0"}
+    for link in iglob("/proc/[0-9]*/fd/*") if sockets else ():
+        try:
+            if os.readlink(link) in sockets:
+                pid = link.split("/")[2]
+                with open(f"/proc/{pid}/comm") as name:
+                    return f"pid {pid}, {name.read().strip()}"
+        except OSError:
+            continue  # closed, or another user's
+    return ""
 
 
 def port_of(holder: socket) -> str:

@@ -15,8 +15,7 @@ import time
 
 from flota.errors import BUG
 from flota.host.kill_tree import exited_child, kill, kill_descendants
-from flota.host.open_files import restore_open_files
-from flota.host.prctl import become_subreaper, name_process
+from flota.host.process_attributes import become_subreaper, name_process, restore_open_files
 from flota.host.process_start import ProcessSpec, descriptors_of, execute, exit_code, redirect
 from flota.host.signals import Signals, forget_wakeup
 

@@ -22,6 +22,7 @@ from flota.spawning.pickled_call import PickledCall, anonymous_file, interpreter
 from flota.spawning.supervisor_client import SupervisorClient
 from flota.spawning.supervisor_process import SpawnRequest
 from flota.spawning.workers import Workers
+from flota.standby.strategy import common_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def start(
         request = SpawnRequest(
             spawns, options.spec.grace, options.timeout, workers.result_fds, call, call_fd if has_template else -1
         )
-        client.start(request, common_env(spawns) if has_template else dict(environ))
+        client.start(request, common_variables([spawn.env for spawn in spawns]) if has_template else dict(environ))
         client.wait_until(client.has_started)
         return workers
 
@@ -145,11 +146,6 @@ def spawn_of(plan: WorkerPlan, environ: Mapping[str, str], targets: list[int], f
     body = f"from flota.spawning.worker_process import main; main({call_fd}, {result_fd}, {plan.worker.rank})"
     stdout, stderr = targets or (plan.worker.stdout, plan.worker.stderr)
     return ProcessSpec(interpreter_command(body, bare=False), env, stdout, stderr, fds)
-
-
-def common_env(spawns: tuple[ProcessSpec, ...]) -> dict[str, str]:
-    """What all workers' environments agree on: for the interpreter whose forks they will be."""
-    return dict(set(spawns[0].env.items()).intersection(*(spawn.env.items() for spawn in spawns)))
 
 
 def show_config(options: SpawnOptions, plans: tuple[WorkerPlan, ...]) -> None:

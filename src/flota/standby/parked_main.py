@@ -15,7 +15,7 @@ from typing import Any
 
 from flota.errors import BUG
 from flota.host.kill_tree import children_of, kill_descendants
-from flota.host.prctl import die_with_parent
+from flota.host.process_attributes import die_with_parent
 from flota.host.process_start import ProcessSpec
 from flota.host.shepherd import Shepherd
 from flota.standby.become_worker import become_worker, start_cold
@@ -53,8 +53,8 @@ class ParkedInterpreter:
         began = time.monotonic()
         modules, forks = ModulesToImport(request), request["limit"] is None
         if forks:
-            if request["open_files"]:  # a node that serves many others has raised its own limit
-                resource.setrlimit(resource.RLIMIT_NOFILE, tuple(request["open_files"]))
+            for given in request["open_files"]:  # a node that serves many others has raised its own limit
+                resource.setrlimit(resource.RLIMIT_NOFILE, tuple(given))
             self.outcome = ImportOutcome(never_forked=first_never_forked(modules.names))
         else:
             limit, hard = request["limit"], self.memory_limit[1]

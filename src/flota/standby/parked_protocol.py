@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flota.host.open_files import given_open_files
+from flota.host.process_attributes import given_open_files
 from flota.host.process_start import ProcessSpec
 
 MOST_DESCRIPTORS = 250  # the kernel takes 253 at a time
@@ -81,5 +81,5 @@ def import_request(
         "limit": limit,
         "patient": patient,
         "node": os.getpid(),
-        "open_files": given_open_files(),
+        "open_files": given_open_files,
     }

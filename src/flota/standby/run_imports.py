@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from flota.host.kill_tree import descendants_of, kill, stat_fields
-from flota.host.prctl import become_subreaper, die_with_parent, name_process
+from flota.host.process_attributes import become_subreaper, die_with_parent, name_process
 from flota.standby.modules_to_import import ModulesToImport
 
 SIGSTOP = 19

@@ -68,11 +68,6 @@ def first_choice(commands: Sequence[Command], wrappers: Sequence[str]) -> tuple[
     return FORK, ""
 
 
-def should_park(way: str, *, is_parked: bool, has_learnt: bool) -> bool:
-    """Whether to park interpreters for the next start. A template is replaced when there is more to import."""
-    return way != COLD and (not is_parked or (way == FORK and has_learnt))
-
-
 def first_never_forked(modules: Sequence[str]) -> str:
     """The first of these modules that must not be forked."""
     packages = {module.partition(".")[0] for module in modules}

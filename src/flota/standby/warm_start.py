@@ -15,11 +15,9 @@ from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.job.spec import JobSpec
-from flota.standby.fork_template import ForkTemplate
-from flota.standby.parked_command import recording_commands
+from flota.standby.parked_interpreters import ForkTemplate, StandbyPool, recording_commands
 from flota.standby.parked_protocol import receive
-from flota.standby.standby_pool import StandbyPool
-from flota.standby.strategy import AUTO, COLD, FORK, POOL, ImportOutcome, first_choice, should_park
+from flota.standby.strategy import AUTO, COLD, FORK, POOL, ImportOutcome, first_choice
 
 CHECK_INTERVAL = 1.0  # seconds between checks whether workers have made their first step: shared memory wakes no reader
 LONGEST_FIRST_STEP = 30.0  # seconds after which workers that report no steps are assumed to have made it
@@ -116,8 +114,8 @@ class WarmStart:
         self.learnt = self.learnt or learnt
         if not self._may_restart:
             self.call_off()
-        elif should_park(self.way, is_parked=bool(self.templates or self.pool), has_learnt=bool(learnt)):
-            self._park(patient=True)
+        elif self.way != COLD and (not (self.templates or self.pool) or (self.way == FORK and learnt)):
+            self._park(patient=True)  # a template is replaced when there is more to import
 
     def _park(self, *, patient: bool) -> None:
         """Start the interpreters that the next workers come from."""

@@ -92,24 +92,6 @@ def test_the_wanted_events_can_be_changed(loop, pipe):
     assert called == ["written"]
 
 
-@pytest.mark.parametrize("kind", ["file", "null"])
-def test_a_file_is_always_ready_and_others_are_heard_too(loop, pipe, tmp_path, kind):
-    reader, writer = pipe
-    called = []
-    fd = os.open(tmp_path / "out" if kind == "file" else "/dev/null", os.O_WRONLY | os.O_CREAT)
-    loop.watch(fd, lambda: called.append("file"), WRITABLE)
-    loop.watch(reader, lambda: called.append("pipe"))
-    os.write(writer, b"x")
-
-    loop.turn(None)
-    loop.forget(fd)
-    loop.turn(0)
-
-    assert sorted(called) == ["file", "pipe", "pipe"]
-    assert not loop.watches(fd)
-    os.close(fd)
-
-
 def test_a_descriptor_closed_before_it_is_forgotten_does_no_harm(loop, pipe):
     reader, _ = pipe
     other, other_end = os.pipe()

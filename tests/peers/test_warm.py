@@ -68,9 +68,10 @@ def test_libraries_have_the_threads_of_a_cold_start_and_random_numbers_of_their_
     assert len({number for numbers in drawn for number in numbers}) == 3 * len(drawn)
 
 
-def test_seeds_that_an_import_gives_are_every_workers(tmp_path):
+@pytest.mark.parametrize("seed", [3, 1 << 40])
+def test_seeds_that_an_import_gives_are_every_workers(tmp_path, seed):
     torch = Peer("torch", tmp_path)
-    (tmp_path / "seeds.py").write_text("import numpy, torch\nnumpy.random.seed(3)\ntorch.manual_seed(3)")
+    (tmp_path / "seeds.py").write_text(f"import numpy, torch\nnumpy.random.seed(3)\ntorch.manual_seed({seed})")
     (tmp_path / "draws.py").write_text(
         "import numpy, seeds, torch\nprint('DRAWN', numpy.random.rand(), torch.rand(1).item())"
     )

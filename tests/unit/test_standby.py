@@ -14,10 +14,9 @@ from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
 from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
 from flota.standby import run_imports
-from flota.standby.modules_to_import import ModulesToImport, is_installed, module_file
+from flota.standby.modules_to_import import ModulesToImport, ScriptImports, is_installed, module_file
 from flota.standby.parked_protocol import pack, receive, send, unpack
 from flota.standby.record_imports import ImportRecorder
-from flota.standby.script_imports import ScriptImports
 from flota.standby.strategy import (
     COLD,
     FORK,
@@ -182,7 +181,9 @@ def test_auto_stands_for_installed_modules_and_what_frameworks_import_late(tmp_p
     [
         ("", "import os\nrank = os.environ['RANK']", ["fractions"]),
         ("", "import os\nos.environ['A'] = '1'", []),
-        ("", "import os\ndef setup():\n    os.environ['A'] = '1'", ["fractions"]),
+        ("", "import os\ndef setup():\n    os.environ['A'] = '1'\nsetup()", []),
+        ("", "import os\ndef setup():\n    os.environ['A'] = '1'", []),
+        ("", "from dotenv import load_dotenv\nload_dotenv()", []),
         ("import os, mine\nos.environ['A'] = '1'", "", []),
         ("def setup():\n    sys.path.append('x')", "", []),
     ],

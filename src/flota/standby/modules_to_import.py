@@ -1,17 +1,17 @@
 """Decides which modules a parked interpreter imports: those named by the user and, with `auto`, the script's own
-imports, what its framework imports late, and what the first attempt imported.
-Runs in workers' interpreters: Python 3.8."""
+imports, as far as its text says that they can be done before it runs, what its framework imports late, and what the
+first attempt imported. Runs in workers' interpreters: Python 3.8."""
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pkgutil import get_importer
 from typing import Any
 
-from flota.standby.script_imports import ScriptImports, import_changes_imports
 from flota.standby.strategy import AUTO
 
 # What a framework imports late: at its first optimizer, its first process group.
@@ -21,6 +21,11 @@ LATE = {
     "jax": ("jax.experimental.multihost_utils", "jax._src.distributed"),
     "tensorflow": ("tensorflow.python.distribute.collective_all_reduce_strategy",),
 }
+
+# What changes what imports find or read, and the methods of os.environ that only read.
+CHANGING = ("environ", "putenv", "unsetenv", "chdir", "load_dotenv")
+SYS = ("path", "meta_path", "path_hooks")
+READING = ("get", "items", "keys", "values", "copy")
 
 
 class ModulesToImport:
@@ -49,13 +54,12 @@ class ModulesToImport:
         return os.path.join(self.script, "__main__.py") if os.path.isdir(self.script) else self.script
 
     def _safe(self, learnt: list[str]) -> list[str]:
-        """Those that are installed, unless one of the user's own changes what the others find or read."""
-        own = [
-            module_file(name, "__init__.py", [self.folder, *sys.path])
-            for name in learnt
-            if not self._is_installed(name)
-        ]
-        return [] if any(map(import_changes_imports, own)) else [name for name in learnt if self._is_installed(name)]
+        """Those that are installed, unless one of the user's own changes what the others find or read. Functions count
+        as well: what runs them while modules are imported is not followed."""
+        installed = [name for name in learnt if self._is_installed(name)]
+        folders = [self.folder, *sys.path]
+        own = [_parse(module_file(name, "__init__.py", folders)) for name in learnt if name not in installed]
+        return [] if any(_changes_imports(_walk(statements)) for statements in own) else installed
 
 
 def script_folder(script: str) -> str:
@@ -80,7 +84,7 @@ def is_installed(name: str, folder: str) -> bool:
     from importlib.machinery import PathFinder
 
     package = name.partition(".")[0]
-    if package in sys.builtin_module_names:
+    if package in (*sys.builtin_module_names, "flota"):
         return True
     is_own = package in ("", "__main__", "sitecustomize", "usercustomize")
     spec = None if is_own or (folder and PathFinder.find_spec(package, [folder])) else PathFinder.find_spec(package)
@@ -91,3 +95,79 @@ def is_installed(name: str, folder: str) -> bool:
     return any(
         place.startswith(tuple(roots)) or "dist-packages" in place or "site-packages" in place for place in places
     )
+
+
+class ScriptImports:
+    """`modules`: what the script imports at its top level, in order, each with the variables that it sets before.
+
+    They end where the script may change what imports find or read: in its own text, functions included, or by an import
+    of something that is not installed. `changes_imports`: whether its text does so, there or later.
+    """
+
+    def __init__(self, path: str, is_installed: Callable[[str], bool]) -> None:
+        self.modules: list[tuple[str, dict[str, str]]] = []
+        variables: dict[str, str] = {}
+        statements = _parse(path)
+        while statements:
+            nodes = _walk(statements[:1])
+            names = [name for node in nodes for name in _imported(node)]
+            if setting := _variable_setting(statements[0]):
+                variables.update([setting])
+            elif _changes_imports(nodes) or not all(map(is_installed, names)):
+                break
+            elif isinstance(statements[0], (ast.Import, ast.ImportFrom)):
+                self.modules += [(name, variables) for name in names]
+                variables = {}
+            del statements[0]
+        self.changes_imports = bool(variables) or _changes_imports(_walk(statements))
+
+
+def _parse(path: str) -> list[ast.stmt]:
+    """`import a, b` becomes `import a`, then `import b`. Nothing where it is not Python: Python itself reports that."""
+    try:
+        with open(path, "rb") as file:
+            body = ast.parse(file.read()).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+    parts = [[ast.Import([name]) for name in one.names] if isinstance(one, ast.Import) else [one] for one in body]
+    return [statement for part in parts for statement in part]
+
+
+def _walk(statements: list[ast.stmt]) -> list[ast.AST]:
+    return [node for statement in statements for node in ast.walk(statement)]
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module if node.module and not node.level else ""]  # a relative import is of the user's own code
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def _variable_setting(statement: ast.stmt) -> tuple[str, str] | None:
+    """The name and value in `os.environ["A"] = "1"`."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value.value
+        if isinstance(target, ast.Subscript) and _is_environ(target.value):
+            index = getattr(target.slice, "value", "")  # of a constant; in Python 3.8 the constant itself
+            name = getattr(index, "value", index)
+            return (name, value) if isinstance(name, str) and isinstance(value, str) else None
+    return None
+
+
+def _is_environ(node: ast.expr) -> bool:
+    return getattr(node, "attr", getattr(node, "id", "")) == "environ"
+
+
+def _changes_imports(nodes: Iterable[ast.AST]) -> bool:
+    """Whether they use what imports depend on, other than to read a variable."""
+    used = read = 0
+    for node in nodes:
+        if isinstance(node, (ast.Attribute, ast.Name)):
+            used += getattr(node, "attr", getattr(node, "id", "")) in CHANGING
+        if isinstance(node, ast.Attribute):
+            read += node.attr in READING and _is_environ(node.value)
+            if node.attr in SYS and isinstance(node.value, ast.Name) and node.value.id == "sys":
+                return True
+        elif isinstance(node, ast.Subscript):
+            read += isinstance(node.ctx, ast.Load) and _is_environ(node.value)
+    return used > read

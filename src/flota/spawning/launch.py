@@ -9,25 +9,25 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
+from flota.cli.build_spec import make_spec
+from flota.cli.keywords import command_line
+from flota.cli.main import configuration, multi_node_run, notes
+from flota.cli.settings import Request, read_request
 from flota.errors import FlotaError
 from flota.errors.spawning import BadOption, NodeLost
 from flota.host.process_start import ProcessSpec
 from flota.job.report import Report
+from flota.run.start import run
 from flota.spawning.pickled_call import anonymous_file, interpreter_command
 from flota.spawning.spawn_call import check_guard
 from flota.spawning.supervisor_client import SupervisorClient
 from flota.spawning.supervisor_process import SpawnRequest
 from flota.spawning.worker_process import read_all
 from flota.wording import ending_in_words
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from flota.cli.settings import Request
 
 PATIENCE = 10.0  # seconds on top of the job's own grace
 
@@ -41,9 +41,6 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
     check_guard()
     request = read_settings(script_or_module, args, spec)
     environ = request.environ
-    from flota.cli.build_spec import make_spec
-    from flota.cli.main import configuration, notes
-
     job = make_spec(request)
     work = (job, environ, configuration(request, job), notes(request, job))
     client = SupervisorClient(1, daemon=False)
@@ -53,7 +50,7 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
             stdout, stderr = client.open_outputs()
             body = f"from flota.spawning.launch import main; main{fds}"
             node = ProcessSpec(interpreter_command(body, bare=True), environ, stdout, stderr, fds)
-            client.start(SpawnRequest((node,), job.grace + PATIENCE), environ)
+            client.start(SpawnRequest((node,), work[0].grace + PATIENCE), environ)
         client.wait()
         content = read_all(fds[1])
     if not content:
@@ -67,9 +64,6 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
 
 def read_settings(script: str | os.PathLike[str], args: Sequence[object], keywords: Mapping[str, object]) -> Request:
     """As the command does from its argv, its variables and its config file."""
-    from flota.cli.keywords import command_line
-    from flota.cli.settings import read_request
-
     name = os.fspath(script) if isinstance(script, (str, os.PathLike)) else None
     if not isinstance(name, str) or "\0" in name:
         raise BadOption("script", script, "a path or the name of a module", "flota.launch('train.py')")
@@ -91,12 +85,10 @@ def main(job_fd: int, result_fd: int) -> None:
     """The node's whole program: what cli.main does after it has read its argv."""
     for fd in (job_fd, result_fd):
         os.set_inheritable(fd, False)  # noqa: FBT003
-    spec, environ, configuration, notes = pickle.loads(read_all(job_fd))  # noqa: S301  written by our own caller
-    from flota.run.start import run
-
+    work = pickle.loads(read_all(job_fd))  # noqa: S301  written by our own caller
     outcome: Report | FlotaError
     try:
-        outcome = run(spec, environ, configuration, notes)
+        outcome = run(*work, multi_node_run() if work[0].nodes else None)
     except FlotaError as error:
         outcome = error
     os.write(result_fd, pickle.dumps(outcome))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from os import PathLike, fspath
+from typing import Any
 
 from flota.cli.build_spec import absolute, count_cpus, count_threads
 from flota.cli.convert import convert
@@ -21,11 +23,6 @@ from flota.errors.spawning import (
 )
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 MOST_WORKERS = 10_000  # each needs a port of its own
 # The kinds of devices that each option may name; none: any.

@@ -9,24 +9,13 @@ import io
 import os
 import pickle
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
 
 from flota.cli.build_spec import absolute
 from flota.errors import FlotaError
 from flota.errors.spawning import DefinedInteractively, NotPicklable
-from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import ExitStack
-    from typing import Any
-
-
-class PickledCall(NamedTuple):
-    """`fds`: the descriptors of queues, locks and the like, which workers inherit."""
-
-    content: bytes = b""
-    fds: tuple[int, ...] = ()
 
 
 class _FdCollector:
@@ -44,7 +33,8 @@ class _FdCollector:
         return fd
 
 
-def pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, with_rank: bool) -> PickledCall:
+def pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, with_rank: bool) -> tuple[bytes, list[int]]:
+    """The pickle, and the descriptors of queues, locks and the like, which workers inherit."""
     from multiprocessing import context, resource_tracker, spawn
 
     collector = _FdCollector()
@@ -59,7 +49,7 @@ def pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, with_ran
     finally:
         context.set_spawning_popen(None)
     fds = [*collector.fds, *([tracker] if tracker is not None else [])]
-    return PickledCall(head + body, tuple(dict.fromkeys(fds)))
+    return head + body, list(dict.fromkeys(fds))
 
 
 def _can_import_main(preparation: dict[str, Any]) -> bool:

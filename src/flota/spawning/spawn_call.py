@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from flota.cli.settings import without_parents_variables
 from flota.errors.spawning import BadOption, MissingGuard
@@ -18,16 +19,11 @@ from flota.run.start import one_node_roster
 from flota.run.worker_ports import hold_ports
 from flota.spawning import worker_process
 from flota.spawning.options import SpawnOptions, read_options
-from flota.spawning.pickled_call import PickledCall, anonymous_file, interpreter_command, pickle_call
+from flota.spawning.pickled_call import anonymous_file, interpreter_command, pickle_call
 from flota.spawning.supervisor_client import SupervisorClient
 from flota.spawning.supervisor_process import SpawnRequest
 from flota.spawning.workers import Workers
 from flota.standby.strategy import common_variables
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
 
 LOG_VARIABLES = ("FLOTA_LOG_DIR", "PADDLE_LOG_DIR", "TORCHELASTIC_ERROR_FILE")  # nothing is there without log_dir
 
@@ -63,12 +59,7 @@ def spawn(
     environ = without_parents_variables(os.environ)
     name = getattr(func, "__qualname__", repr(func))
     understood = read_options(name, nprocs, options, environ)
-    pickled, call = PickledCall(), None
-    if understood.start_method == "fork":
-        call = worker_process.bind(func, tuple(args), with_rank=understood.with_rank)
-    else:
-        pickled = pickle_call(func, tuple(args), with_rank=understood.with_rank)
-    workers = start(understood, environ, pickled, call, daemon=daemon)
+    workers = start(understood, environ, func, tuple(args), daemon=daemon)
     if join:
         workers.join()
     return workers
@@ -91,26 +82,28 @@ def check_call(func: object, args: object) -> None:
 
 
 def start(
-    options: SpawnOptions,
-    environ: Mapping[str, str],
-    pickled: PickledCall,
-    call: Callable[[int], Any] | None,
-    *,
-    daemon: bool,
+    options: SpawnOptions, environ: Mapping[str, str], func: Callable[..., Any], args: tuple[Any, ...], *, daemon: bool
 ) -> Workers:
+    content, call, fds = b"", None, list[int]()
+    if options.start_method == "fork":
+        call = worker_process.bind(func, args, with_rank=options.with_rank)
+    else:
+        content, fds = pickle_call(func, args, with_rank=options.with_rank)
     client = SupervisorClient(options.spec.workers, daemon=daemon)
-    with ExitStack() as until_started, client.starting():
-        call_fd = anonymous_file(until_started, pickled.content)
+    with client.starting():
+        call_fd = anonymous_file(client.until_started, content)
         plans = plan_spawn(options, environ, client)
         logs = [plan.worker.stderr for plan in plans] if options.has_logs else []
         workers = Workers(client, options.timeout, logs)
         targets = [] if options.has_logs else client.open_outputs()
         spawns = tuple(
-            spawn_of(plan, environ, targets, (call_fd, result_fd, *pickled.fds))
+            spawn_of(plan, environ, targets, (call_fd, result_fd, *fds))
             for plan, result_fd in zip(plans, workers.result_fds, strict=True)
         )
         if options.print_config:
-            show_config(options, plans)
+            env = plans[0].env
+            table = start_banner.table((name, env[name]) for name in shown_variables(options.spec, env))
+            sys.stdout.write(f"{start_banner.start_line(len(plans))}\n{table}\n")
         has_template = options.start_method == "forkserver"
         request = SpawnRequest(
             spawns, options.spec.grace, options.timeout, workers.result_fds, call, call_fd if has_template else -1
@@ -146,11 +139,3 @@ def spawn_of(plan: WorkerPlan, environ: Mapping[str, str], targets: list[int], f
     body = f"from flota.spawning.worker_process import main; main({call_fd}, {result_fd}, {plan.worker.rank})"
     stdout, stderr = targets or (plan.worker.stdout, plan.worker.stderr)
     return ProcessSpec(interpreter_command(body, bare=False), env, stdout, stderr, fds)
-
-
-def show_config(options: SpawnOptions, plans: tuple[WorkerPlan, ...]) -> None:
-    env = plans[0].env
-    names = shown_variables(options.spec, env)
-    sys.stdout.write(
-        f"{start_banner.start_line(len(plans))}\n{start_banner.table((name, env[name]) for name in names)}\n"
-    )

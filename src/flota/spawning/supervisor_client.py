@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import atexit
+import codecs
+import io
 import os
 import pickle
 import select
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TextIO
 
 from flota.errors.spawning import CannotStartNode
-from flota.spawning.notebook_output import Forwarder, is_plain
 from flota.spawning.pickled_call import anonymous_file, interpreter_command
 from flota.spawning.supervisor_process import SpawnRequest, inherited_fds, supervise
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 # The caller may ignore them, and what is ignored stays so behind exec: the first two are Python's own habit.
 DEFAULTED = (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD, _signal.SIGTERM)
@@ -44,6 +43,7 @@ class SupervisorClient:
         self.has_ended = False
         self._changed = threading.Condition()
         self.resources = ExitStack()  # closed when the workers have ended, or could not be started
+        self.until_started = ExitStack()  # what the node and the workers have then: our copy would keep a pipe open
         self._forwarders: list[Forwarder] = []
         self._daemon = daemon
         self._caller = os.getpid()
@@ -58,6 +58,7 @@ class SupervisorClient:
         try:
             yield
         except BaseException as error:
+            self.until_started.close()
             self._give_up()
             if isinstance(error, OSError):
                 raise CannotStartNode(error) from None
@@ -70,31 +71,30 @@ class SupervisorClient:
             if is_plain(stream, fd):
                 targets.append(fd)
                 continue
-            forwarder = Forwarder(stream)
-            self.resources.callback(forwarder.close)
-            self._forwarders.append(forwarder)
-            targets.append(forwarder.writer)
+            reader, writer = os.pipe()
+            self.resources.callback(os.close, reader)
+            self.until_started.callback(os.close, writer)
+            self._forwarders.append(Forwarder(reader, stream))
+            targets.append(writer)
         return targets
 
     def start(self, request: SpawnRequest, env: dict[str, str]) -> None:
         """Start the node, and through it the workers. `env`: the node's own, unless it is a fork of the caller."""
-        with ExitStack() as node_ends:
-            commands, self._commands = os.pipe()
-            node_ends.callback(os.close, commands)
-            self.resources.callback(os.close, self._commands)
-            self._reports, reports = os.pipe()
-            node_ends.callback(os.close, reports)
-            self.resources.callback(os.close, self._reports)
-            request = request._replace(caller=self._caller, commands=commands, reports=reports)
-            _flush()  # what the caller has written before comes before; and forks would write it again
-            if request.call:
-                self._node = os.fork()
-                if self._node == 0:
-                    supervise(request, (self._commands, self._reports))
-            else:
-                self._node = _execute(request, env, anonymous_file(node_ends, pickle.dumps(request)))
-        for forwarder in self._forwarders:
-            forwarder.close_writer()
+        commands, self._commands = os.pipe()
+        self.until_started.callback(os.close, commands)
+        self.resources.callback(os.close, self._commands)
+        self._reports, reports = os.pipe()
+        self.until_started.callback(os.close, reports)
+        self.resources.callback(os.close, self._reports)
+        request = request._replace(caller=self._caller, commands=commands, reports=reports)
+        _flush()  # what the caller has written before comes before; and forks would write it again
+        if request.call:
+            self._node = os.fork()
+            if self._node == 0:
+                supervise(request, (self._commands, self._reports))
+        else:
+            self._node = _execute(request, env, anonymous_file(self.until_started, pickle.dumps(request)))
+        self.until_started.close()
         atexit.register(self._end_with_caller)
         try:
             self._listens = True
@@ -228,3 +228,38 @@ def _execute(request: SpawnRequest, env: dict[str, str], request_fd: int) -> int
         setsigmask=(),
         setsigdef=DEFAULTED,
     )
+
+
+def is_plain(stream: object, fd: int) -> bool:
+    """Whether it is the process's own, so that workers may write to it themselves."""
+    if type(stream) is not io.TextIOWrapper:
+        return False
+    try:
+        return stream.fileno() == fd
+    except (OSError, ValueError):
+        return False
+
+
+class Forwarder:
+    """Writes what comes through a pipe to a notebook's cell, or to whatever else has replaced the caller's stream."""
+
+    def __init__(self, fd: int, stream: TextIO | None) -> None:
+        self.fd = fd
+        self.stream = stream
+        os.set_blocking(fd, False)
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def forward(self) -> bool:
+        """Write what is in the pipe now. Returns False if it is empty: at its end, or held open by another process."""
+        try:
+            data = os.read(self.fd, 65536)
+        except BlockingIOError:
+            data = b""
+        text = self._decode(data, not data)
+        if text and self.stream is not None:
+            try:
+                self.stream.write(text)
+                self.stream.flush()
+            except Exception:  # noqa: S110  closed by now: there is nowhere to report it
+                pass
+        return bool(data)

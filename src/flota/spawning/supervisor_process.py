@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
+from collections.abc import Callable
 from functools import partial
 
 from flota.errors import BUG
@@ -24,10 +25,6 @@ from flota.spawning import worker_process
 from flota.supervise.events import Event, StartFailed, StopRequested, WorkerExited, WorkerStarted
 from flota.supervise.supervisor import SIGINT, SIGTERM, Supervisor
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class SpawnRequest(NamedTuple):

@@ -6,6 +6,7 @@ import os
 import pickle
 import threading
 from contextlib import ExitStack
+from typing import Any, Self
 
 from flota.errors import TRY_AGAIN
 from flota.errors.spawning import MissingGuard, NodeLost, NoResult, TimedOut, WorkerFailed, WorkersStopped
@@ -16,11 +17,6 @@ from flota.spawning.pickled_call import anonymous_file
 from flota.spawning.supervisor_client import SupervisorClient
 from flota.spawning.worker_process import RAISED, RETURNED, UNGUARDED, read_all
 from flota.wording import ending_in_words
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Any, Self
 
 
 class Process:
@@ -116,9 +112,7 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.kill()
             return

@@ -11,13 +11,9 @@ import socket
 import sys
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 LOOPBACK = "127.0.0.1"
 # Reserved for documentation: no host has them, so the route to them is the default route.
-FAR_AWAY = {socket.AF_INET: "203.0.113.1", socket.AF_INET6: "2001:db8::1"}
+FAR_AWAY = ("203.0.113.1", "2001:db8::1")
 DISCARD = 9
 IFF_UP = 1
 
@@ -40,22 +36,20 @@ def own_addresses() -> list[tuple[str, str]]:
     From getifaddrs(): the ioctl knows one IPv4 address per interface and no IPv6, and /proc does not list the
     interfaces of IPv4 addresses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None)
     first = ctypes.POINTER(_Entry)()
     if libc.getifaddrs(ctypes.byref(first)) != 0:
         return []
-    try:
-        return [(name, address) for name, address in _listed(first) if address]
-    finally:
-        libc.freeifaddrs(first)
-
-
-def _listed(entry: ctypes._Pointer[_Entry]) -> Iterator[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    entry = first
     while entry:
-        found = entry.contents
-        if found.address and found.flags & IFF_UP:
-            yield found.name.decode(errors="replace"), _read_address(found.address)
-        entry = found.next
+        one = entry.contents
+        address = _read_address(one.address) if one.address and one.flags & IFF_UP else ""
+        if address:
+            found.append((one.name.decode(errors="replace"), address))
+        entry = one.next
+    libc.freeifaddrs(first)
+    return found
 
 
 def _read_address(pointer: int) -> str:
@@ -75,22 +69,19 @@ def reachable_address(toward: str = "") -> str:
     The kernel chooses it when a UDP socket is connected, which sends nothing. Without a route the first global address
     is taken, and 127.0.0.1 where there is none: never 127.0.1.1, to which a hostname may resolve.
     """
-    for address in [*_resolve(toward), *FAR_AWAY.values()]:
-        source = _source_toward(address)
-        if source and not _is_local_only(source):
+    for address in [*_resolve(toward), *FAR_AWAY]:
+        try:
+            with socket.socket(
+                socket.AF_INET6 if _is_version_6(address) else socket.AF_INET, socket.SOCK_DGRAM
+            ) as probe:
+                probe.connect((address, DISCARD))
+                source = str(probe.getsockname()[0])
+        except OSError:
+            continue
+        if not _is_local_only(source):
             return source
     reachable = [address for _, address in own_addresses() if not _is_local_only(address)]
     return min(reachable, key=_is_version_6, default=LOOPBACK)
-
-
-def _source_toward(address: str) -> str:
-    family = socket.AF_INET6 if _is_version_6(address) else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((address, DISCARD))
-            return str(probe.getsockname()[0])
-    except OSError:
-        return ""
 
 
 def is_own(address: str) -> bool:
@@ -102,12 +93,10 @@ def is_own(address: str) -> bool:
 def interface_of(address: str) -> str | None:
     """The interface that has an address."""
     value = _parse(address)
-    if value is None:
-        return None
     listed = [(name, _parse(own)) for name, own in own_addresses()]
-    exact = (name for name, own in listed if own == value)
-    loopback = (name for name, own in listed if own and own.is_loopback and value.is_loopback)
-    return next(exact, None) or next(loopback, None)
+    exact = [name for name, own in listed if own and own == value]
+    loopback = [name for name, own in listed if own and own.is_loopback and value and value.is_loopback]
+    return next(iter(exact + loopback), None)
 
 
 def address_of(interface: str) -> str | None:

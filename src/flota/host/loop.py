@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import select
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from _collections_abc import Callable
 
 LONGEST = 24 * 3600  # seconds: a wait that the kernel accepts; after it, later deadlines are asked for again
 READABLE, WRITABLE = select.POLLIN, select.POLLOUT

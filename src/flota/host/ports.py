@@ -8,15 +8,12 @@ jobs are not given it. The holder itself never listens.
 from __future__ import annotations
 
 import os
+from _collections_abc import Iterator, Sequence
 
 # The C core of `socket`: the module itself turns its constants into enums, which costs a start 9 ms.
 from _socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, SOL_SOCKET, socket
 
 from flota.errors import FlotaError, ForeignAddress, PortInUse, TooFewPorts, TooManyOpenFiles
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 TIME_WAIT = "06"
 EMFILE = 24

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
+from _collections_abc import Callable
 from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
 
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 

@@ -12,16 +12,13 @@ from __future__ import annotations
 import os
 import select
 import time
+from _collections_abc import Callable
 
 from flota.errors import BUG
 from flota.host.kill_tree import exited_child, kill, kill_descendants
 from flota.host.process_attributes import become_subreaper, name_process, restore_open_files
 from flota.host.process_start import ProcessSpec, descriptors_of, execute, exit_code, redirect
 from flota.host.signals import Signals, forget_wakeup
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EINVAL = 22
 

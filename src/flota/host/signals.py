@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from _collections_abc import Sequence
 
 
 class Signals:

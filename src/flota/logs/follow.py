@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from _collections_abc import Container, Iterable, Sequence
 
+from flota import libc
 from flota.logs.directory import append
-from flota.logs.inotify import OVERFLOWED, Inotify, keep_freed_memory
 from flota.logs.nonblocking_writer import NonblockingWriter
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
 
 CHUNK = 256 << 10
 LONGEST_LINE = 1 << 20
 MOST_SEGMENTS = 64  # rotated files by which a slow console may be behind
+IN_MODIFY = 0x2
+EVENT_SIZE = 16
+OVERFLOWED = -1
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, KEEP_UP_TO = -1, -3, 64 << 20
 
 
 class Segment:
@@ -66,6 +67,24 @@ class FollowedLog:
         return data, round_ends
 
 
+class Inotify:
+    """`fd` becomes readable when a watched file has changed; it is -1 where the system has no inotify."""
+
+    def __init__(self) -> None:
+        self.fd = libc.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def watch(self, path: str) -> int:
+        """A number that `read` returns when this file has changed; negative when the system has no watch left."""
+        return libc.call("inotify_add_watch", self.fd, os.fsencode(path), IN_MODIFY)
+
+    def forget(self, number: int) -> None:
+        libc.call("inotify_rm_watch", self.fd, number)
+
+    def read(self) -> list[int]:
+        data = os.read(self.fd, 256 * EVENT_SIZE)
+        return [int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, len(data), EVENT_SIZE)]
+
+
 class LogFollower:
     """Many logs, one writer. Several logs are shown by whole lines, a single one byte by byte."""
 
@@ -76,7 +95,9 @@ class LogFollower:
         self.inotify = Inotify()
         self.needs_polling = self.inotify.fd < 0  # without inotify, or without a free watch
         self._watched: dict[int, FollowedLog] = {}
-        keep_freed_memory()
+        # Large buffers come and go at console speed: without this each of them is mapped and faulted in again.
+        libc.call("mallopt", M_MMAP_THRESHOLD, KEEP_UP_TO)
+        libc.call("mallopt", M_TRIM_THRESHOLD, KEEP_UP_TO)
 
     def follow(self, log: FollowedLog) -> None:
         self.logs.append(log)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
+from _collections_abc import Callable
 
 from flota.logs.directory import append, open_append
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CHUNK = 64 << 10
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from _collections_abc import Iterable
 
 NAME_WIDTH, GAP, VALUE_WIDTH = 40, 2, 45
 

@@ -13,10 +13,9 @@ from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs import start_banner
 from flota.logs.directory import open_append, remove, write_whole
-from flota.logs.event_log import EventLog, to_json_lines
 from flota.logs.follow import FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
-from flota.logs.own_log import OwnLog
+from flota.logs.own_logs import EventLog, OwnLog, to_json_lines
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted

@@ -48,23 +48,19 @@ def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
 
 def pack(spawns: Sequence[ProcessSpec], fds: list[int]) -> list[tuple[Any, ...]]:
     """Workers to start, as a part of a message. Descriptors among their streams are added to `fds`."""
-    return [(spawn.argv, spawn.env, _index(spawn.stdout, fds), _index(spawn.stderr, fds)) for spawn in spawns]
+    packed = []
+    for spawn in spawns:
+        streams = spawn.stdout, spawn.stderr
+        fds += {fd for fd in streams if isinstance(fd, int)}.difference(fds)
+        packed.append((spawn.argv, spawn.env, *(fds.index(one) if isinstance(one, int) else one for one in streams)))
+    return packed
 
 
 def unpack(packed: Sequence[Sequence[Any]], fds: Sequence[int]) -> list[ProcessSpec]:
-    return [ProcessSpec(tuple(argv), env, _stream(out, fds), _stream(err, fds)) for argv, env, out, err in packed]
+    def stream(index: str | int | None) -> str | int | None:
+        return fds[index] if isinstance(index, int) else index
 
-
-def _index(stream: str | int | None, fds: list[int]) -> str | int | None:
-    if not isinstance(stream, int):
-        return stream
-    if stream not in fds:
-        fds.append(stream)
-    return fds.index(stream)
-
-
-def _stream(index: str | int | None, fds: Sequence[int]) -> str | int | None:
-    return fds[index] if isinstance(index, int) else index
+    return [ProcessSpec(tuple(argv), env, stream(out), stream(err)) for argv, env, out, err in packed]
 
 
 def import_request(

@@ -10,6 +10,7 @@ from flota.values import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 PADDLE_ROLES = {"PSERVER": "server", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}
 
@@ -64,19 +65,13 @@ def _from_inner_launcher(environ: Mapping[str, str]) -> Env | None:
 
 
 def _from_flota(environ: Mapping[str, str]) -> Env:
-    return Env(
-        rank=_number(environ, "FLOTA_RANK", 0),
-        local_rank=_number(environ, "FLOTA_LOCAL_RANK", 0),
-        world_size=_number(environ, "FLOTA_WORLD_SIZE", 1, least=1),
-        local_world_size=_number(environ, "FLOTA_LOCAL_WORLD_SIZE", 1, least=1),
-        node_rank=_number(environ, "FLOTA_NODE_RANK", 0),
-        nodes=_number(environ, "FLOTA_NODES", 1, least=1),
-        device=environ.get("FLOTA_DEVICE", ""),
-        role=environ.get("FLOTA_ROLE", "trainer"),
-        attempt=_number(environ, "FLOTA_ATTEMPT", 0),
-        job_id=environ.get("FLOTA_JOB_ID", "default"),
-        master=environ.get("FLOTA_MASTER", ""),
-    )
+    """FLOTA_RANK is the rank, and so on; what is missing has its default, which is also the least number."""
+    place: dict[str, Any] = {}
+    for field, default in Env._field_defaults.items():
+        name = f"FLOTA_{field.upper()}"
+        is_number = isinstance(default, int)
+        place[field] = _number(environ, name, default, least=default) if is_number else environ.get(name, default)
+    return Env(**place)
 
 
 def _from_torchrun(environ: Mapping[str, str]) -> Env:

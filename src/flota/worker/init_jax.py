@@ -6,9 +6,7 @@ import os
 
 import jax
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from flota.worker.environment import Env
+from flota.worker.environment import Env
 
 INSTEAD = "shard the batch over jax.devices() with jax.sharding, as examples/jax does"
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import paddle
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from flota.worker.environment import Env
+from flota.worker.environment import Env
 
 
 def is_running() -> bool:

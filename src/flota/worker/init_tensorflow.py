@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from flota.worker.environment import Env
+from flota.worker.environment import Env
 
 INSTEAD = "make the model after flota.init_parallel_env(), and train as examples/tensorflow does"
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from time import sleep
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from flota.worker.environment import Env
+from flota.worker.environment import Env
 
 
 def is_running() -> bool:

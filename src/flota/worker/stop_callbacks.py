@@ -6,15 +6,12 @@ import atexit
 import os
 import signal
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from flota.errors.worker import NothingToCall, NotInMainThread
 from flota.worker import heartbeat
 from flota.worker.heartbeat import NO_STEP, WANTS_SIGNAL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 class _State:

@@ -13,7 +13,7 @@ from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
 from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
-from flota.standby import run_imports
+from flota.standby import parked_main
 from flota.standby.modules_to_import import ModulesToImport, ScriptImports, is_installed, module_file
 from flota.standby.parked_protocol import pack, receive, send, unpack
 from flota.standby.record_imports import ImportRecorder
@@ -225,10 +225,10 @@ def test_imports_that_can_wait_let_others_work(monkeypatch, busy, hurried, slept
     naps: list[float] = []
     used = iter([0.0, 0.02])
     clock = SimpleNamespace(process_time=used.__next__, monotonic=lambda: sum(naps), sleep=naps.append)
-    monkeypatch.setattr(run_imports, "time", clock)
-    monkeypatch.setattr(run_imports, "is_busy", lambda: busy)
+    monkeypatch.setattr(parked_main, "time", clock)
+    monkeypatch.setattr(parked_main, "is_busy", lambda: busy)
 
-    run_imports.SlowDown(lambda: hurried).find_spec("a module")
+    parked_main.SlowDown(lambda: hurried).find_spec("a module")
 
     assert naps == pytest.approx(slept)
 

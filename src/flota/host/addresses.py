@@ -70,10 +70,9 @@ def reachable_address(toward: str = "") -> str:
     is taken, and 127.0.0.1 where there is none: never 127.0.1.1, to which a hostname may resolve.
     """
     for address in [*_resolve(toward), *FAR_AWAY]:
+        family = socket.AF_INET6 if _is_version_6(address) else socket.AF_INET
         try:
-            with socket.socket(
-                socket.AF_INET6 if _is_version_6(address) else socket.AF_INET, socket.SOCK_DGRAM
-            ) as probe:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect((address, DISCARD))
                 source = str(probe.getsockname()[0])
         except OSError:

@@ -41,29 +41,42 @@ def fork_shepherd(
     under_init = os.getpid() == 1  # asked of the node itself: every orphan's parent is 1
     pid = os.fork()
     if pid == 0:
-        code = BUG
-        try:
+
+        def prepared() -> Shepherd:
             forget_wakeup()
             os.close(command_end)
             os.close(report_end)
             if on_node_death or close_fds:
                 close_other_fds({commands, reports, *(fd for process in processes for fd in descriptors_of(process))})
             restore_open_files()
-            Shepherd(processes, commands, reports, own_session=own_session, on_node_death=on_node_death).run()
-            code = 0
-        except BaseException:  # a bug of ours; the exit code reports it to the node
-            import traceback
+            return Shepherd(processes, commands, reports, own_session=own_session, on_node_death=on_node_death)
 
-            traceback.print_exc()
-        finally:
-            # Whatever went wrong, no worker is left behind, and the node's own exit handlers never run here.
-            try:
-                kill_descendants(under_init=under_init)
-            finally:
-                os._exit(code)
+        run_to_end(prepared, under_init=under_init)
     os.close(commands)
     os.close(reports)
     return pid, command_end, report_end
+
+
+class WorkerForked(BaseException):
+    """Raised in a new worker, with its spec, if it is a fork of a template: leaves all that the shepherd was doing."""
+
+
+def run_to_end(prepared: Callable[[], Shepherd], *, under_init: bool) -> None:
+    """The shepherd's whole process: it ends here, whatever happens, with all of its descendants."""
+    code = BUG
+    try:
+        prepared().run()
+        code = 0
+    except WorkerForked:
+        raise
+    except BaseException:  # a bug of ours; the exit code reports it to the node
+        import traceback
+
+        traceback.print_exc()
+    try:
+        kill_descendants(under_init=under_init)
+    finally:
+        os._exit(code)  # the node's own exit handlers never run here
 
 
 class Shepherd:

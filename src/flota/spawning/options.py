@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import Any
 
@@ -52,7 +53,9 @@ class SpawnOptions(NamedTuple):
 
 def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Mapping[str, str]) -> SpawnOptions:
     """`name`: the function's. An option that is None counts as not given."""
-    refuse_unknown(options)
+    for unknown in (option for option in options if option not in OPTIONS):
+        near = get_close_matches(unknown, OPTIONS, 1, 0.6)
+        raise UnknownOption("spawn", unknown, near[0] if near else "")
     given = {option: value for option, value in options.items() if value is not None}
     if isinstance(nprocs, bool) or not isinstance(nprocs, int) or not (nprocs == -1 or 1 <= nprocs <= MOST_WORKERS):
         raise BadOption("nprocs", nprocs, f"a number of 1 to {MOST_WORKERS}, or -1 for all devices", "nprocs=2")
@@ -80,15 +83,6 @@ def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Ma
         values["timeout"],
         has_logs="log_dir" in given,
     )
-
-
-def refuse_unknown(options: dict[str, Any]) -> None:
-    from difflib import get_close_matches
-
-    for name in options:
-        if name not in OPTIONS:
-            near = get_close_matches(name, OPTIONS, 1, 0.6)
-            raise UnknownOption("spawn", name, near[0] if near else "")
 
 
 def convert_option(option: str, given: dict[str, Any]) -> Any:

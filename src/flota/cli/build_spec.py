@@ -139,15 +139,11 @@ def refuse_contradictions(settings: Settings) -> None:
         raise errors.OnlyWith("--json", "--dry-run")
     if not settings["log_dir"]:
         raise errors.BadValue(settings.source("log_dir"), "", "a directory", "--log_dir log")
-    workers = settings["nproc_per_node"]
+    workers, spelled = settings["nproc_per_node"], settings.spelled("nproc_per_node")
     if settings["interactive"] and workers not in (None, 1):
-        raise errors.Contradiction(
-            "--interactive", settings.spelled("nproc_per_node"), "one worker can have the terminal"
-        )
+        raise errors.Contradiction("--interactive", spelled, "one worker can have the terminal")
     if settings["devices"] == "cpu" and workers == "gpu":
-        raise errors.Contradiction(
-            settings.spelled("devices"), settings.spelled("nproc_per_node"), "no devices to count"
-        )
+        raise errors.Contradiction(settings.spelled("devices"), spelled, "no devices to count")
 
 
 def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:

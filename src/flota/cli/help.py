@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from textwrap import wrap
 
 from flota import frameworks, platforms
@@ -80,5 +81,5 @@ def _lines(flag: Flag) -> list[str]:
     right = flag.help + (f" (also {', '.join(others)})" if others else "")
     words = wrap(right, 78 - COLUMN)
     if len(left) > COLUMN - 2:
-        return [left, *(f"{'':{COLUMN}}{line}" for line in words)]
-    return [f"{left:<{COLUMN}}{words[0]}", *(f"{'':{COLUMN}}{line}" for line in words[1:])]
+        words.insert(0, "")
+    return [f"{start:<{COLUMN}}{line}".rstrip() for start, line in zip_longest((left,), words, fillvalue="")]

@@ -11,6 +11,12 @@ from flota.cli.settings import Request, in_words, read_request
 from flota.errors import BUG, FlotaError, MissingPackage, UnsupportedSystem
 from flota.job.spec import JobSpec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flota.job.report import Report
+
 INTERRUPTED = 130
 UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
 
@@ -97,16 +103,22 @@ def _run(request: Request) -> int:
         from flota.cli.dry_run import print_plan
 
         return print_plan(spec, request.environ, as_json=request.settings["json"])
+    return run_job(spec, request.environ, configuration(request, spec), notes(request, spec)).exit_code
+
+
+def run_job(
+    spec: JobSpec, environ: Mapping[str, str], shown: tuple[tuple[str, str], ...], said: tuple[str, ...]
+) -> Report:
+    """On this machine alone, or as one of several nodes."""
     from flota.run.start import run
 
-    how = request.environ, configuration(request, spec), notes(request, spec)
     if not spec.nodes:
-        return run(spec, *how).exit_code
+        return run(spec, environ, shown, said)
     try:
         from flota.cluster.multi_node import run_multi_node
     except ModuleNotFoundError as error:
         raise MissingPackage(error.name or "h11") from None
-    return run(spec, *how, run_multi_node).exit_code
+    return run(spec, environ, shown, said, run_multi_node)
 
 
 def notes(request: Request, spec: JobSpec) -> tuple[str, ...]:

@@ -339,9 +339,8 @@ def wanted_address(settings: Settings) -> str:
     source = settings.source("network_interface")
     address = addresses.address_of(interface)
     if address is None:
-        raise errors.UnknownInterface(
-            source, interface, list(dict.fromkeys(name for name, _ in addresses.own_addresses()))
-        )
+        known = dict.fromkeys(name for name, _ in addresses.own_addresses())
+        raise errors.UnknownInterface(source, interface, list(known))
     lead = strength(settings.source("host")) - strength(source) if host else -1
     if lead == 0 and host != address:
         raise errors.Contradiction(settings.spelled("host"), f"{source} {interface}", f"it has {address}")
@@ -351,18 +350,11 @@ def wanted_address(settings: Settings) -> str:
 def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank: int) -> int:
     """This machine's place in a list of nodes; a rank that was given must be it."""
     wanted = wanted_address(settings)
-    mine = [
-        n
-        for n, host in enumerate(hosts)
-        if (wanted in (host, addresses.resolve_own(host)) if wanted else addresses.resolve_own(host))
-    ]
+    resolved = [addresses.resolve_own(host) for host in hosts]
+    mine = [n for n, host in enumerate(hosts) if (wanted in (host, resolved[n]) if wanted else resolved[n])]
     if not mine:
-        own = (
-            [wanted]
-            if wanted
-            else [address for _, address in addresses.own_addresses() if not addresses.is_loopback(address)]
-        )
-        raise errors.NotAmongNodes(source, hosts, own)
+        here = [address for _, address in addresses.own_addresses() if not addresses.is_loopback(address)]
+        raise errors.NotAmongNodes(source, hosts, [wanted] if wanted else here)
     if rank >= 0 and rank not in mine:
         listed = f"{source} {','.join(hosts)}"
         raise errors.Contradiction(settings.spelled("rank"), listed, f"this machine is number {mine[0]} there")

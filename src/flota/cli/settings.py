@@ -94,10 +94,9 @@ def strength(source: str) -> int:
 
 
 def gather(given: dict[str, Given], environ: Mapping[str, str], directory: str) -> Settings:
-    merged, tables, file = _from_config(directory)
-    merged.update(_from_environment(environ))
-    merged.update(given)
-    return Settings(merged, tables, file)
+    settings = _from_config(directory)
+    settings.given |= {**_from_environment(environ), **given}
+    return settings
 
 
 def without_parents_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -123,8 +122,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     return given
 
 
-def _from_config(directory: str) -> tuple[dict[str, Given], dict[str, object], str]:
-    """What the file gives, its tables of roles, and its name."""
+def _from_config(directory: str) -> Settings:
     for name, marker in CONFIG_FILES:
         try:
             with open(os.path.join(directory, name), "rb") as file:
@@ -138,8 +136,8 @@ def _from_config(directory: str) -> tuple[dict[str, Given], dict[str, object], s
             roles = table.pop("roles", {})
             if not isinstance(roles, dict):
                 raise BadConfigFile(name, "`roles` is not a table of tables")
-            return _read_config(name, table), roles, name
-    return {}, {}, ""
+            return Settings(_read_config(name, table), roles, name)
+    return Settings({})
 
 
 def _parse_config(name: str, content: bytes) -> dict[str, object]:

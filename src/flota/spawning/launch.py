@@ -15,13 +15,12 @@ from typing import Any
 
 from flota.cli.build_spec import make_spec
 from flota.cli.keywords import command_line
-from flota.cli.main import configuration, multi_node_run, notes
+from flota.cli.main import configuration, notes, run_job
 from flota.cli.settings import Request, read_request
 from flota.errors import FlotaError
 from flota.errors.spawning import BadOption, NodeLost
 from flota.host.process_start import ProcessSpec
 from flota.job.report import Report
-from flota.run.start import run
 from flota.spawning.pickled_call import anonymous_file, interpreter_command
 from flota.spawning.spawn_call import check_guard
 from flota.spawning.supervisor_client import SupervisorClient
@@ -88,7 +87,7 @@ def main(job_fd: int, result_fd: int) -> None:
     work = pickle.loads(read_all(job_fd))  # noqa: S301  written by our own caller
     outcome: Report | FlotaError
     try:
-        outcome = run(*work, multi_node_run() if work[0].nodes else None)
+        outcome = run_job(*work)
     except FlotaError as error:
         outcome = error
     os.write(result_fd, pickle.dumps(outcome))

@@ -192,11 +192,11 @@ def read_role_addresses(settings: Settings, mode: str) -> RoleSet:
     own = hosts[find_own_rank(settings, flag, hosts, -1)]
     roles = []
     for role, lists in stages.items():
-        for number, stage in enumerate(lists, 2 if role == HETER else 0):
-            places = [split_endpoint(one)[0] for one in stage]
-            mine = tuple(position for position, host in enumerate(places) if host == own)
-            lead = hosts.index(places[0])
-            roles.append(Role(role, len(mine), endpoints=tuple(stage), own=mine, lead=lead, stage=number))
+        for stage_number, stage in enumerate(lists, 2 if role == HETER else 0):
+            at = [split_endpoint(one)[0] for one in stage]
+            mine = tuple(position for position, host in enumerate(at) if host == own)
+            lead = hosts.index(at[0])
+            roles.append(Role(role, len(mine), endpoints=tuple(stage), own=mine, lead=lead, stage=stage_number))
     return RoleSet(mode, tuple(roles), hosts, flag)
 
 

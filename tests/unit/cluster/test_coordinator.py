@@ -79,7 +79,7 @@ def started(nodes, policy=ONCE, **terms) -> Table:
 
 def test_a_victim_of_a_lost_node_is_not_even_asked():
     table = started(2, RESTARTS)
-    table.fail("host0", suffered=True)
+    table.fail("host0", is_secondary=True)
     table.decide()
     del table.records["host1"]
     assert table.decide().why == "host1 was lost"

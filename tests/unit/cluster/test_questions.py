@@ -14,12 +14,13 @@ from flota.job.report import FailedWorker
 from flota.preemption import question as preemption
 from flota.preemption.question import StopAnswer
 from flota.stragglers import question as steps
-from flota.stragglers.question import RankStep, StepsAnswer
+from flota.stragglers.detector import StepTime
+from flota.stragglers.question import StepsAnswer
 from tests.surveys import answer_of, record_of
 
 FAULT = FailedWorker(1, 0, "host0", 1, 3, "exited", "exit code 3", 1.0, "log")
 POSITION = RankPosition(0, "waits", "in f at train.py:8", "trainer", "host0", 0, 0, 1, "log", 3.0)
-ROW = RankStep(0, 7, 0.2)
+ROW = StepTime(0, 0.2, step=7)
 SOUND = {
     roll_call.KIND: roll_call.Testimony(1.0, 118, (FAULT,), (("trainer", 2),), swept=True),
     STACKS: PositionsAnswer((POSITION,), blind=True),
@@ -54,7 +55,7 @@ def test_every_kind_of_answer_is_tested_here():
 def test_an_answer_survives_the_wire(kind):
     present = sent(kind, msgspec.json.encode(SOUND[kind]), 3)
 
-    assert (present.node, present.created, present.modified, present.body) == ("n0", 1, 7, SOUND[kind])
+    assert (present.node, present.came, present.said, present.body) == ("n0", 1, 7, SOUND[kind])
     assert present.answers(3) and not present.answers(2)
 
 

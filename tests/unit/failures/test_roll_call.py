@@ -87,12 +87,12 @@ def test_of_two_at_the_same_time_the_store_has_the_order():
         ([failed("a", failure(0)), alive("b")], {"a": GONE, "b": roll_call.Testimony(AGREES)}, RESTARTS, 0.0),
         ([failed("a", failure(0)), alive("b")], {"a": GONE, "b": roll_call.Testimony(AGREES)}, ONCE, SETTLE),
         (
-            [failed("a", failure(0, suffered=True)), alive("b")],
+            [failed("a", failure(0, is_secondary=True)), alive("b")],
             {"a": GONE, "b": roll_call.Testimony(AGREES)},
             RESTARTS,
             DOUBT,
         ),
-        ([failed("a", failure(0, suffered=True)), alive("b")], {"a": GONE, "b": GONE}, RESTARTS, 0.0),
+        ([failed("a", failure(0, is_secondary=True)), alive("b")], {"a": GONE, "b": GONE}, RESTARTS, 0.0),
         ([failed("a", failure(0)), failed("b", failure(1))], {"b": GONE}, RESTARTS, SETTLE),
         ([failed("a", failure(0)), failed("b", failure(1))], {"a": GONE, "b": GONE}, RESTARTS, 0.0),
         ([failed("a", failure(0)), alive("b", DEAD)], {"a": GONE}, ONCE, 0.0),
@@ -107,8 +107,8 @@ def test_it_waits_no_longer_than_it_takes_to_know(present, answers, policy, wait
 
 
 def test_a_suspect_of_another_node_is_to_blame_where_all_others_failed_as_a_consequence():
-    knows = GONE._replace(failures=(failure(1, 9.5, code=-15, told=True),))
-    survey = call(failed("a", failure(0, suffered=True)), alive("b"), answers={"a": GONE, "b": knows})
+    knows = GONE._replace(failures=(failure(1, 9.5, code=-15, asked_to_stop=True),))
+    survey = call(failed("a", failure(0, is_secondary=True)), alive("b"), answers={"a": GONE, "b": knows})
 
     assert [node for node, _ in in_order(survey)] == ["b", "a"]
 

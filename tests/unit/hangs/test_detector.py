@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from flota.hangs.all_idle import GOES_ON
 from flota.hangs.detector import FLOOR, START, Hangs, Signs
+from flota.hangs.question import GOES_ON
 from flota.hangs.stack import DISK, LOCK, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack, Task
 from flota.job.spec import LEARNT
 
@@ -253,14 +253,14 @@ def test_where_steps_are_told_other_work_is_believed_for_as_long_as_it_lasts():
 def test_life_after_a_long_rest_is_no_hang():
     hangs = Hangs(TIMEOUT, 0.0)
     now = 0.0
-    while not hangs.stands:
+    while not hangs.idle:
         now = hangs.deadline
         if hangs.look(now, Signs({0: -1}, {0: 0.0}, 0)):
             hangs.sampled(now, {0: sample()})
 
     hangs.look(hangs.deadline, Signs({0: -1}, {0: 0.0}, 1))
 
-    assert not hangs.stands
+    assert not hangs.idle
 
 
 def test_why_a_quiet_job_is_no_hang_is_said_once():
@@ -378,10 +378,10 @@ def test_a_rank_that_goes_on_after_it_has_stood_for_long_is_seen_in_time(at_work
     begins = 6 * TIMEOUT + 0.1
     node = Progress(lambda now: at_work(now - begins) if now >= begins else sample(call=SOCKET))
     node.until(begins)
-    assert node.hangs.stands
+    assert node.hangs.idle
 
     node.until(begins + GOES_ON * TIMEOUT)
-    assert not node.hangs.stands
+    assert not node.hangs.idle
     node.until(begins + 10 * TIMEOUT)
     assert not any(node.stood)
 

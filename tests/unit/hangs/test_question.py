@@ -1,11 +1,12 @@
-"""What follows from where all ranks of a job are: for a user who asks, and for a job that hangs."""
+"""What follows from what all ranks of a job wait on, for a user who asks and for a job that hangs; and when all nodes of
+a round are idle together."""
 
 from __future__ import annotations
 
 import pytest
 
 from flota.cluster.job_state import RUNNING as ROUND_RUNS
-from flota.cluster.job_state import JobState
+from flota.cluster.job_state import JobState, take_seat
 from flota.cluster.node_record import DONE, FAILED, RUNNING, SERVING
 from flota.errors import HANG
 from flota.hangs.question import (
@@ -15,10 +16,13 @@ from flota.hangs.question import (
     POSITIONS_TIME,
     STACKS,
     STACKS_TIME,
+    TOGETHER,
+    AllIdle,
     PositionsAnswer,
     decide_positions,
     decide_stacks,
     no_answer_from,
+    shortest_timeout,
 )
 from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import HUNG, LEFT_EARLY
@@ -135,3 +139,52 @@ def test_of_many_suspects_some_are_blamed():
     outcome = decide_stacks(stacks(answers, *[RUNNING] * 22))
 
     assert len(outcome.failures) == MOST_SUSPECTS
+
+
+def idle_node(host, *, idle=1800.0, timeout=60.0, state=RUNNING):
+    return present_of(host, idle=idle, timeout=timeout, state=state)
+
+
+def seats_of(*present):
+    return tuple(take_seat(one.node, one.record) for one in present)
+
+
+def test_idleness_of_all_nodes_is_measured_by_the_timeout_however_long_the_job_was_quiet_before():
+    present = [idle_node("a"), idle_node("b")]
+    all_idle, seats = AllIdle(), seats_of(*present)
+
+    assert not all_idle.lasts(seats, present, (), 5.0)
+    assert all_idle.deadline == 5.0 + TOGETHER * 60.0
+    assert all_idle.lasts(seats, present, (), all_idle.deadline)
+    assert all_idle.deadline is None
+
+
+def test_one_node_that_makes_progress_begins_idleness_again():
+    present = [idle_node("a"), idle_node("b")]
+    all_idle, seats = AllIdle(), seats_of(*present)
+    all_idle.lasts(seats, present, (), 0.0)
+
+    assert not all_idle.lasts(seats, [present[0], idle_node("b", idle=0.0)], (), 11.0)
+    assert all_idle.deadline is None
+    assert not all_idle.lasts(seats, present, (), 12.0)
+    assert all_idle.deadline == 12.0 + TOGETHER * 60.0
+
+
+def test_the_shortest_timeout_counts():
+    present = [idle_node("a", timeout=60.0), idle_node("b", timeout=20.0)]
+
+    assert shortest_timeout(seats_of(*present), present, ()) == 20.0
+
+
+def test_nodes_that_only_serve_or_are_done_are_not_waited_for():
+    present = [idle_node("a"), idle_node("b", idle=0.0, state=SERVING), idle_node("c", idle=0.0, state=DONE)]
+    seats = seats_of(*present)
+
+    assert shortest_timeout(seats, present, {"c"}) == 60.0
+    assert shortest_timeout(seats, present[1:], {"c"}) is None, "the record of one with work is not there"
+
+
+def test_a_job_whose_nodes_all_serve_is_not_idle():
+    present = [idle_node("a", state=SERVING)]
+
+    assert shortest_timeout(seats_of(*present), present, ()) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flota.stragglers.detector import SlowRank, SlowRankWatch, StepTime, factors, is_step_time
+from flota.stragglers.detector import SlowRank, SlowRankWatch, StepTime, factors, is_step_time, reported_steps
 
 
 def steps(*seconds, role="trainer"):
@@ -17,13 +17,14 @@ class Round:
     def __init__(self, *slow):
         self.watch = SlowRankWatch()
         self.slow = slow
+        self.round = 0
 
     def look(self, begin, end, *seconds):
         """All that has been said about slow ranks meanwhile."""
         said = []
         for now in range(begin, end, 10):
             rows = seconds[now // 10 % len(seconds)]
-            slow = self.watch.look(0, self.slow, [("gpu1", rows)], float(now))
+            slow = self.watch.look(self.round, self.slow, [("gpu1", rows)], float(now))
             said += [slow] if slow != self.slow else []
             self.slow = slow
         return said
@@ -68,11 +69,40 @@ def test_roles_are_not_compared_with_each_other():
     assert Round().look(0, 100, steps(0.2, 0.2) + steps(2.0, 2.0, role="evaluator")) == []
 
 
-def test_the_next_round_begins_again():
+def test_in_the_next_round_a_slow_rank_is_named_again():
     ranks = Round()
-    ranks.look(0, 30, steps(0.2, 0.4))
+    named = ranks.look(0, 60, steps(0.2, 0.4))
+    ranks.round, ranks.slow = 1, ()
 
-    assert ranks.watch.look(1, (), [("gpu1", steps(0.2, 0.4))], 30.0) == ()
+    assert ranks.look(60, 90, steps(0.2, 0.4)) == [], "not yet"
+    assert ranks.look(90, 120, steps(0.2, 0.4)) == named
+
+
+def test_ranks_of_several_nodes_are_compared_with_each_other():
+    watch, slow = SlowRankWatch(), ()
+    rows = [(f"gpu{rank}", (StepTime(rank, took),)) for rank, took in enumerate((0.2, 0.5, 0.2))]
+
+    for now in range(60):
+        slow = watch.look(0, slow, rows, float(now))
+
+    assert slow == (SlowRank(1, "gpu1", 2.5),)
+
+
+def test_it_does_not_look_again_where_no_steps_are_reported():
+    watch = SlowRankWatch()
+
+    watch.look(0, (), [("gpu0", ())], 0.0)
+
+    assert watch.deadline is None
+
+
+def test_a_record_is_written_again_only_when_much_has_changed():
+    rows = steps(0.2, 0.2)
+
+    assert reported_steps((), rows) is rows
+    assert reported_steps(rows, steps(0.2, 0.21)) is rows
+    assert reported_steps(rows, steps(0.2, 0.3)) == steps(0.2, 0.3)
+    assert reported_steps(rows, steps(0.2)) == steps(0.2), "one has ended"
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])

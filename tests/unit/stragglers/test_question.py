@@ -7,12 +7,13 @@ import pytest
 from flota.cluster.node_record import DONE, RUNNING, SERVING
 from flota.job.report import NO_STEP
 from flota.job.survey import Publish, Question, Wait
-from flota.stragglers.question import ANSWER_TIME, KIND, RankStep, StepsAnswer, decide, is_sound, steps_in_words
+from flota.stragglers.detector import StepTime
+from flota.stragglers.question import ANSWER_TIME, KIND, StepsAnswer, decide, is_sound, steps_in_words
 from tests.surveys import ASKED_AT, present_of, survey_of
 
 
 def at(*steps, seconds=0.2, role="trainer"):
-    return [RankStep(rank, step, seconds, role) for rank, step in enumerate(steps)]
+    return [StepTime(rank, seconds, role, step) for rank, step in enumerate(steps)]
 
 
 @pytest.mark.parametrize(
@@ -23,12 +24,12 @@ def at(*steps, seconds=0.2, role="trainer"):
         (at(1200, 1180, 1190), ["steps: 1180 (rank 1) to 1200, 0.2 s per step"]),
         (at(1180, 1180, 1200), ["steps: 1180 (ranks 0-1) to 1200, 0.2 s per step"]),
         (at(3, 3, seconds=0.0), ["steps: all 2 ranks at 3"]),
-        ([*at(9, 9, 9), RankStep(3, 9, 0.9)], ["steps: all 4 ranks at 9, 0.2 s per step; rank 3 takes 0.9 s"]),
+        ([*at(9, 9, 9), StepTime(3, 0.9, step=9)], ["steps: all 4 ranks at 9, 0.2 s per step; rank 3 takes 0.9 s"]),
         (
-            [*at(7, 7), RankStep(0, 5, 0.1, "server"), RankStep(1, 5, 0.1, "server")],
+            [*at(7, 7), StepTime(0, 0.1, "server", 5), StepTime(1, 0.1, "server", 5)],
             ["steps: all 2 ranks at 7, 0.2 s per step", "steps: all 2 servers at 5, 0.1 s per step"],
         ),
-        ([*at(7, 7), RankStep(2, NO_STEP, 0.0)], ["steps: all 2 ranks at 7, 0.2 s per step"]),
+        ([*at(7, 7), StepTime(2, 0.0)], ["steps: all 2 ranks at 7, 0.2 s per step"]),
         (at(NO_STEP, NO_STEP, seconds=0.0), []),
         ([], []),
     ],
@@ -38,7 +39,7 @@ def test_steps_in_words(rows, lines):
 
 
 def test_of_many_slow_ranks_four_are_named():
-    rows = [*at(*[9] * 10), *(RankStep(rank, 9, 0.9) for rank in range(10, 16))]
+    rows = [*at(*[9] * 10), *(StepTime(rank, 0.9, step=9) for rank in range(10, 16))]
 
     [line] = steps_in_words(rows)
 
@@ -59,5 +60,5 @@ def test_nodes_at_work_are_waited_for_and_nobody_for_long():
 
 @pytest.mark.parametrize("bad", [{"seconds": -1.0}, {"seconds": 1e300}, {"seconds": float("nan")}, {"role": "\x1b[2J"}])
 def test_steps_that_cannot_be_are_refused(bad):
-    assert is_sound(StepsAnswer((RankStep(0, 7, 0.2),)))
-    assert not is_sound(StepsAnswer((RankStep(0, 7, 0.2)._replace(**bad),)))
+    assert is_sound(StepsAnswer((StepTime(0, 0.2, step=7),)))
+    assert not is_sound(StepsAnswer((StepTime(0, 0.2, step=7)._replace(**bad),)))

@@ -8,8 +8,8 @@ import pytest
 
 from flota.host.channel import PAGE, Channel
 from flota.job.plan import Worker, WorkerPlan
-from flota.stragglers.detector import PERIOD
-from flota.stragglers.report import SELDOM, Pacing, SlowRanks
+from flota.stragglers.detector import PERIOD, SlowRankWatch, StepTime
+from flota.stragglers.report import SELDOM, Pacing, report_changes
 from flota.worker import heartbeat
 
 
@@ -36,13 +36,16 @@ def test_a_slow_rank_is_told_with_its_host_and_factor_once_and_when_it_recovers(
     console = SimpleNamespace(
         say=lambda level, text: said.append((level, text)), event=lambda name, **facts: said.append((name, facts))
     )
-    slow_ranks = SlowRanks(console, "gpu2")
+    watch, known = SlowRankWatch(), ()
     who = {"role": "trainer", "rank": 10, "host": "gpu2"}
 
     for until, steps in ((300, (0.2, 0.2, 0.5, 0.2)), (600, (0.2, 0.2, 0.2, 0.2))):
         tell(pacing, *steps)
         while pacing.deadline <= until:
-            slow_ranks.look(pacing.look(range(4), pacing.deadline), pacing.deadline)
+            now = pacing.deadline
+            slow = watch.look(0, known, [("gpu2", pacing.look(range(4), now))], now)
+            report_changes(console, known, slow)
+            known = slow
 
     assert said == [
         ("straggler", {**who, "factor": 2.5, "recovered": False}),
@@ -65,4 +68,10 @@ def test_looks_are_seldom_where_nobody_tells_of_steps(pacing):
 def test_what_a_script_says_that_its_step_took_counts_before_the_time_between_steps(pacing):
     tell(pacing, 0.5, 0.5, seconds=0.125)
 
-    assert pacing.look([0, 1], 10.0) == {("trainer", 8): 0.125, ("trainer", 9): 0.125}
+    assert pacing.look([0, 1], 10.0) == (StepTime(8, 0.125), StepTime(9, 0.125))
+
+
+def test_a_rank_that_reports_no_steps_has_no_step_time(pacing):
+    tell(pacing, 0.2001, 0.0)
+
+    assert pacing.look(range(4), 10.0) == (StepTime(8, 0.2),)

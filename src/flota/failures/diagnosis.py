@@ -180,11 +180,9 @@ def _says_it(evidence: Evidence) -> tuple[str, str] | None:
 def _by_its_code(evidence: Evidence) -> tuple[str, str]:
     """No words: what the signal is called says what is known."""
     signal = signal_of(evidence.code)
-    if signal == causes.SIGBUS:
-        return causes.SIGNALLED, BUS_ERROR
     if signal == causes.SIGABRT:
         return causes.ABORTED, ""
-    return causes.SIGNALLED if signal else causes.EXITED, ""
+    return (causes.SIGNALLED, BUS_ERROR * (signal == causes.SIGBUS)) if signal else (causes.EXITED, "")
 
 
 CHECKS = (_before_all, _cannot_import, _cannot_be_read, _refuses_its_arguments, _says_it, _by_its_code)

@@ -85,7 +85,9 @@ def words_of(chain: list[Traceback], seen: Evidence) -> Evidence:
     named, other = last, f"first: {first.raised}" if len(chain) > 1 else ""
     if names_lost_peer(last.whole) and not names_lost_peer(first.whole):
         named, other = first, f"then: {last.raised}"
-    more = _some(named.message or tuple(own_words(named.after)), MORE_LINES - bool(other))
+    more = [*(named.message or own_words(named.after))]
+    most = MORE_LINES - bool(other)
+    more = more if len(more) <= most else [*more[: most - 1], "  …"]
     said = [*shorten(list(named.stack), SAID_LINES), *more, *([other] if other else [])]
     stranger = any(file in line for one in chain for line in one.stack for file in STRANGERS)
     facts = seen._replace(raised=named.raised, root=first.whole, tail=named.message, stranger=stranger)
@@ -106,21 +108,12 @@ def recorded_words(path: str, seen: Evidence) -> Evidence | None:
         stack = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
     except (ValueError, KeyError, TypeError):
         return None
-    return recorded(str(stack), seen)
-
-
-def recorded(text: str, seen: Evidence) -> Evidence:
-    """Of a traceback that the script itself has written down."""
-    lines = [_printable(line) for line in text.split("\n") if line]
+    lines = [_printable(line) for line in str(stack).split("\n") if line]
     chain = last_chain(lines)
     if chain:
         return words_of(chain, seen)
     last = lines[-1] if lines else ""
     return seen._replace(said=tuple(shorten(lines, SAID_LINES)), raised=last, root=last)
-
-
-def _some(lines: tuple[str, ...], most: int) -> list[str]:
-    return [*lines] if len(lines) <= most else [*lines[: most - 1], "  …"]
 
 
 def shorten(lines: list[str], most: int) -> list[str]:
@@ -232,26 +225,22 @@ def _read(lines: list[str]) -> Traceback:
     is_group = GROUP_BEGINS in lines[0]
     own = [line.removeprefix(prefix) if line != prefix.rstrip() else "" for line in lines]
     framed = [line.removeprefix(IN_GROUP) for line in own] if is_group else own
-    at = _end_of_stack(framed)
+    at = 1
+    while at < len(framed) and (framed[at].startswith(" ") or not framed[at]):
+        at += 1
     if at >= len(framed):
         return Traceback((), "")
     end = _end_of_message(lines, at, prefix)
     message = own[at + 1 : end]
     if is_group:
-        message = _inner(message)
+        inner = [line.strip().removeprefix("| ") for line in message if line.strip().startswith("| ")]
+        message = [line for line in inner if exception_name(line)]  # the exceptions of the group
     elif framed[at].rstrip().endswith(":") and SUMMARY in own:
         begin = own.index(SUMMARY) + 1
         summary = [number for number in range(begin, len(own)) if own[number].strip("- ")][:SUMMARY_LINES]
         message, end = [own[number] for number in summary], max((*summary, begin)) + 1
     stack = (framed[0].lstrip(" +"), *(line for line in framed[1 : at + 1] if line))
     return Traceback(stack, framed[at], tuple(line for line in message if line), tuple(own[end:]))
-
-
-def _end_of_stack(lines: list[str]) -> int:
-    end = 1
-    while end < len(lines) and (lines[end].startswith(" ") or not lines[end]):
-        end += 1
-    return end
 
 
 def _end_of_message(lines: list[str], at: int, prefix: str) -> int:
@@ -265,9 +254,3 @@ def _end_of_message(lines: list[str], at: int, prefix: str) -> int:
             break
         end += 1
     return end
-
-
-def _inner(lines: list[str]) -> list[str]:
-    """The exceptions of a group."""
-    inner = [line.strip().removeprefix("| ") for line in lines if line.strip().startswith("| ")]
-    return [line for line in inner if exception_name(line)]

@@ -76,7 +76,10 @@ def _after_failure(survey: Survey, answered: set[str]) -> Outcome:
     """The failures that the roll was called for are all there is, where their node is gone. A hang comes before all
     that fails because of it."""
     job, policy = survey.job, survey.terms.policy
-    hung = [(_node_of(one, survey), _dated(one, survey)) for one in job.failures if is_hang(one.code, one.cause)]
+    # No node has seen a hang: it is as old as the call.
+    called_at = survey.asked_at + (survey.epoch or 0.0)
+    hangs = (one for one in job.failures if is_hang(one.code, one.cause))
+    hung = [(_node_of(one, survey), one._replace(at=called_at)) for one in hangs]
     blamed = hung + in_order(survey) or [("", failed) for failed in job.failures]
     node, culprit = blamed[0]
     reached = max((culprit.step, *(one.reached for one in survey.answers.values())))
@@ -92,8 +95,8 @@ def _after_failure(survey: Survey, answered: set[str]) -> Outcome:
     if decision.restarts:
         return Restart(culprit, decision.history, decision.delay)
     failures = [failed for _, failed in blamed]
-    code = exit_code_of_all(failures)
-    return EndJob(JobEnding(FAILED, code, 0, decision.why, in_full(failures), finished(survey, failures)))
+    ended = finished(survey, failures)
+    return EndJob(JobEnding(FAILED, exit_code_of_all(failures), 0, decision.why, in_full(failures), ended))
 
 
 def failures_of(node: str, survey: Survey) -> tuple[FailedWorker, ...]:
@@ -127,11 +130,6 @@ def clock_offset(node: str, survey: Survey) -> float:
         return 0.0
     quickest = min(survey.heard_at[other] for other in survey.answers) - survey.asked_at
     return float(clock - (heard - quickest / 2))
-
-
-def _dated(hung: FailedWorker, survey: Survey) -> FailedWorker:
-    """No node has seen a hang: it is as old as the call."""
-    return hung._replace(at=survey.asked_at + survey.epoch) if survey.epoch is not None else hung
 
 
 def _node_of(hung: FailedWorker, survey: Survey) -> str:

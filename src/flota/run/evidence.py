@@ -69,19 +69,11 @@ class FailureEvidence:
         elif isinstance(event, StartFailed):
             self.errors[event.worker] = os.strerror(event.errno)
         elif isinstance(event, WorkerExited):
-            self.exits[event.worker] = self._ended(event)
+            ran, step = max(0.0, event.at - self.began_at.get(event.worker, event.at)), self._step(event.worker)
+            ended = FailedWorker(worker=event.worker, code=event.code, ran=ran, step=step, at=event.at)
+            self.exits[event.worker] = ended._replace(asked_to_stop=event.asked_to_stop)
             if event.code in (-SIGKILL, 128 + SIGKILL) and not event.asked_to_stop and self._memory:
                 self._kills[event.worker] = self._memory.look(self.pids.get(event.worker, 0))
-
-    def _ended(self, event: WorkerExited) -> FailedWorker:
-        return FailedWorker(
-            code=event.code,
-            ran=max(0.0, event.at - self.began_at.get(event.worker, event.at)),
-            step=self._step(event.worker),
-            at=event.at,
-            asked_to_stop=event.asked_to_stop,
-            worker=event.worker,
-        )
 
     def on_time(self, now: float) -> None:
         """What was counted before the first failure stays."""

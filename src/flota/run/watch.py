@@ -189,13 +189,13 @@ class NodeWatch(RoundWatch):
             event = event._replace(is_secondary=self.evidence.is_secondary(event))
         self.console.record(event, self.started)
         if isinstance(event, WorkerExited | StartFailed) and self.supervisor.ignores_exit(event.worker):
-            self._tell_of_forgiven(event)
+            self._tell_of_ignored(event)
         self.act_on(event)
 
     def _fails(self, event: WorkerExited) -> bool:
         return event.code != 0 and not event.asked_to_stop and not self.supervisor.ignores_exit(event.worker)
 
-    def _tell_of_forgiven(self, event: WorkerExited | StartFailed) -> None:
+    def _tell_of_ignored(self, event: WorkerExited | StartFailed) -> None:
         """A bad end that is no failure of the job's would otherwise be seen by nobody."""
         worker = self.started.plans[event.worker].worker
         if isinstance(event, StartFailed):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 
 import pytest
 
 from flota.failures.diagnosis import Evidence
-from flota.failures.last_words import last_lines, last_words, read_tail, recorded, shorten
+from flota.failures.last_words import last_lines, last_words, read_tail, recorded_words, shorten
 
 TRACE = [
     "Traceback (most recent call last):",
@@ -119,10 +120,12 @@ def test_of_a_native_fault_the_innermost_frames_are_shown():
     assert said("step 3", *fatal, "", "Extension modules: numpy", code=-11) == [fatal[0], fatal[2], *frames[:6]]
 
 
-def test_what_is_recorded_is_printable():
+def test_what_is_recorded_is_printable(tmp_path):
     text = "\n".join([*TRACE, "\x1b[2Jmore\r\x07 \x1b[31mred\x1b[0m"])
 
-    assert recorded(text, Evidence(1)).said == (*TRACE, "more red")
+    (tmp_path / "error.json").write_text(json.dumps({"message": text}))
+
+    assert recorded_words(str(tmp_path / "error.json"), Evidence(1)).said == (*TRACE, "more red")
 
 
 def test_long_tracebacks_keep_their_first_and_last_lines():

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+from _collections_abc import Iterable
 
 from flota.job.roles import TRAINER
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
 NAMES = {

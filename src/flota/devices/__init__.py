@@ -6,14 +6,11 @@ A set variable is believed; without one the driver's own list counts.
 from __future__ import annotations
 
 import os
+from _collections_abc import Callable, Mapping
 
 from flota.errors import RepeatedDevice, UnknownDevice
 from flota.job.spec import NO_DEVICES, DeviceSet
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 AMD_NODES = "sys/class/kfd/kfd/topology/nodes"
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+from _collections_abc import Collection
 
 from flota.host.channel import POLLS, STEP_WENT_BACK, WANTS_SIGNAL, Channel
 from flota.host.round import Round
 from flota.values import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 NOW = -1  # a worker that reports no steps
 NO_OPINION = -2  # a node without such workers

@@ -26,8 +26,8 @@ def node():
         reached=lambda: 118,
         last=SimpleNamespace(roster=SimpleNamespace(round=0)),
         found=(OWN,),
-        suspects=lambda _: [OWN._replace(asked_to_stop=True)],
-        ended_well=lambda _: (("trainer", 2),),
+        suspects=lambda: [OWN._replace(asked_to_stop=True)],
+        succeeded=lambda: (("trainer", 2),),
     )
     return SimpleNamespace(
         roll_call=Question(0, ""),
@@ -57,10 +57,10 @@ def test_the_next_roll_call_is_answered_with_another_time(node):
     assert [one.clock for one in node.replies] == [100.0, 101.0]
 
 
-@pytest.mark.parametrize(("suffered", "found"), [(True, (OWN._replace(asked_to_stop=True),)), (False, ())])
-def test_a_node_without_failures_names_suspects_where_all_others_failed_as_a_consequence(node, suffered, found):
+@pytest.mark.parametrize(("is_secondary", "found"), [(True, (OWN._replace(asked_to_stop=True),)), (False, ())])
+def test_a_node_without_failures_names_suspects_where_all_others_failed_as_a_consequence(node, is_secondary, found):
     node.failure_reported = False
-    node.follower.job_state = JobState(DECIDING, failures=(OTHER._replace(is_secondary=suffered),))
+    node.follower.job_state = JobState(DECIDING, failures=(OTHER._replace(is_secondary=is_secondary),))
 
     answer_roll_call(node, Question(1, KIND), True)  # noqa: FBT003
 

@@ -55,7 +55,7 @@ def test_every_kind_of_answer_is_tested_here():
 def test_an_answer_survives_the_wire(kind):
     present = sent(kind, msgspec.json.encode(SOUND[kind]), 3)
 
-    assert (present.node, present.created, present.said, present.body) == ("n0", 1, 7, SOUND[kind])
+    assert (present.node, present.created, present.modified, present.body) == ("n0", 1, 7, SOUND[kind])
     assert present.answers(3) and not present.answers(2)
 
 

@@ -9,7 +9,6 @@ import msgspec
 from flota.cluster.node_record import NodeRecord, Present, decode_record
 from flota.cluster.survey import QuestionRow
 from flota.failures import roll_call
-from flota.failures.testimony import answer_roll_call
 from flota.hangs import question as hangs
 from flota.hangs.watch import answer_positions, answer_stacks
 from flota.preemption import question as preemption
@@ -28,7 +27,7 @@ ROWS = (
         roll_call.Testimony,
         roll_call.is_sound,
         roll_call.decide,
-        answer_roll_call,
+        roll_call.answer,
         urgent=True,
         ends_round=True,
     ),

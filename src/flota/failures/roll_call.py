@@ -2,7 +2,7 @@
 what follows.
 
 A worker that fails because a node is dead may say so before the store knows of the dead node. So all nodes are asked to
-answer, and if one never does, its loss came first. Pure.
+answer, and if one never does, its loss came first. The answer acts through the node alone. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flota.job.causes import is_hang
 from flota.job.printable import are_printable, printable
 from flota.job.report import FAILED, NO_STEP, FailedWorker, JobEnding, exit_code_of_all
 from flota.job.roles import label
-from flota.job.survey import EndJob, NodeLeaves, NodesLost, Outcome, Restart, Wait
+from flota.job.survey import EndJob, NodeLeaves, NodesLost, Outcome, Question, Restart, Wait
 from flota.supervise.restart_policy import decide as decide_restart
 from flota.values import NamedTuple
 
@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from flota.cluster.multi_node import MultiNode
     from flota.cluster.survey import Survey
 
 KIND = "roll call"
@@ -57,6 +58,29 @@ def is_sound_failure(failed: FailedWorker) -> bool:
 
 def is_sound(testimony: Testimony) -> bool:
     return all(map(is_sound_failure, testimony.failures)) and are_printable(role for role, _ in testimony.ended)
+
+
+def answer(node: MultiNode, question: Question, workers_gone: bool) -> None:  # noqa: FBT001  a row's signature
+    """The clock is compared with the moment of the first answer, and stays as it was then."""
+    if node.roll_call.id != question.id:
+        node.roll_call = question
+        node.testimony = Testimony(node.time_of_day(), node.evidence.reached())
+    if workers_gone:
+        node.testimony = _complete(node, node.testimony)
+    node.reply(question, node.testimony)
+
+
+def _complete(node: MultiNode, testimony: Testimony) -> Testimony:
+    """Where all failures known anywhere are secondary, one of ours may be to blame without having been the first to
+    end."""
+    evidence, job = node.evidence, node.follower.job_state
+    started = evidence.last
+    if started is None or job is None or started.roster.round != job.round:
+        return testimony._replace(swept=True)
+    found = evidence.found if node.failure_reported else ()
+    if not node.failure_reported and all(failed.is_secondary for failed in job.failures):
+        found = tuple(evidence.suspects())
+    return testimony._replace(failures=tuple(map(sendable, found)), ended=evidence.succeeded(), swept=True)
 
 
 def decide(survey: Survey) -> Outcome:

@@ -31,9 +31,10 @@ from wire import Wire
 
 from flota.cluster.job_state import RUNNING as ROUND_RUNS
 from flota.cluster.job_state import decode_state
+from flota.cluster.lease_times import lease_of
 from flota.cluster.node_record import RUNNING, NodeRecord, decode_record, encode_record
 from flota.cluster.registration import RETRY
-from flota.job.nodes import NodesSpec, lease_of
+from flota.job.nodes import NodesSpec
 from flota.store.client import ANSWER_TIME
 from flota.store.etcd_json import (
     ROUTES,

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -71,11 +72,11 @@ def public_python() -> str:
 
 
 @NEEDS_ROOT
-def test_an_unknown_uid_without_home_runs(flota):
+def test_an_unknown_uid_without_home_runs(flota, request):
+    # Not below pytest's own directory, which each pytest that starts closes to others.
+    flota.directory = Path(tempfile.mkdtemp(prefix="flota-"))
+    request.addfinalizer(lambda: shutil.rmtree(flota.directory))
     flota.directory.chmod(0o777)
-    for parent in flota.directory.parents:
-        if parent.name.startswith(("pytest-", "popen-")):  # the second is a worker of pytest-xdist
-            parent.chmod(0o755)
     code = "import os\nprint('uid', os.getuid(), os.environ.get('HOME'))"
     (flota.directory / "who.py").write_text(code)
     kept = {name: value for name, value in environment().items() if name not in ("HOME", "USER", "LOGNAME")}

@@ -20,6 +20,7 @@ from flota.cluster import follower
 from flota.cluster.coordinator import Coordinator
 from flota.cluster.follower import Follower
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, JobState, decode_state, encode_state
+from flota.cluster.lease_times import ETCD_LEASE, LEASE
 from flota.cluster.node_record import (
     DEAD,
     NodeRecord,
@@ -32,7 +33,6 @@ from flota.failures import roll_call
 from flota.hangs.question import POSITIONS, PositionsAnswer
 from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import EXITED, LEFT_EARLY, SIGNALLED, is_hang
-from flota.job.nodes import ETCD_LEASE, LEASE
 from flota.job.report import FailedWorker
 from flota.job.roles import label
 from flota.job.roster import NO_PORTS

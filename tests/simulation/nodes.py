@@ -17,6 +17,7 @@ from flota.cluster.follower import (
     Release,
 )
 from flota.cluster.job_state import JobState
+from flota.cluster.lease_times import LEASE
 from flota.cluster.member import Member
 from flota.cluster.node_record import DEAD, NodeRecord, encode_record
 from flota.cluster.questions import QUESTIONS
@@ -26,7 +27,6 @@ from flota.failures import roll_call
 from flota.hangs.question import STACKS, PositionsAnswer
 from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import EXITED
-from flota.job.nodes import LEASE
 from flota.job.report import NO_STEP, FailedWorker, JobEnding
 from flota.job.roster import NO_PORTS
 from flota.job.survey import Question

@@ -17,7 +17,7 @@ from flota.cluster.admission import Admission
 from flota.cluster.gathering import Gathering, hosts_in_words, missing_in_words
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState
 from flota.cluster.leaving import Leavers
-from flota.cluster.lost_nodes import InheritedState, LostNodes, is_ahead
+from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead
 from flota.cluster.node_record import DEAD, DONE, FAILED, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
 from flota.cluster.seating import seat
@@ -329,11 +329,11 @@ class Coordinator:
         self.survey = SurveyUnderWay(now, self.epoch)
 
     def _after_loss(self, lost: list[Seat], now: float) -> None:
-        reason = f"{were_in_words([row.host for row in lost])} lost"
-        if self.terms.policy.enabled or self.terms.elastic:
-            self._next_round(reason, now)
+        ending = ending_after_loss(lost, self.terms)
+        if ending.code:
+            self._end(ending)
         else:
-            self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, reason))
+            self._next_round(ending.reason, now)
 
     def _next_round(self, why: str, now: float, *, delay: float = 0.0, counted: bool = False) -> None:
         last = self.job_state

@@ -8,7 +8,11 @@ from collections.abc import Collection
 
 from flota.cluster.job_state import GATHERING, JobState
 from flota.cluster.node_record import DEAD, READY, Present
+from flota.cluster.terms import Terms
+from flota.errors import TRY_AGAIN
+from flota.job.report import INCOMPLETE, JobEnding
 from flota.job.roster import Seat
+from flota.wording import were_in_words
 
 
 class LostNodes:
@@ -66,3 +70,11 @@ def is_ahead(job_state: JobState, one: Present) -> bool:
     """Whether a record is of a round that the coordinator does not know of."""
     begun = job_state.phase == GATHERING and one.record.state != READY and one.record.round == job_state.round
     return one.record.round > job_state.round or begun
+
+
+def ending_after_loss(lost: list[Seat], terms: Terms) -> JobEnding:
+    """How a job ends that cannot replace them: try again. Without an exit code: it goes on, and this is why a new round
+    begins."""
+    reason = f"{were_in_words([row.host for row in lost])} lost"
+    goes_on = terms.policy.enabled or terms.elastic
+    return JobEnding(INCOMPLETE, 0 if goes_on else TRY_AGAIN, 0, reason)

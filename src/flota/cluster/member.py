@@ -9,11 +9,11 @@ from __future__ import annotations
 from flota.cluster.coordinator import Coordinator
 from flota.cluster.follower import Follower, NodeAction
 from flota.cluster.job_state import ENDED, JobState, decode_state, encode_state
+from flota.cluster.lease_times import LEASE
 from flota.cluster.node_record import Present, encode_record
 from flota.cluster.questions import read_record
 from flota.cluster.registration import Registration
 from flota.cluster.terms import Terms
-from flota.job.nodes import LEASE
 from flota.store.etcd_json import BadServerCertificate, KeyValue, NotAStore, Refusal, Unauthenticated
 
 LAST_TRY = 1.0  # seconds to take this node's record out of a store that does not answer just now

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from flota.cluster import follower as actions
 from flota.cluster.follower import Follower, NodeAction
 from flota.cluster.job_state import JobState
+from flota.cluster.lease_times import LEASE, lease_of
 from flota.cluster.member import Member
 from flota.cluster.messages import ClusterMessages
 from flota.cluster.node_record import DEAD, encode_record
@@ -27,7 +28,7 @@ from flota.hangs.question import PositionsAnswer
 from flota.hangs.watch import StackAnswers
 from flota.host.ports import release
 from flota.host.signals import Signals
-from flota.job.nodes import LEASE, NodesSpec, lease_of
+from flota.job.nodes import NodesSpec
 from flota.job.plan import roles_of
 from flota.job.printable import printable
 from flota.job.report import SUCCEEDED, JobEnding, Report, Verdict, with_failures
@@ -41,7 +42,8 @@ from flota.run.worker_ports import PortWait, hold_ports
 from flota.store.keys import keys_of
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundRecalled
-from flota.supervise.supervisor import SIGTERM, Phase, Supervisor
+from flota.supervise.grace_period import SIGTERM
+from flota.supervise.supervisor import Phase, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

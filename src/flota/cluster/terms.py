@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 
+from flota.cluster.lease_times import LEASE, absence_of, lease_of
 from flota.cluster.node_record import SERVING, NodeRecord
-from flota.job.nodes import LEASE, NodesSpec, absence_of, lease_of
+from flota.job.nodes import NodesSpec
 from flota.job.printable import printable
 from flota.job.roles import COLLECTIVE
 from flota.job.roster import NO_PORTS

@@ -18,7 +18,8 @@ from flota.hangs.wait_sites import ENDED, HALTED, RankPosition
 from flota.job.roles import label
 from flota.job.survey import Question
 from flota.supervise.events import Event, HangFound, RoundRecalled, WorkerExited
-from flota.supervise.supervisor import SIGABRT, Phase
+from flota.supervise.grace_period import SIGABRT
+from flota.supervise.supervisor import Phase
 from flota.wording import duration_in_words
 
 TYPE_CHECKING = False

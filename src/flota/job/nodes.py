@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from flota.values import NamedTuple
 
-LEASE = 5.0  # seconds of silence after which a node counts as lost
-ETCD_LEASE = 3
-NODES_A_SECOND = 64  # of lease: with thousands of nodes leases are longer, or the store would do nothing but renew them
-
 
 class Place(NamedTuple):
     """An address where a store answers."""
@@ -50,13 +46,3 @@ class NodesSpec(NamedTuple):
     @property
     def elastic(self) -> bool:
         return self.least != self.most
-
-
-def lease_of(nodes: NodesSpec) -> int:
-    """Seconds, whole as etcd wants them. There a node is given half as long again to come back, so it has less."""
-    return max(ETCD_LEASE if nodes.etcd else int(LEASE), nodes.most // NODES_A_SECOND)
-
-
-def absence_of(nodes: NodesSpec) -> float:
-    """Seconds until a node counts as lost whose lease has ended without a word."""
-    return lease_of(nodes) / 2 if nodes.etcd else 0.0

@@ -10,7 +10,7 @@ from flota.job.report import STOPPED, JobEnding
 from flota.job.survey import AskAgain, EndJob, Outcome, Question, Wait
 from flota.preemption.stop_step import StopAnswer, agreed_step
 from flota.supervise.events import StopRequested
-from flota.supervise.supervisor import SIGTERM
+from flota.supervise.grace_period import SIGTERM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

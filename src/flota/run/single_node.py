@@ -19,7 +19,8 @@ from flota.stragglers.detector import SlowRankWatch
 from flota.stragglers.report import report_changes
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundNotStarted, RoundSwept, StopRequested
-from flota.supervise.supervisor import SIGTERM, Phase, Supervisor
+from flota.supervise.grace_period import SIGTERM
+from flota.supervise.supervisor import Phase, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from flota.job.spec import RestartPolicy
 from flota.run.round_watch import RoundWatch
 from flota.spawning import worker_process
 from flota.supervise.events import Event, StartFailed, StopRequested, WorkerExited, WorkerStarted
-from flota.supervise.supervisor import SIGINT, SIGTERM, Supervisor
+from flota.supervise.grace_period import SIGINT, SIGTERM
+from flota.supervise.supervisor import Supervisor
 from flota.values import NamedTuple
 
 

@@ -7,7 +7,7 @@ from flota.job.causes import EXITED, HUNG, LEFT_EARLY, NOT_STARTED, SHEPHERD_LOS
 from flota.job.report import FAILED, STOPPED, SUCCEEDED, FailedWorker, Verdict, exit_code_of_all
 from flota.job.roles import END, IGNORE, Role
 from flota.job.spec import RestartPolicy
-from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StartRound, StopWorker, SweepRound
+from flota.supervise.actions import Action, AskToStopGracefully, Finish, StartRound, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
     Event,
@@ -22,6 +22,7 @@ from flota.supervise.events import (
     WorkerStarted,
     WorkIsDone,
 )
+from flota.supervise.grace_period import SIGABRT, SIGINT, SIGTERM, ask_to_stop, kill
 from flota.supervise.restart_policy import Decision, History, decide
 
 TYPE_CHECKING = False
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 
     E = TypeVar("E", bound=Event)
 
-SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGTERM = 1, 2, 3, 6, 15
 CANNOT_RUN = 127  # a shell's code for a program that could not be run
 FIRST_FAILURE_WAIT = 0.5  # seconds for the end of a worker to be seen, after others have failed because of it
-TERMINAL_SIGNALS = (SIGHUP, SIGINT, SIGQUIT, SIGTERM)
 
 
 class Phase:
@@ -225,14 +224,12 @@ class Supervisor:
 
     def _stop_workers(self, signal: int, now: float) -> list[Action]:
         self.phase = Phase.STOPPING
-        self.deadline = now + self.grace
-        gentle = SIGTERM if signal in TERMINAL_SIGNALS else signal
-        stops: list[Action] = [StopWorker(worker, gentle) for worker in sorted(self.alive)]
+        stops, self.deadline = ask_to_stop(self.alive, signal, now, self.grace)
         return stops or self._sweep_when_alone()
 
     def _kill_workers(self, _event: Event, _now: float) -> list[Action]:
         self.deadline = None
-        return [KillWorker(worker) for worker in sorted(self.alive)]
+        return kill(self.alive)
 
     def _sweep_when_alone(self) -> list[Action]:
         if self.alive:

@@ -101,8 +101,7 @@ def flags_page(old: str) -> str:
     return old
 
 
-def platform_row(name: str) -> tuple[str, ...]:
-    platform = platforms.load(name)
+def platform_row(platform: platforms.Platform) -> tuple[str, ...]:
     return platform.title, ", ".join(f"`{mark}`" for mark in platform.marks)
 
 

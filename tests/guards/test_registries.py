@@ -14,7 +14,6 @@ from flota import devices, frameworks, platforms
 from flota.cli import commands
 from flota.cli.flags import ALIASES, FLAGS
 from flota.cli.ipu import IPU_FLAGS
-from flota.cli.settings import PLATFORM_MARKS
 from flota.worker.parallel import KNOWN
 from tests.launching import WORKERS, environment
 
@@ -30,12 +29,10 @@ def variables(spec, roster, worker):
 FRAMEWORK = Framework("Dummy", variables, shown=("DUMMY_RANK",), short="du")
 """
 PLATFORM = """
-from flota.platforms import Hints, Platform
+from flota.platforms import Hints
 
 def detect(environ):
     return Hints("DUMMY_NODES", 2, 1, "DUMMY_RANK", f"{environ['DUMMY_HOST']}:8090")
-
-PLATFORM = Platform("DummyCloud", ("DUMMY_NODES", "DUMMY_HOST"), detect)
 """
 SUBCOMMAND = """
 def main(words):
@@ -49,11 +46,9 @@ import flota.cli.commands as commands, flota.devices as devices, flota.framework
 for package in (commands, frameworks, platforms):
     package.__path__.append(f"{sys.argv[1]}/{package.__name__}")
 frameworks.REGISTRY += ("dummy",)
-platforms.REGISTRY += ("dummy",)
+platforms.REGISTRY += (platforms.Platform("dummy", "DummyCloud", ("DUMMY_NODES", "DUMMY_HOST")),)
 commands.REGISTRY += (commands.Subcommand("dummy", "[WORD]", "does nothing of use"),)
 devices.KINDS += (devices.Kind("dummy_device", ("DUMMY_VISIBLE_DEVICES",), "dummy", "Dummies"),)
-import flota.cli.settings as settings
-settings.PLATFORM_MARKS += ("DUMMY_NODES",)
 sys.path.insert(0, sys.argv[2])
 """
 
@@ -139,14 +134,9 @@ for name in ("flags", "variables"):
 
 
 def test_every_row_has_its_file():
-    for package, value in ((frameworks, "FRAMEWORK"), (platforms, "PLATFORM")):
-        for name in package.REGISTRY:
-            assert hasattr(import_module(f"{package.__name__}.{name}"), value)
+    assert all(frameworks.load(name) for name in frameworks.REGISTRY)
+    assert all(import_module(f"flota.platforms.{platform.name}").detect for platform in platforms.REGISTRY)
     assert all(commands.find_subcommand(command.name) for command in commands.REGISTRY)
-
-
-def test_the_start_path_knows_the_first_mark_of_each_platform():
-    assert [platforms.load(name).marks[0] for name in platforms.REGISTRY] == list(PLATFORM_MARKS)
 
 
 def test_scripts_can_initialise_every_framework():

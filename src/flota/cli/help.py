@@ -69,7 +69,7 @@ def _group(name: str) -> str:
         if flag.group == name:
             lines += _lines(flag)
     if name == "nodes":
-        known = ", ".join(platforms.load(one).title for one in platforms.REGISTRY)
+        known = ", ".join(platform.title for platform in platforms.REGISTRY)
         lines += ["", f"Without them, who takes part is read from the variables of {known}."]
     return "\n".join([*lines, ""])
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from flota.cli.flags import BY_NAME, ROLE_FLAGS
 from flota.cli.parse import Given, keep
 from flota.cli.settings import Request, Settings
 from flota.errors import Contradiction
-from flota.platforms import Hints, find_platform
+from flota.platforms import Hints, Platform
 
 # Whoever gives one of these has said who takes part.
 WHO = (
@@ -17,12 +15,11 @@ WHO = (
 )
 
 
-def ask_platform(request: Request, environ: Mapping[str, str]) -> Request:
-    """The platform's words among the settings, and a note about it; `environ` is the whole environment."""
-    found = find_platform(environ)
-    if not found or not (found[1].role or found[1].nodes > 1):
+def add_hints(request: Request, platform: Platform, hints: Hints) -> Request:
+    """The platform's words among the settings, and a note about it."""
+    if not hints.role and hints.nodes <= 1:
         return request  # a job on one machine is a job like any other
-    title, hints, settings = found[0].title, found[1], request.settings
+    title, settings = platform.title, request.settings
     stronger = next(filter(None, map(settings.source, WHO)), "")
     if settings.tables:
         stronger = stronger or f"`roles` in {settings.tables_from}"

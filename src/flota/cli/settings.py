@@ -10,6 +10,7 @@ import os
 from flota.cli.flags import ALIASES, BY_NAME, FLAGS, find_flag
 from flota.cli.parse import CommandLine, Given, keep, nearest
 from flota.errors import BadConfigFile, UnknownKey
+from flota.platforms import find_platform
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
-PLATFORM_MARKS = ("PADDLE_TRAINERS",)  # the first mark of each in platforms.REGISTRY, which is not imported without one
 NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 
 
@@ -66,10 +66,11 @@ class Request(NamedTuple):
 def read_request(line: CommandLine, interpreter: str | None) -> Request:
     environ = without_parents_variables(os.environ)
     request = Request(line, gather(line.given, environ, os.curdir), environ, interpreter)
-    if any(mark in environ for mark in PLATFORM_MARKS):
-        from flota.cli.platform import ask_platform
+    found = find_platform(os.environ)
+    if found:
+        from flota.cli.platform import add_hints
 
-        return ask_platform(request, os.environ)
+        return add_hints(request, *found)
     return request
 
 

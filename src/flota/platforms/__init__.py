@@ -1,17 +1,30 @@
 """What a platform has said already about the job that it runs: one small file each, from the environment to hints.
 
-A platform is a file with a PLATFORM and its name in REGISTRY. The start path looks for the first of its marks only:
-PLATFORM_MARKS in cli/settings.py. Pure.
+A platform is a file with `detect(environ)`, and a row in REGISTRY. The file is imported only where the marks are. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from flota.errors import BadPlatformValue
 from flota.values import NamedTuple
 
-REGISTRY = ("paddlecloud",)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flota.errors import BadPlatformValue
+
+
+class Platform(NamedTuple):
+    """One platform. It takes all of its marks, and `detect`, to be recognised."""
+
+    name: str  # the file's
+    title: str
+    marks: tuple[str, ...]  # variables
+
+
+REGISTRY = (
+    Platform("paddlecloud", "PaddleCloud", ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM")),
+)
 
 
 class Hints(NamedTuple):
@@ -30,23 +43,11 @@ class Hints(NamedTuple):
     problem: BadPlatformValue | None = None  # a variable that makes no sense
 
 
-class Platform(NamedTuple):
-    """One platform. It takes all of its marks, and `detect`, to be recognised."""
-
-    title: str
-    marks: tuple[str, ...]  # variables
-    detect: Callable[[Mapping[str, str]], Hints | None]
-
-
-def load(name: str) -> Platform:
-    platform: Platform = __import__(f"flota.platforms.{name}", fromlist=["PLATFORM"]).PLATFORM
-    return platform
-
-
 def find_platform(environ: Mapping[str, str]) -> tuple[Platform, Hints] | None:
     """The first platform that is here. Not inside a worker of flota's: what a platform says was said to its parent."""
-    for platform in map(load, REGISTRY) if "FLOTA_GIVEN" not in environ else ():
-        hints = platform.detect(environ) if all(environ.get(mark) for mark in platform.marks) else None
-        if hints:
-            return platform, hints
+    for platform in REGISTRY if "FLOTA_GIVEN" not in environ else ():
+        if all(environ.get(mark) for mark in platform.marks):
+            hints = __import__(f"flota.platforms.{platform.name}", fromlist=["detect"]).detect(environ)
+            if hints:
+                return platform, hints
     return None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from flota.errors import BadPlatformValue
 from flota.job.roster import endpoint, split_endpoint
-from flota.platforms import Hints, Platform
+from flota.platforms import Hints
 
 LISTS = ("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS")  # of nodes, the best first
 ROLES = {"PSERVER": "server", "TRAINER": "trainer", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}
@@ -79,6 +79,3 @@ def _number(name: str, word: str, least: int, most: int) -> int:
     if not word.isdecimal() or not least <= int(word) <= most:
         raise BadPlatformValue("PaddleCloud", name, word, f"a number from {least} to {most}")
     return int(word)
-
-
-PLATFORM = Platform("PaddleCloud", ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM"), detect)

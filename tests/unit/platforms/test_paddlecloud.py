@@ -7,7 +7,7 @@ import pytest
 from flota.cli.build_spec import choose_start_port
 from flota.cli.nodes import make_nodes
 from flota.cli.parse import parse
-from flota.cli.platform import ask_platform
+from flota.cli.platform import add_hints
 from flota.cli.settings import Request, gather, without_parents_variables
 from flota.errors import BadPlatformValue, Contradiction
 from flota.job.nodes import NodesSpec, Place
@@ -154,7 +154,9 @@ def asked(tmp_path):
     def ask(words: str, **environ: str) -> tuple:
         line = parse([*words.split(), "train.py"])
         own = without_parents_variables(environ)
-        return ask_platform(Request(line, gather(line.given, own, str(tmp_path)), own, None), environ)[:2]
+        request = Request(line, gather(line.given, own, str(tmp_path)), own, None)
+        found = find_platform(environ)
+        return (add_hints(request, *found) if found else request)[:2]
 
     return ask
 

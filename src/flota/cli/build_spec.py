@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from flota import errors
 from flota.cli.convert import LAST_PORT
 from flota.cli.flags import ROLE_FLAGS
-from flota.cli.script import resolve_command
+from flota.cli.parse import nearest
 from flota.cli.settings import Request, Settings
 from flota.devices import choose_devices, find_devices
 from flota.job.roles import COLLECTIVE, Role
@@ -221,3 +222,67 @@ def restart_policy(settings: Settings) -> RestartPolicy:
         elastic_level=1 if elastic and level == -1 else level,
         **{name: get(name) for name in ("restart_on", "no_restart_on", "backoff", "crash_loop")},
     )
+
+
+def resolve_command(request: Request) -> Command:
+    line, settings = request.line, request.settings
+    if not line.script:
+        raise errors.NoScript
+    python = choose_python(request)
+    if settings["module"]:
+        return Command("module", line.script, line.args, python)
+    if settings["no_python"]:
+        return Command("program", find_program(line.script, request.environ), line.args, python)
+    if line.script == "run_check" and not os.path.exists(line.script):
+        raise errors.RefusedFlag(
+            "run_check", "flota has no built-in self-test of Paddle", "run a small script of your own"
+        )
+    if os.path.isdir(line.script) and not settings["run_path"]:
+        raise errors.ScriptIsDirectory(line.script)
+    if not os.path.exists(line.script):
+        raise errors.MissingScript(line.script, _nearest_file(line.script))
+    as_python = line.script.endswith(".py") or settings["run_path"] or not os.access(line.script, os.X_OK)
+    if as_python:
+        return Command("script", line.script, line.args, python)
+    return Command("program", line.script if os.path.dirname(line.script) else f"./{line.script}", line.args, python)
+
+
+def choose_python(request: Request) -> str:
+    """--python or PYTHON_EXEC, the one running `python -m flota`, the active environment's, flota's own."""
+    wanted = request.settings["python"]
+    if wanted:
+        found = _search(wanted, request.environ)
+        if not found:
+            raise errors.BadInterpreter(wanted)
+        return found
+    if request.interpreter:
+        return request.interpreter
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        candidate = os.path.join(request.environ.get(variable) or "/nowhere", "bin", "python")
+        if os.access(candidate, os.X_OK):
+            return candidate
+    return sys.executable
+
+
+def find_program(program: str, environ: dict[str, str], hint: str = "") -> str:
+    found = _search(program, environ)
+    if not found:
+        raise errors.MissingProgram(program, hint)
+    return found
+
+
+def _search(program: str, environ: dict[str, str]) -> str | None:
+    """Where it is, if it can be run: on PATH, unless it names a directory itself."""
+    places = environ.get("PATH", os.defpath).split(os.pathsep)
+    found = [program] if os.path.dirname(program) else [os.path.join(place or ".", program) for place in places]
+    return next((path for path in found if os.access(path, os.X_OK) and not os.path.isdir(path)), None)
+
+
+def _nearest_file(path: str) -> str:
+    directory = os.path.dirname(path)
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return ""
+    near = nearest(os.path.basename(path), names)
+    return os.path.join(directory, near) if near else ""

@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flota.cli.build_spec import absolute, make_spec
+from flota.cli.build_spec import absolute, find_program, make_spec, resolve_command
 from flota.cli.convert import MOST_WORKERS
 from flota.cli.flags import BY_NAME, FLAGS, Flag
 from flota.cli.parse import CommandLine, Given, parse
-from flota.cli.script import find_program, resolve_command
 from flota.cli.settings import Request, Settings
 from flota.errors import BadValue, MissingIpuArguments, NoScript, RefusedFlag, UnevenIpus
 from flota.job.roster import endpoint

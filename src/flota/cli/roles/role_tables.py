@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flota.cli.build_spec import RoleSet
+from flota.cli.build_spec import RoleSet, resolve_command
 from flota.cli.convert import MOST_WORKERS
 from flota.cli.parse import nearest
 from flota.cli.roles.paddle_roles import choose_mode, make_paddle_roles, refuse_other_counts
-from flota.cli.script import resolve_command
 from flota.cli.settings import Request, in_words
 from flota.devices import choose_devices
 from flota.errors import BadConfigFile, BadValue, RolesCollide, UnknownKey, UnusedScript

@@ -83,14 +83,9 @@ def choose_role_set(request: Request, found: DeviceSet, devices: DeviceSet) -> R
     settings = request.settings
     if settings["run_mode"] == COLLECTIVE and not settings.tables and not any(map(settings.source, ROLE_FLAGS)):
         return NO_ROLES
-    if settings.tables or settings.source("roles"):
-        from flota.cli.roles.role_tables import make_tabled_roles
+    from flota.cli.roles import make_roles
 
-        role_set = make_tabled_roles(request, found, devices)
-    else:
-        from flota.cli.roles.paddle_roles import make_paddle_roles
-
-        role_set = make_paddle_roles(settings, found, devices)
+    role_set = make_roles(request, found, devices)
     if role_set.roles and not any(role.workers for role in role_set.roles):
         raise errors.NoWorkersHere
     return role_set

@@ -1,24 +1,27 @@
 """Settings to roles: which mode a job is in, and how many workers of which role this node starts.
 
-Counts are of this node; lists of addresses (--servers, --trainers and their like) are of the whole job; tables
-(role_tables.py) name roles of the user's own.
+Counts are of this node; lists of addresses (--servers, --trainers and their like) are of the whole job. Roles of the
+user's own have their counts from --roles, everything else from the tables `[roles.NAME]` of the config file.
 """
 
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
-from flota.cli.build_spec import RoleSet
+from flota import errors
+from flota.cli.build_spec import RoleSet, resolve_command
 from flota.cli.convert import LAST_PORT, MOST_WORKERS
 from flota.cli.nodes import find_own_rank
-from flota.cli.settings import Settings, strength
+from flota.cli.parse import nearest
+from flota.cli.settings import Request, Settings, in_words, strength
 from flota.devices import choose_devices
-from flota.errors import BadValue, Contradiction, NoAddresses, NoDevices, NoneOfRole, TwiceListed
 from flota.job.roles import (
     COLLECTIVE,
     COORDINATOR,
     HETER,
     MIXED,
+    ON_FAILURE,
     PS,
     PS_HETER,
     RPC,
@@ -26,9 +29,10 @@ from flota.job.roles import (
     TRAINER,
     Role,
     in_order,
+    log_stem,
 )
 from flota.job.roster import endpoint, split_endpoint
-from flota.job.spec import DeviceSet
+from flota.job.spec import Command, DeviceSet
 
 PS_FLAGS = ("server_num", "trainer_num", "servers", "trainers", "coordinators", "coordinator_num")
 FIRST_PORT = 6170  # Paddle's own for servers; trainers that are listed without ports come behind them
@@ -40,6 +44,17 @@ BOTH_WAYS = {
     HETER: ("heter_worker_num", "heter_workers"),
     TRAINER: ("trainer_num", "trainers"),
 }
+KEYS: dict[str, tuple[type, str]] = {
+    "count": (int, "a number"),
+    "script": (str, "a path in quotes"),
+    "args": (list, "a list of words"),
+    "devices": (str, "ids in quotes, all or none"),
+    "env": (dict, "a table of variables"),
+    "serves": (bool, "true or false"),
+    "on_failure": (str, f"one of {', '.join(ON_FAILURE)}"),
+}
+SERVE = (SERVER, COORDINATOR, "ps", "scheduler")  # unless the table says otherwise
+PLAIN = (str, int, float)
 
 
 def choose_mode(settings: Settings) -> str:
@@ -47,7 +62,7 @@ def choose_mode(settings: Settings) -> str:
     heter, servers = _strongest(settings, HETER_FLAGS), _strongest(settings, PS_FLAGS)
     own = settings.source("roles") or (f"`roles` in {settings.tables_from}" if settings.tables else "")
     if own and (heter or servers):
-        raise Contradiction(own, heter or servers, "both say which roles there are")
+        raise errors.Contradiction(own, heter or servers, "both say which roles there are")
     implied = PS_HETER if heter else PS if servers else MIXED
     asked, source = str(settings["run_mode"]), settings.source("run_mode")
     fitting = {heter: (PS_HETER,), servers: (PS_HETER, PS), own: ()}
@@ -55,7 +70,7 @@ def choose_mode(settings: Settings) -> str:
     if not against:
         return asked
     if strength(source) == strength(against):
-        raise Contradiction(f"{source} {asked}", against, f"that is for {'jobs with roles' if own else implied}")
+        raise errors.Contradiction(f"{source} {asked}", against, f"that is for {'jobs with roles' if own else implied}")
     return asked if strength(source) > strength(against) else implied
 
 
@@ -64,16 +79,20 @@ def _strongest(settings: Settings, dests: tuple[str, ...]) -> str:
     return max(filter(None, map(settings.source, dests)), key=strength, default="")
 
 
-def make_paddle_roles(settings: Settings, found: DeviceSet, devices: DeviceSet) -> RoleSet:
-    """For parameter servers, with and without heterogeneous workers, and for jobs of equal workers."""
-    mode = choose_mode(settings)
-    if mode in (COLLECTIVE, RPC):
-        return RoleSet(mode)
+def make_roles(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:
+    mode = choose_mode(request.settings)
+    if mode == MIXED:
+        return make_tabled_roles(request, found, devices)
+    return RoleSet(mode) if mode in (COLLECTIVE, RPC) else make_paddle_roles(request.settings, mode, found, devices)
+
+
+def make_paddle_roles(settings: Settings, mode: str, found: DeviceSet, devices: DeviceSet) -> RoleSet:
+    """For parameter servers, with and without heterogeneous workers."""
     refuse_other_counts(settings, f"--run_mode {mode}", "--trainer_num says how many trainers there are")
     for pair in BOTH_WAYS.values():
         one, other = map(settings.source, pair)
         if one and strength(one) == strength(other):
-            raise Contradiction(one, other, "both say how many there are")
+            raise errors.Contradiction(one, other, "both say how many there are")
     # Lists say who there is, or numbers: the stronger source wins, whatever role it speaks of.
     numbers, lists = (_strongest(settings, dests) for dests in zip(*BOTH_WAYS.values(), strict=True))
     listed = bool(lists) and strength(lists) >= strength(numbers)
@@ -89,9 +108,9 @@ def refuse_other_counts(settings: Settings, roles: str, why: str) -> None:
     """What counts workers that have no role. A variable or a file may be meant for other jobs; a flag is not."""
     workers = settings.source("nproc_per_node")
     if workers.startswith("-"):
-        raise Contradiction(workers, roles, why)
+        raise errors.Contradiction(workers, roles, why)
     if settings["interactive"]:
-        raise Contradiction("--interactive", roles, "one worker can have the terminal")
+        raise errors.Contradiction("--interactive", roles, "one worker can have the terminal")
 
 
 def _counted(settings: Settings, mode: str) -> list[Role]:
@@ -103,11 +122,11 @@ def _counted(settings: Settings, mode: str) -> list[Role]:
         source, word = settings.source("heter_worker_num"), settings["heter_worker_num"]
         parts = [part.strip() for part in word.split(";")]
         if not all(part.isdecimal() and int(part) <= MOST_WORKERS for part in parts):
-            raise BadValue(source, word, "a number, or one for each stage", f"{source} 2 or {source} '1;2'")
+            raise errors.BadValue(source, word, "a number, or one for each stage", f"{source} 2 or {source} '1;2'")
         stages = [int(part) for part in parts]
     if mode == PS_HETER and not settings.source("trainer_num"):
         flag = _strongest(settings, HETER_FLAGS) or f"--run_mode {mode}"
-        raise NoneOfRole(flag, TRAINER, "add --trainer_num N beside it")
+        raise errors.NoneOfRole(flag, TRAINER, "add --trainer_num N beside it")
     _refuse_a_job_without(settings, servers, trainers, sum(stages), coordinators)
     roles = [Role(SERVER, servers)]
     if settings.source("coordinator_num"):
@@ -124,18 +143,18 @@ def _refuse_a_job_without(settings: Settings, servers: int, trainers: int, heter
     asked = servers if settings.source("server_num") else 0
     flag = f"{settings.source('trainer_num')} 0"
     if trainers == 0 and alone and heter:
-        raise NoneOfRole(flag, TRAINER, "heterogeneous workers need some, as in --trainer_num 1")
+        raise errors.NoneOfRole(flag, TRAINER, "heterogeneous workers need some, as in --trainer_num 1")
     if trainers == 0 and not asked and (alone or not heter + coordinators):
-        raise NoneOfRole(flag, TRAINER, "add --server_num 1 for a node of servers alone")
+        raise errors.NoneOfRole(flag, TRAINER, "add --server_num 1 for a node of servers alone")
     if servers == 0 and alone:
         flag = f"{settings.source('server_num')} 0"
-        raise NoneOfRole(flag, SERVER, "for workers without servers write --nproc_per_node N")
+        raise errors.NoneOfRole(flag, SERVER, "for workers without servers write --nproc_per_node N")
 
 
 def _count(settings: Settings, dest: str, otherwise: int) -> int:
     value = settings[dest]
     if value is not None and value > MOST_WORKERS:
-        raise BadValue(settings.source(dest), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
+        raise errors.BadValue(settings.source(dest), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
     return otherwise if value is None else value
 
 
@@ -149,10 +168,10 @@ def _device_kinds(settings: Settings, roles: tuple[Role, ...], devices: DeviceSe
     if len(kinds) == 1:
         kinds *= len(stages)
     if len(kinds) != len(stages) or not all(kinds):
-        raise BadValue(source, word, f"one kind, or one for each of {len(stages)} stages", f"{source} 'gpu;cpu'")
+        raise errors.BadValue(source, word, f"one kind, or one for each of {len(stages)} stages", f"{source} 'gpu;cpu'")
     here = {kind for kind, role in zip(kinds, (one for one in roles if one.name == HETER), strict=True) if role.workers}
     for kind in here - {"cpu", devices.kind}:
-        raise NoDevices(f"{source} {kind}")
+        raise errors.NoDevices(f"{source} {kind}")
     return dict(zip(stages, kinds, strict=True))
 
 
@@ -174,21 +193,23 @@ def read_role_addresses(settings: Settings, mode: str) -> RoleSet:
     for role in needed:
         if not stages[role]:
             number, flag = BOTH_WAYS[role]
-            raise NoAddresses(role, f"--{flag}", settings.source(number))
+            raise errors.NoAddresses(role, f"--{flag}", settings.source(number))
     taken = {one for lists in stages.values() for stage in lists for one in stage}
     stages[TRAINER] = [_with_ports(stages[TRAINER][0], len(stages[SERVER][0]), taken)]
     listed: dict[str, str] = {}
     for role, one in ((role, one) for role, lists in stages.items() for stage in lists for one in stage):
         if one in listed:
-            raise TwiceListed(one, listed[one], role)
+            raise errors.TwiceListed(one, listed[one], role)
         listed[one] = role
     hosts = tuple(dict.fromkeys(split_endpoint(one)[0] for one in listed))
     row, flag = settings.source("start_port"), settings.source("servers")
     if row and strength(row) >= strength(flag):
-        raise Contradiction(row, flag, "both say which ports workers get")
+        raise errors.Contradiction(row, flag, "both say which ports workers get")
     _refuse_ports_of_gloo(settings, listed, hosts)
     if len(hosts) == 1 and settings["nnodes"] != (1, 1):  # cli/nodes.py has the same check for several
-        raise Contradiction(settings.spelled("nnodes"), f"{flag} {hosts[0]}", "all workers are listed on one node")
+        raise errors.Contradiction(
+            settings.spelled("nnodes"), f"{flag} {hosts[0]}", "all workers are listed on one node"
+        )
     own = hosts[find_own_rank(settings, flag, hosts, -1)]
     roles = []
     for role, lists in stages.items():
@@ -209,7 +230,7 @@ def _stages(settings: Settings, flag: str) -> list[list[str]]:
         address, port = split_endpoint(one)
         fits = port.isdecimal() and 0 < int(port) <= LAST_PORT if port or flag != "trainers" else True
         if not address or not fits:
-            raise BadValue(source, one, "addresses with ports", f"{source} 10.0.0.1:6170,10.0.0.2:6170")
+            raise errors.BadValue(source, one, "addresses with ports", f"{source} 10.0.0.1:6170,10.0.0.2:6170")
     return stages
 
 
@@ -234,4 +255,94 @@ def _refuse_ports_of_gloo(settings: Settings, listed: dict[str, str], hosts: tup
     if len(hosts) > 1 and not settings.source("master") and (behind or port == LAST_PORT):
         expected = "followed by a free one, where the nodes meet"
     if expected:
-        raise BadValue(source, str(port), f"a port that is {expected}", f"{source} 7767")
+        raise errors.BadValue(source, str(port), f"a port that is {expected}", f"{source} 7767")
+
+
+def make_tabled_roles(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:
+    settings, script = request.settings, request.line.script
+    source = settings.source("roles") or f"`roles` in {settings.tables_from}"
+    refuse_other_counts(settings, source, "roles have their own counts")
+    counts = dict(settings["roles"])
+    if len(counts) < len(settings["roles"]) or max(counts.values(), default=0) > MOST_WORKERS:
+        expected = f"each role once, with a count of 0 to {MOST_WORKERS}"
+        raise errors.BadValue(source, in_words("roles", settings["roles"]), expected, f"{source} trainer=4,data=1")
+    names = list(dict.fromkeys((*settings.tables, *counts)))
+    tables = {name: _checked(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
+    _refuse_collisions(names)
+    if script and all("script" in table for table in tables.values()):
+        raise errors.UnusedScript(script, settings.tables_from)
+    serves = {name: table.get("serves", name in SERVE) for name, table in tables.items()}
+    main = next((name for name in names if not serves[name]), names[0])
+    by_word = {"all": devices, "none": choose_devices(found, "cpu")}
+    roles = []
+    for name, table in tables.items():
+        # Unless told otherwise the main role has the job's devices and the others none.
+        wanted = table.get("devices", "all" if name == main else "none")
+        role = Role(
+            name,
+            counts.get(name, table.get("count", 1)),
+            serves=serves[name],
+            on_failure=table.get("on_failure", ON_FAILURE[0]),
+            command=_command(table, request),
+            env=tuple((key, _word(value)) for key, value in table.get("env", {}).items()),
+            devices=by_word.get(wanted) or choose_devices(found, wanted),
+        )
+        roles.append(role)
+    return RoleSet(MIXED, in_order(roles))
+
+
+def _command(table: Any, request: Request) -> Command | None:
+    """A role's own, or the job's with its own arguments, or just the job's."""
+    script, args = table.get("script"), table.get("args")
+    if script is None and args is None:
+        return None
+    line = request.line._replace(script=script or request.line.script, args=tuple(map(_word, args or ())))
+    return resolve_command(request._replace(line=line))
+
+
+def _checked(name: str, table: object, file: str) -> dict[str, Any]:
+    """A table whose every key is known and of its kind, and whose words a program can be given."""
+    where = f"roles.{name}"
+    if not isinstance(table, dict):
+        raise errors.BadConfigFile(file, f"`{where}` is not a table")
+    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        raise errors.BadValue("roles", name, "a name of letters and digits", "[roles.trainer]")
+    for key, value in table.items():
+        if key not in KEYS:
+            raise errors.UnknownKey(file, f"{where}.{key}", nearest(key, list(KEYS), 0.0))
+        kind, fits = KEYS[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise errors.BadConfigFile(file, f"`{where}.{key}` is `{value}`, not {fits}")
+    if table.get("on_failure", ON_FAILURE[0]) not in ON_FAILURE:
+        raise errors.BadConfigFile(
+            file, f"`{where}.on_failure` is `{table['on_failure']}`, not {KEYS['on_failure'][1]}"
+        )
+    if not 0 <= int(table.get("count", 1)) <= MOST_WORKERS:
+        raise errors.BadValue(f"{where}.count", str(table["count"]), f"a number of 0 to {MOST_WORKERS}", "count = 2")
+    words = [(f"{where}.args", word) for word in table.get("args", ())]
+    words += [(f"{where}.env.{variable}", value) for variable, value in table.get("env", {}).items()]
+    for place, word in words:
+        if not isinstance(word, PLAIN) or "\0" in str(word):
+            raise errors.BadConfigFile(file, f"`{place}` has `{word!r}`, not a word or a number")
+    for variable in table.get("env", {}):
+        if not variable or "=" in variable or "\0" in variable:
+            raise errors.BadConfigFile(file, f"`{where}.env` has `{variable!r}`, which is no name of a variable")
+    return table
+
+
+def _word(value: object) -> str:
+    """A value of the file as it would stand on a command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refuse_collisions(names: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        variable = f"FLOTA_ENDPOINTS_{name.replace('-', '_').upper()}"
+        for thing, words in (
+            (log_stem(name), f"write the same {log_stem(name)}.N"),
+            (variable, f"share the variable {variable}"),
+        ):
+            other = seen.setdefault(thing, name)
+            if other != name:
+                raise errors.RolesCollide(other, name, words)

@@ -55,9 +55,9 @@ def equip(spec: JobSpec, roster: Roster, worker: Worker, environ: Mapping[str, s
     for framework in frameworks:
         given.update(framework.variables(spec, roster, worker))
     if spec.mode == MIXED:
-        from flota.frameworks import ps_lite
+        from flota.frameworks.parameter_servers import ps_lite_variables
 
-        given.update(ps_lite.variables(spec, roster, worker))
+        given.update(ps_lite_variables(spec, roster, worker))
     given.update(_own_variables(spec, roster, worker))
     if spec.interface:
         told = interface_variables(spec.interface)

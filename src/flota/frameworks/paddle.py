@@ -15,9 +15,9 @@ CUSTOM_DEVICES = ("npu", "mlu", "gcu", "iluvatar_gpu", "intel_hpu", "musa")
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     if spec.mode in (PS, PS_HETER, RPC):
-        from flota.frameworks import paddle_ps
+        from flota.frameworks.parameter_servers import ps_variables, rpc_variables
 
-        return (paddle_ps.rpc_variables if spec.mode == RPC else paddle_ps.variables)(spec, roster, worker)
+        return (rpc_variables if spec.mode == RPC else ps_variables)(spec, roster, worker)
     endpoints = roster.endpoints(worker.role)
     rank, local_rank, world = str(worker.rank), str(worker.local_rank), str(worker.size)
     given = {

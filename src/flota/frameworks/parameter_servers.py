@@ -1,4 +1,6 @@
-"""Paddle with parameter servers: what `paddle.distributed.launch` gives in ps and ps-heter mode, and in rpc mode."""
+"""Variables of jobs with parameter servers: what `paddle.distributed.launch` gives in ps and ps-heter mode, and in rpc
+mode; and what ps-lite reads, whose servers and workers find each other through a scheduler.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ from flota.job.spec import JobSpec
 
 HTTP = "3"  # how gloo's members find each other: 1 a Hadoop file system, 2 a local one, 3 a server
 WORDS = {SERVER: "PSERVER", TRAINER: "TRAINER", HETER: "HETER_TRAINER", COORDINATOR: "COORDINATOR"}
+SCHEDULER = "scheduler"
+PS_LITE_WORDS = {SCHEDULER: SCHEDULER, SERVER: SERVER, TRAINER: "worker", "worker": "worker"}
 
 
-def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
+def ps_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     address, port = split_endpoint(roster.endpoints(worker.role)[worker.number])
     trainers, servers = _all(spec, roster, TRAINER), _all(spec, roster, SERVER)
     # The first server serves gloo's members: one port for the whole job.
@@ -80,3 +84,25 @@ def rpc_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, st
         "PADDLE_LOG_DIR": spec.log.directory,
         "POD_NAME": roster.seats[worker.seat].host,
     }
+
+
+def ps_lite_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
+    """For ps-lite, and what is built on it (MXNet, BytePS): nothing where the job has no scheduler."""
+    found: dict[str, tuple[str, ...]] = {}
+    for number, role in enumerate(spec.all_roles):
+        word = PS_LITE_WORDS.get(role.name, role.name)
+        found[word] = found.get(word, ()) + roster.endpoints(number)
+    if not found.get(SCHEDULER) or worker.name not in PS_LITE_WORDS:
+        return {}
+    address, port = split_endpoint(found[SCHEDULER][0])
+    given = {
+        "DMLC_ROLE": PS_LITE_WORDS[worker.name],
+        "DMLC_PS_ROOT_URI": address,
+        "DMLC_PS_ROOT_PORT": port,
+        "DMLC_NUM_SERVER": str(len(found.get(SERVER, ()))),
+        "DMLC_NUM_WORKER": str(len(found.get("worker", ()))),
+        "DMLC_NODE_HOST": split_endpoint(roster.endpoints(worker.role)[worker.number])[0],
+    }
+    if PS_LITE_WORDS[worker.name] == "worker":
+        given["DMLC_WORKER_ID"] = str(worker.rank)
+    return given

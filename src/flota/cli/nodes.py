@@ -19,7 +19,6 @@ from flota.cli.settings import Settings, strength
 from flota.host import addresses
 from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.roles import COLLECTIVE
-from flota.values import NamedTuple
 
 TORCH_PLACES = ("rdzv_endpoint", "master_addr", "master_port")
 TORCH_PORTS = {"static": 29500, "c10d": 29400}
@@ -37,15 +36,6 @@ TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
 TOKEN, USER, PASSWORD = "FLOTA_TOKEN", "FLOTA_ETCD_USER", "FLOTA_ETCD_PASSWORD"
 
 
-class MasterAddress(NamedTuple):
-    """Where nodes rendezvous. Without a place this node serves and prints where."""
-
-    etcd: bool = False
-    tls: bool = False
-    places: tuple[Place, ...] = ()
-    serves: bool | None = None
-
-
 def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet = NO_ROLES) -> NodesSpec | None:
     """None for a job of one machine. `listed` has the nodes, where lists of roles' addresses have named them."""
     get = settings.__getitem__
@@ -57,12 +47,14 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
         return None
     if len(listed.hosts) < 2:
         listed = RoleSet(COLLECTIVE, hosts=read_hosts(settings), flag=settings.source("ips"))
-    hosts = listed.hosts
-    _check_count(settings, listed)
+    hosts, count = listed.hosts, len(listed.hosts)
+    if count and settings.source("nnodes") and get("nnodes") != (count, count):
+        given = f"{listed.flag} {','.join(hosts)}"
+        raise errors.Contradiction(settings.spelled("nnodes"), given, f"{count} address{'es' * (count > 1)}")
     if get("standalone"):
         nodes = settings.source("nnodes") or settings.source("ips") or settings.source("servers")
         raise errors.Contradiction(settings.source("standalone"), nodes, "standalone is one machine")
-    least, most = (len(hosts), len(hosts)) if hosts else get("nnodes")
+    least, most = (count, count) if hosts else get("nnodes")
     rank = get("rank")
     if not -1 <= rank < most:
         raise errors.NodeRankOutOfRange(rank, most)
@@ -70,11 +62,9 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
         rank = find_own_rank(settings, listed.flag, hosts, rank)
     where = choose_master(settings, listed, rank)
     secrets = read_secrets(settings, environ, etcd=where.etcd)
-    return NodesSpec(
-        least,
-        most,
-        etcd=where.etcd,
-        places=where.places,
+    return where._replace(
+        least=least,
+        most=most,
         tls=where.tls or bool(secrets.certificate or secrets.authority),
         secrets=secrets,
         rank=rank,
@@ -110,14 +100,8 @@ def read_hosts(settings: Settings) -> tuple[str, ...]:
     return hosts
 
 
-def _check_count(settings: Settings, listed: RoleSet) -> None:
-    count = len(listed.hosts)
-    if count and settings.source("nnodes") and settings["nnodes"] != (count, count):
-        hosts = f"{listed.flag} {','.join(listed.hosts)}"
-        raise errors.Contradiction(settings.spelled("nnodes"), hosts, f"{count} address{'es' * (count > 1)}")
-
-
-def choose_master(settings: Settings, listed: RoleSet, rank: int) -> MasterAddress:
+def choose_master(settings: Settings, listed: RoleSet, rank: int) -> NodesSpec:
+    """Where nodes rendezvous, and nothing else of them."""
     source = settings.source("master")
     master = strength(source)
     torch = max(strength(settings.source(dest)) for dest in TORCH_PLACES if settings[dest])
@@ -134,14 +118,14 @@ def choose_master(settings: Settings, listed: RoleSet, rank: int) -> MasterAddre
             raise errors.BadValue(source, str(first), "a port above 1 beside --ips", "--start_port 6070")
         # Behind gloo's, or before the workers' own.
         port = listed.gloo_port + 1 if listed.gloo_port else first - 1
-        return MasterAddress(places=(Place(listed.hosts[0], port),), serves=rank == 0)
+        return NodesSpec(places=(Place(listed.hosts[0], port),), serves=rank == 0)
     # --node-rank and PET_NODE_RANK are written by people who expect torch's default master.
     if settings.source("rdzv_backend") or "node-rank" in settings.source("rank").lower().replace("_", "-"):
         return _torch(settings, rank)
-    return MasterAddress()
+    return NodesSpec()
 
 
-def _torch(settings: Settings, rank: int) -> MasterAddress:
+def _torch(settings: Settings, rank: int) -> NodesSpec:
     """torch's own rules: c10d is at localhost:29400 unless something else is asked for, static at 127.0.0.1:29500."""
     backend, endpoint = settings["rdzv_backend"], settings["rdzv_endpoint"]
     # With a fixed master torch's node 0 serves, whoever has the address.
@@ -150,13 +134,13 @@ def _torch(settings: Settings, rank: int) -> MasterAddress:
         source = settings.source("rdzv_endpoint") or settings.source("rdzv_backend")
         return read_master(source, endpoint or "localhost", scheme="etcd")
     if endpoint.endswith(":0"):
-        return MasterAddress(serves=True)  # torch's word for a port that the node chooses
+        return NodesSpec(serves=True)  # torch's word for a port that the node chooses
     if endpoint:
         where = read_master(settings.source("rdzv_endpoint"), endpoint, port=TORCH_PORTS[backend])
         return where if where.etcd else where._replace(serves=serves)
     host = "localhost" if backend == "c10d" and not settings.source("master_addr") else _master_address(settings)
     port = settings["master_port"] if settings.source("master_port") else TORCH_PORTS[backend]
-    return MasterAddress(places=(Place(host, port),), serves=serves)
+    return NodesSpec(places=(Place(host, port),), serves=serves)
 
 
 def _master_address(settings: Settings) -> str:
@@ -167,7 +151,7 @@ def _master_address(settings: Settings) -> str:
     return read_place(settings.source("master_addr"), f"[{word}]" if ":" in word else word, 0).host
 
 
-def _agreed(settings: Settings, where: MasterAddress) -> MasterAddress:
+def _agreed(settings: Settings, where: NodesSpec) -> NodesSpec:
     """What --master says, after a look at what torch's flags of the same strength say."""
     master = settings.source("master")
     level = strength(master)
@@ -187,7 +171,7 @@ def _agreed(settings: Settings, where: MasterAddress) -> MasterAddress:
     return where
 
 
-def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None = None) -> MasterAddress:
+def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None = None) -> NodesSpec:
     """`[SCHEME://]HOST[:PORT]`, several of them for etcd.
 
     A word without a scheme means `scheme`. etcd's port is known; a node that serves has `port`, or must be given one.
@@ -200,9 +184,8 @@ def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None 
     parts = (rest if separator else word).rstrip("/").split(",")
     if len(parts) > 1 and not etcd:
         raise errors.BadValue(flag, word, "one address: only etcd has several", "--master etcd://10.0.0.1,10.0.0.2")
-    return MasterAddress(
-        etcd, tls, tuple(read_place(flag, part.strip(), ETCD_PORT if etcd else port) for part in parts)
-    )
+    places = tuple(read_place(flag, part.strip(), ETCD_PORT if etcd else port) for part in parts)
+    return NodesSpec(etcd=etcd, tls=tls, places=places)
 
 
 def read_place(flag: str, word: str, port: int | None) -> Place:

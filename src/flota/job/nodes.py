@@ -29,8 +29,8 @@ class Secrets(NamedTuple):
 class NodesSpec(NamedTuple):
     """A job of several nodes, as asked for on this one."""
 
-    least: int
-    most: int
+    least: int = 1
+    most: int = 1
     etcd: bool = False  # a real etcd; otherwise one of the nodes serves the embedded master
     places: tuple[Place, ...] = ()  # none: this node serves, and says where
     tls: bool = False

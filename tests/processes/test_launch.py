@@ -11,8 +11,8 @@ import threading
 import pytest
 
 import flota
-from flota.errors import LogDirInUse, MissingScript, NoScript, PortInUse
-from flota.errors.spawning import BadOption, NodeLost, RefusedOption, UnknownOption
+from flota.errors import LogDirInUse, MissingScript, NoScript, PortInUse, RefusedFlag
+from flota.errors.spawning import BadOption, NodeLost, UnknownOption
 from flota.job.report import FAILED, SUCCEEDED
 from tests.launching import WORKERS, assert_nobody_left, children, environment, wait_until
 
@@ -87,8 +87,8 @@ def test_any_thread_may_launch(tmp_path):
         (lambda: flota.launch("train.py", grace=[]), flota.FlotaError),
         (lambda: flota.launch("train.py", devices={}), flota.FlotaError),
         (lambda: flota.launch("train.py", nproc=2), UnknownOption),
-        (lambda: flota.launch("train.py", dry_run=True), RefusedOption),
-        (lambda: flota.launch("train.py", interactive=True), RefusedOption),
+        (lambda: flota.launch("train.py", dry_run=True), RefusedFlag),
+        (lambda: flota.launch("train.py", interactive=True), RefusedFlag),
         (lambda: flota.launch("train.py", nproc_per_node="many"), flota.FlotaError),
         (lambda: flota.launch("train.py", start_port=1, port_range="2:3"), flota.FlotaError),
         (lambda: flota.launch("train.py", start_port=int(os.environ["TAKEN"])), PortInUse),

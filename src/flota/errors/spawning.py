@@ -20,11 +20,6 @@ class BadOption(TemplateError[str, object, str, str]):
     hint = "for example {3}"
 
 
-class RefusedOption(TemplateError[str, str, str]):
-    message = "`{0}` is refused: {1}"
-    hint = "{2}"
-
-
 class DevicesDoNotFit(FlotaError):
     def __init__(self, option: str, devices: tuple[str, ...], nprocs: int) -> None:
         words = f"nprocs={nprocs}, but {option} names {len(devices)}: `{','.join(devices)}`"

@@ -14,11 +14,12 @@ from contextlib import ExitStack
 from typing import Any
 
 from flota.cli.build_spec import make_spec
-from flota.cli.keywords import command_line
+from flota.cli.flags import ALIAS_OF, BY_NAME, find_flag
 from flota.cli.main import configuration, notes, run_job
-from flota.cli.settings import Request, read_request
-from flota.errors import FlotaError
-from flota.errors.spawning import BadOption, NodeLost
+from flota.cli.parse import CommandLine, nearest, parse
+from flota.cli.settings import NEVER_IN_ENVIRONMENT, Request, read_request, words_of
+from flota.errors import FlotaError, RefusedFlag
+from flota.errors.spawning import BadOption, NodeLost, UnknownOption
 from flota.host.process_start import ProcessSpec
 from flota.job.report import Report
 from flota.spawning.pickled_call import anonymous_file, interpreter_command
@@ -29,6 +30,7 @@ from flota.spawning.worker_process import read_all
 from flota.wording import ending_in_words
 
 PATIENCE = 10.0  # seconds on top of the job's own grace
+REFUSED = (*NEVER_IN_ENVIRONMENT, "interactive")
 
 
 def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = (), **spec: Any) -> Report:
@@ -69,6 +71,28 @@ def read_settings(script: str | os.PathLike[str], args: Sequence[object], keywor
     if "module" not in keywords and is_module(name):
         keywords = {**keywords, "module": True}
     return read_request(command_line(name, args, keywords), sys.executable)
+
+
+def command_line(script: str, args: Sequence[object], keywords: Mapping[str, object]) -> CommandLine:
+    """What the same words would be on a command line. None is as if it had not been given."""
+    flags: list[str] = []
+    for name, value in keywords.items():
+        flag = find_flag(name)
+        if flag is None:
+            known = [flag_name.replace("-", "_") for flag_name in (*BY_NAME, *ALIAS_OF)]
+            raise UnknownOption("launch", name, nearest(name, known))
+        if flag.dest in REFUSED:
+            raise RefusedFlag(name, "it is for people at a terminal", f"run `flota --{flag.name}` there")
+        if isinstance(value, dict) and flag.kind != "env":
+            raise RefusedFlag(name, "of all flags env alone takes a dictionary", "give a text, a number or a list")
+        if value is not None:
+            flags += [f"--{name}={word}" for word in words_of(value, one_each=flag.kind == "env")]
+    if isinstance(args, (str, bytes)) or not hasattr(args, "__iter__"):
+        raise BadOption("args", args, "a list of words", f"args=[{args!r}]")
+    words = [str(arg) for arg in args]
+    if any("\0" in word for word in words):
+        raise BadOption("args", args, "words without a null character", 'args=["--lr", 0.1]')
+    return parse([*flags, "--", script, *words])
 
 
 def is_module(name: str) -> bool:

@@ -13,15 +13,8 @@ from flota.cli.convert import convert
 from flota.cli.flags import BY_NAME
 from flota.cli.settings import words_of
 from flota.devices import KINDS, choose_devices, find_devices
-from flota.errors import BadValue
-from flota.errors.spawning import (
-    BadOption,
-    DevicesDoNotFit,
-    OtherDevices,
-    RefusedOption,
-    TooFewDevices,
-    UnknownOption,
-)
+from flota.errors import BadValue, RefusedFlag
+from flota.errors.spawning import BadOption, DevicesDoNotFit, OtherDevices, TooFewDevices, UnknownOption
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec
 from flota.values import NamedTuple
 
@@ -60,7 +53,7 @@ def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Ma
     if isinstance(nprocs, bool) or not isinstance(nprocs, int) or not (nprocs == -1 or 1 <= nprocs <= MOST_WORKERS):
         raise BadOption("nprocs", nprocs, f"a number of 1 to {MOST_WORKERS}, or -1 for all devices", "nprocs=2")
     if "," in str(given.get("ips")):
-        raise RefusedOption("ips", "functions are started on one machine", "run `flota --ips … train.py` on each")
+        raise RefusedFlag("ips", "functions are started on one machine", "run `flota --ips … train.py` on each")
     values = {option: convert_option(option, given) for option in CONVERTED}
     devices = devices_for(given, nprocs, environ)
     workers = nprocs if nprocs > 0 else len(devices.chosen) or count_cpus()
@@ -109,7 +102,7 @@ def devices_for(given: dict[str, Any], nprocs: int, environ: Mapping[str, str]) 
     """The devices named, as many as workers; else the first ones that this machine shows."""
     named = [option for option in DEVICE_OPTIONS if option in given]
     if len(named) > 1:
-        raise RefusedOption(named[1], f"{named[0]} is given, too", f"give {named[0]} or {named[1]}, not both")
+        raise RefusedFlag(named[1], f"{named[0]} is given, too", f"give {named[0]} or {named[1]}, not both")
     if not named:
         devices = find_devices(environ)
         if devices.chosen and nprocs > len(devices.chosen):

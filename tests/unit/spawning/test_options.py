@@ -8,13 +8,12 @@ import pickle
 
 import pytest
 
-from flota.errors import RepeatedDevice, UnknownDevice
+from flota.errors import RefusedFlag, RepeatedDevice, UnknownDevice
 from flota.errors.spawning import (
     BadOption,
     CannotStartNode,
     DevicesDoNotFit,
     OtherDevices,
-    RefusedOption,
     TooFewDevices,
     UnknownOption,
     WorkerFailed,
@@ -61,9 +60,9 @@ def test_workers_and_their_devices(nprocs, options, workers, chosen):
         ({"nprocs": 1, "gpus": "4,5"}, DevicesDoNotFit, "nprocs=1, but gpus names 2: `4,5`"),
         ({"gpus": "0,1"}, UnknownDevice, "unknown gpu device `0`: this machine shows `4,5,6,7`"),
         ({"gpus": "4,4"}, RepeatedDevice, "gpus names `4` twice"),
-        ({"gpus": "4", "devices": "5"}, RefusedOption, "`devices` is refused: gpus is given, too"),
+        ({"gpus": "4", "devices": "5"}, RefusedFlag, "`devices` is refused: gpus is given, too"),
         ({"start_method": "thread"}, BadOption, "start_method needs one of spawn, fork, forkserver: `'thread'`"),
-        ({"ips": "10.0.0.1,10.0.0.2"}, RefusedOption, "`ips` is refused: functions are started on one machine"),
+        ({"ips": "10.0.0.1,10.0.0.2"}, RefusedFlag, "`ips` is refused: functions are started on one machine"),
         ({"backend": "mpi"}, BadOption, "backend needs one of auto, gloo"),
         ({"framework": "caffe"}, BadOption, "framework needs names among torch"),
         ({"timeout": -1}, BadOption, "timeout needs a duration: `-1`"),

@@ -125,8 +125,7 @@ def test_what_imports_make_of_the_variables_is_there(flota, here):
     assert flota.log(1) == "1 None\n"
 
 
-def test_auto_knows_what_the_script_sets_before_it_imports(flota, here):
-    """Or it leaves alone what comes afterwards."""
+def test_auto_leaves_the_imports_after_a_change_of_variables_to_the_script(flota, here):
     packages = here / "site-packages"
     packages.mkdir()
     for name in ("first", "second", "third"):

@@ -28,8 +28,7 @@ class ImportEffects:
         self._files: dict[str, tuple[int, int]] = {}  # time and size of each module's file
 
     @contextmanager
-    def watch(self, script: str, script_variables: set[str], *, forks: bool) -> Iterator[None]:
-        """`script_variables`: those that the script itself sets; the imports have been given its values."""
+    def watch(self, *, forks: bool) -> Iterator[None]:
         before, opened = dict(os.environ), _opened()
         if forks:
             os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
@@ -38,14 +37,11 @@ class ImportEffects:
             yield
         unseen = READ_BY_LIBRARIES + (READ_BY_PADDLE if "paddle" in sys.modules else ())
         self._read.update({name: before.get(name) for name in unseen})
-        for name in {*os.environ, *before}.difference(BLAS_THREADS, script_variables):
+        for name in {*os.environ, *before}.difference(BLAS_THREADS):
             if os.environ.get(name) != before.get(name):
                 self._set[name] = os.environ.get(name)
-        for name in script_variables:
-            self._read.pop(name, None)
         self.opened = sorted(_opened() - opened)
         paths = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-        paths += [script] if script_variables else []
         self._files = {path: found for path in paths if path and (found := _time_and_size(path))}
 
     @contextmanager

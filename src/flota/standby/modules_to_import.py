@@ -29,23 +29,21 @@ READING = ("get", "items", "keys", "values", "copy")
 
 
 class ModulesToImport:
-    """`required`: these must be importable; each with the variables that the script sets before. `optional`: these are
-    imported if they can be."""
+    """`required`: these must be importable. `optional`: these are imported if they can be."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.script: str = request["script"]
         self.is_module: bool = request["is_module"]
         self.folder = os.getcwd() if self.is_module else script_folder(self.script)
         self._is_installed = partial(is_installed, folder=self.folder)
-        self.required: list[tuple[str, dict[str, str]]] = [(name, {}) for name in request["modules"] if name != AUTO]
+        self.required: list[str] = [name for name in request["modules"] if name != AUTO]
         learnt: list[str] = []
         if AUTO in request["modules"]:
             found = ScriptImports(self._source(), self._is_installed)
             self.required += found.modules
             learnt = [] if found.changes_imports else self._safe(request["learnt"])
-        self.names = list(dict.fromkeys(name for name, _ in self.required))
-        self.variables = {name for _, settings in self.required for name in settings}
-        packages = {name.partition(".")[0] for name in self.names}
+        self.required = list(dict.fromkeys(self.required))
+        packages = {name.partition(".")[0] for name in self.required}
         self.optional = [name for package, names in LATE.items() if package in packages for name in names] + learnt
 
     def _source(self) -> str:
@@ -98,28 +96,24 @@ def is_installed(name: str, folder: str) -> bool:
 
 
 class ScriptImports:
-    """`modules`: what the script imports at its top level, in order, each with the variables that it sets before.
+    """`modules`: what the script imports at its top level, in order.
 
     They end where the script may change what imports find or read: in its own text, functions included, or by an import
     of something that is not installed. `changes_imports`: whether its text does so, there or later.
     """
 
     def __init__(self, path: str, is_installed: Callable[[str], bool]) -> None:
-        self.modules: list[tuple[str, dict[str, str]]] = []
-        variables: dict[str, str] = {}
+        self.modules: list[str] = []
         statements = _parse(path)
         while statements:
             nodes = _walk(statements[:1])
             names = [name for node in nodes for name in _imported(node)]
-            if setting := _variable_setting(statements[0]):
-                variables.update([setting])
-            elif _changes_imports(nodes) or not all(map(is_installed, names)):
+            if _changes_imports(nodes) or not all(map(is_installed, names)):
                 break
-            elif isinstance(statements[0], (ast.Import, ast.ImportFrom)):
-                self.modules += [(name, variables) for name in names]
-                variables = {}
+            if isinstance(statements[0], (ast.Import, ast.ImportFrom)):
+                self.modules += names
             del statements[0]
-        self.changes_imports = bool(variables) or _changes_imports(_walk(statements))
+        self.changes_imports = _changes_imports(_walk(statements))
 
 
 def _parse(path: str) -> list[ast.stmt]:
@@ -141,17 +135,6 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [node.module if node.module and not node.level else ""]  # a relative import is of the user's own code
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-
-
-def _variable_setting(statement: ast.stmt) -> tuple[str, str] | None:
-    """The name and value in `os.environ["A"] = "1"`."""
-    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant) and len(statement.targets) == 1:
-        target, value = statement.targets[0], statement.value.value
-        if isinstance(target, ast.Subscript) and _is_environ(target.value):
-            index = getattr(target.slice, "value", "")  # of a constant; in Python 3.8 the constant itself
-            name = getattr(index, "value", index)
-            return (name, value) if isinstance(name, str) and isinstance(value, str) else None
-    return None
 
 
 def _is_environ(node: ast.expr) -> bool:

@@ -59,7 +59,7 @@ class ParkedInterpreter:
         if forks:
             for given in request["open_files"]:  # a node that serves many others has raised its own limit
                 resource.setrlimit(resource.RLIMIT_NOFILE, tuple(given))
-            self.outcome = ImportOutcome(never_forked=first_never_forked(modules.names))
+            self.outcome = ImportOutcome(never_forked=first_never_forked(modules.required))
         else:
             limit, hard = request["limit"], self.memory_limit[1]
             allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
@@ -68,11 +68,10 @@ class ParkedInterpreter:
             self._watch_imports(modules, forks=forks, patient=request["patient"])
         if forks:
             die_with_parent(request["node"])
-        self._report(seconds=time.monotonic() - began, names=modules.names)
+        self._report(seconds=time.monotonic() - began, names=modules.required)
 
     def _watch_imports(self, modules: ModulesToImport, *, forks: bool, patient: bool) -> None:
-        effects = self.effects.watch(modules.script, modules.variables, forks=forks)
-        with effects, guarded(self.link) if forks else nullcontext():
+        with self.effects.watch(forks=forks), guarded(self.link) if forks else nullcontext():
             failed = run_imports(modules, self._has_request if patient else None)
         self.outcome = ImportOutcome(
             failed=failed,
@@ -174,12 +173,11 @@ def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool] | None) 
     sys.path[:0] = folders
     sys.meta_path[:0] = finders
     try:
-        for name, variables in [*modules.required, *((name, {}) for name in modules.optional)]:
-            os.environ.update(variables)
+        for name in (*modules.required, *modules.optional):
             try:
                 import_module(name)
             except BaseException as error:  # a module may do anything, ending the program included
-                if name in modules.names:
+                if name in modules.required:
                     return f"cannot import `{name}`: {type(error).__name__}: {error}"
         return ""
     finally:

@@ -62,17 +62,14 @@ class ForkTemplate:
     """One parked interpreter that workers are forked from. `link` becomes readable when it has sent a report, or is
     gone."""
 
-    def __init__(
-        self, spawns: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str], *, patient: bool
-    ) -> None:
+    def __init__(self, spawns: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str]) -> None:
         env = common_variables([spawn.env for spawn in spawns])
-        self.is_ready = False  # its imports are done, and it can be forked
         with _to_park([spawns[0]._replace(env=env)]) as ([self.link], [command]):
             become_subreaper()  # the shepherds that it forks are to be the node's children: they outlive a round
             self._pid = execute(command, own_session=True)
             assert isinstance(command.stderr, int)
             self._stderr = os.dup(command.stderr)
-        send(self.link, import_request(spawns[0], modules, learnt, patient=patient))
+        send(self.link, import_request(spawns[0], modules, learnt))
 
     def fork(self, spawns: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
         """As `fork_shepherd`, but the pid comes later, through the report pipe. If the template is gone, the pipe ends
@@ -105,24 +102,18 @@ class StandbyPool:
     the other, as long as their memory together stays below the `limit`. One that has imported nothing is as good as a
     cold start."""
 
-    def __init__(
-        self, spawns: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str], limit: int, *, patient: bool
-    ) -> None:
+    def __init__(self, spawns: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str], limit: int) -> None:
         self.ready = 0  # interpreters whose imports are done
         self.asked = 0  # interpreters that were asked to import
         self._limit = limit
         self._largest = 0  # bytes that one takes
-        self._patient = patient
-        self._requests = [import_request(spawn, modules, learnt, limit=limit, patient=patient) for spawn in spawns]
+        self._requests = [import_request(spawn, modules, learnt, limit) for spawn in spawns]
         with _to_park(spawns) as (self.links, commands):
             self._shepherd = fork_shepherd(commands, own_session=True, close_fds=True)
         self._ask_next()
 
     def _ask_next(self) -> None:
-        """One at a time if they can wait; otherwise, once it is known how much memory one takes, all at once."""
-        while self.asked < len(self.links) and (self.asked + 1) * self._largest <= self._limit:
-            if self.asked > self.ready and (self._patient or not self.ready):
-                return
+        if self.asked < len(self.links) and (self.asked + 1) * self._largest <= self._limit:
             send(self.links[self.asked], self._requests[self.asked])
             self.asked += 1
 

@@ -27,7 +27,7 @@ from flota.standby.parked_protocol import receive, send, unpack
 from flota.standby.strategy import ImportOutcome, first_never_forked
 
 SIGSTOP = 19
-CPU_SHARE = 0.1  # of one CPU, for imports that can wait, while all CPUs have work
+CPU_SHARE = 0.1  # of one CPU, for imports while all CPUs have work and no worker waits for them
 
 
 class ParkedInterpreter:
@@ -65,14 +65,14 @@ class ParkedInterpreter:
             allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
         if not self.outcome.unforkable:
-            self._watch_imports(modules, forks=forks, patient=request["patient"])
+            self._watch_imports(modules, forks=forks)
         if forks:
             die_with_parent(request["node"])
         self._report(seconds=time.monotonic() - began, names=modules.required)
 
-    def _watch_imports(self, modules: ModulesToImport, *, forks: bool, patient: bool) -> None:
+    def _watch_imports(self, modules: ModulesToImport, *, forks: bool) -> None:
         with self.effects.watch(forks=forks), guarded(self.link) if forks else nullcontext():
-            failed = run_imports(modules, self._has_request if patient else None)
+            failed = run_imports(modules, self._has_request)
         self.outcome = ImportOutcome(
             failed=failed,
             never_forked=first_never_forked(list(sys.modules)),
@@ -163,15 +163,15 @@ def _prepared(spawns: list[ProcessSpec], commands: int, reports: int, link: sock
     return ForkShepherd(spawns, commands, reports, own_session=True)
 
 
-def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool] | None) -> str:
+def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool]) -> str:
     """Why a required module could not be imported; empty when all could. They are slow until `is_urgent` holds."""
     main = sys.modules["__main__"]
     if not modules.is_module:
         main.__file__ = modules.script  # for modules that ask whether they are in a shell
     folders = [modules.folder] if modules.folder else []
-    finders = [SlowDown(is_urgent)] if is_urgent else []
+    slow_down = SlowDown(is_urgent)
     sys.path[:0] = folders
-    sys.meta_path[:0] = finders
+    sys.meta_path.insert(0, slow_down)
     try:
         for name in (*modules.required, *modules.optional):
             try:
@@ -182,7 +182,7 @@ def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool] | None) 
         return ""
     finally:
         sys.path[:] = [folder for folder in sys.path if folder not in folders]
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not slow_down]
         vars(main).pop("__file__", None)
 
 

@@ -64,7 +64,7 @@ def unpack(packed: Sequence[Sequence[Any]], fds: Sequence[int]) -> list[ProcessS
 
 
 def import_request(
-    command: ProcessSpec, modules: Sequence[str], learnt: Sequence[str], *, limit: int | None = None, patient: bool
+    command: ProcessSpec, modules: Sequence[str], learnt: Sequence[str], limit: int | None = None
 ) -> dict[str, Any]:
     """`limit`: bytes of memory for one interpreter; None for a fork template."""
     _, _, target, *rest = command.argv  # python -u train.py …, or python -u -m train …
@@ -75,7 +75,6 @@ def import_request(
         "script": rest[0] if target == "-m" else target,
         "is_module": target == "-m",
         "limit": limit,
-        "patient": patient,
         "node": os.getpid(),
         "open_files": given_open_files,
     }

@@ -27,7 +27,7 @@ POOL_SHARE = 4  # a pool may take one part in so many of the free memory
 class WarmStart:
     def __init__(self, spec: JobSpec) -> None:
         self.spec = spec
-        self.templates: list[ForkTemplate] = []  # a second one imports what was learnt as well, to replace the first
+        self.template: ForkTemplate | None = None
         self.pool: StandbyPool | None = None
         self.deadline: float | None = None
         self.learnt: list[str] = []  # modules that the first attempt imported
@@ -59,17 +59,15 @@ class WarmStart:
         """Before all nodes have joined: imports need not wait for that."""
         self._spawns = spawns
         if self.way == FORK:
-            self._park(patient=False)
+            self._park()
 
     def start(self, spawns: list[ProcessSpec]) -> Callable[[], tuple[int, int, int]] | None:
         """How a round's workers start; None: cold."""
         if not self._spawns:
             self.prepare(spawns)
         self._spawns = spawns
-        if len(self.templates) > 1 and self.templates[1].is_ready:
-            self._close_template(self.templates[0])  # only between rounds: before, it may be about to fork
-        if self.templates:
-            return partial(self.templates[0].fork, spawns, records=self._is_learning)
+        if self.template:
+            return partial(self.template.fork, spawns, records=self._is_learning)
         if self.pool and not self.pool.is_alive:
             self.call_off()
             self._print("WARNING", "warm: a parked interpreter has ended, this start is an ordinary one")
@@ -114,42 +112,42 @@ class WarmStart:
         self.learnt = self.learnt or learnt
         if not self._may_restart:
             self.call_off()
-        elif self.way != COLD and (not (self.templates or self.pool) or (self.way == FORK and learnt)):
-            self._park(patient=True)  # a template is replaced when there is more to import
+        elif self.way != COLD and (not (self.template or self.pool) or (self.way == FORK and learnt)):
+            self.call_off()  # a template is replaced when there is more to import
+            self._park()
 
-    def _park(self, *, patient: bool) -> None:
+    def _park(self) -> None:
         """Start the interpreters that the next workers come from."""
         imports = self._spawns, self.spec.warm, self.learnt
         try:
             if self.way == FORK:
-                template = ForkTemplate(*imports, patient=patient)
-                self.templates.append(template)
-                self._listen(template.link, partial(self._on_template, template))
+                self.template = ForkTemplate(*imports)
+                self._listen(self.template.link, partial(self._on_template, self.template))
             else:
                 limit = available() // POOL_SHARE if self.spec.warm_memory is None else self.spec.warm_memory
-                self.pool = StandbyPool(*imports, limit, patient=patient)
+                self.pool = StandbyPool(*imports, limit)
                 for number, link in enumerate(self.pool.links):
                     self._listen(link, partial(self._on_standby, self.pool, number))
         except OSError as error:
-            self.way = self.way if self.templates else COLD
+            self.way = COLD
             self._print_ordinary(f"cannot start interpreters: {error.strerror}")
 
     def _on_template(self, template: ForkTemplate) -> None:
         received = receive(template.link)
         report = received[0] if received else {}
         outcome = ImportOutcome(*report.get("outcome", ()))
-        template.is_ready = bool(report) and not outcome.unforkable
-        if template.is_ready and self.learnt:
+        is_ready = bool(report) and not outcome.unforkable
+        if is_ready and self.learnt:
             self._print("INFO", "warm: what the workers have imported since is ready for the next start, too")
-        elif template.is_ready:
+        elif is_ready:
             how = f"workers are forks of one interpreter that imported {_listed(report['names'])}"
             self._print("INFO", f"warm: {how} in {report['seconds']:.1f} s, and has one thread and no device open")
         else:
-            is_first, line = template is self.templates[0], template.last_line()
-            self._close_template(template)
-            if is_first and report:
+            line = template.last_line()
+            self.call_off()
+            if report:
                 self._use_other_way(outcome)
-            elif is_first:
+            else:
                 ended = "the parked interpreter has ended, the next start is an ordinary one"
                 self._print("WARNING", f"warm: {ended}: {line}" if line else f"warm: {ended}")
 
@@ -158,8 +156,8 @@ class WarmStart:
         self.way = outcome.way_instead_of_fork
         if self.way == POOL and self._may_restart:
             self._print("INFO", "warm: for the next start one interpreter for each worker is parked")
-            if not self._round:  # otherwise the first step is still to come
-                self._park(patient=False)
+            if self.deadline is None:  # otherwise the first step is still to come
+                self._park()
 
     def _on_standby(self, pool: StandbyPool, number: int) -> None:
         report = pool.read(number)
@@ -193,17 +191,14 @@ class WarmStart:
 
     def call_off(self) -> None:
         """End the interpreters that are parked, or are about to be forked, for the next start."""
-        for template in [*self.templates]:
-            self._close_template(template)
+        if self.template:
+            self._close_links([self.template.link])
+            self.template.close()
+            self.template = None
         if self.pool:
             self._close_links(self.pool.links)
             self.pool.close()
             self.pool = None
-
-    def _close_template(self, template: ForkTemplate) -> None:
-        self.templates.remove(template)
-        self._close_links([template.link])
-        template.close()
 
     def close(self) -> None:
         self.call_off()

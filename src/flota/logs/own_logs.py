@@ -1,4 +1,5 @@
-"""flota's own two logs: <job_id>.<node>.log, its messages, and events.<node>.jsonl, what happened, for programs.
+"""flota's own two logs: <job_id>.<node>.log, its messages, and events.<node>.jsonl, what happened, for programs;
+and the banners in the first: the job's configuration and a worker's variables.
 
 JSON is written without the json module, which imports re: 5 ms of CPU while the workers' interpreters need it.
 """
@@ -6,7 +7,7 @@ JSON is written without the json module, which imports re: 5 ms of CPU while the
 from __future__ import annotations
 
 import time
-from _collections_abc import Mapping
+from _collections_abc import Iterable, Mapping
 from _json import encode_basestring_ascii as quoted
 
 from flota.logs.directory import append, open_append
@@ -15,6 +16,8 @@ from flota.logs.nonblocking_writer import NonblockingWriter
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 RED, YELLOW, PLAIN = "\033[31m", "\033[33m", "\033[0m"
 COLOURS = {"WARNING": YELLOW, "ERROR": RED}
+NAME_WIDTH, GAP, VALUE_WIDTH = 40, 2, 45
+START_LINE = "Local start {} processes. First process distributed environment info (Only For Debug):"
 
 
 class OwnLog:
@@ -80,3 +83,21 @@ def to_json_lines(value: Mapping[str, object]) -> str:
     """A mapping as JSON with one key per line."""
     lines = ",\n".join(f" {quoted(name)}: {to_json(part)}" for name, part in value.items())
     return "{\n" + lines + "\n}\n"
+
+
+def configuration_banner(pairs: Iterable[tuple[str, str]]) -> str:
+    """As Paddle's launcher prints it; so is `variable_table`."""
+    lines = [f"{name}: {value}".rstrip() for name, value in sorted(pairs)]
+    return "\n".join(["-----------  Configuration Arguments -----------", *lines, "-" * 48])
+
+
+def variable_table(pairs: Iterable[tuple[str, str]]) -> str:
+    width = NAME_WIDTH + GAP + VALUE_WIDTH
+    rows = [f"{name:<{NAME_WIDTH}}{'':{GAP}}{_end_of(value)}".rstrip() for name, value in pairs]
+    head = f"{'Distributed Envs':^{NAME_WIDTH}}{'':{GAP}}Value"
+    return "\n".join(["=" * width, head, "-" * width, *rows, "=" * width])
+
+
+def _end_of(value: str) -> str:
+    """The end of a long value is what differs between workers."""
+    return value if len(value) <= VALUE_WIDTH else f"... {value[4 - VALUE_WIDTH :]}"

@@ -11,11 +11,17 @@ from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, report_as
 from flota.job.roles import COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
-from flota.logs import start_banner
 from flota.logs.directory import open_append, remove, write_whole
 from flota.logs.follow import FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
-from flota.logs.own_logs import EventLog, OwnLog, to_json_lines
+from flota.logs.own_logs import (
+    START_LINE,
+    EventLog,
+    OwnLog,
+    configuration_banner,
+    to_json_lines,
+    variable_table,
+)
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted
@@ -64,16 +70,14 @@ class Console:
         for note in notes:
             self.say("INFO", note)
         if configuration:
-            self.own_log.write_text("INFO", start_banner.configuration(configuration))
+            self.own_log.write_text("INFO", configuration_banner(configuration))
 
     def show_first_round(self, started: Started) -> None:
         self.event("job_started", world_size=started.roster.workers, pid=os.getpid())
         main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
         env = (main or started.plans)[0].env
-        self.say("INFO", start_banner.start_line(len(started.plans)))
-        self.own_log.write_text(
-            "INFO", start_banner.table((name, env[name]) for name in shown_variables(self.spec, env))
-        )
+        self.say("INFO", START_LINE.format(len(started.plans)))
+        self.own_log.write_text("INFO", variable_table((name, env[name]) for name in shown_variables(self.spec, env)))
         for name in left_out(self.spec, env):
             self.say("WARNING", f"{name} left out: this many workers do not fit into one variable")
         for name in dict.fromkeys(role.name for role in self.spec.all_roles):

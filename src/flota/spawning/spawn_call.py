@@ -13,8 +13,8 @@ from flota.frameworks import equip, shown_variables
 from flota.host.ports import release
 from flota.host.process_start import ProcessSpec
 from flota.job.plan import WorkerPlan, plan_workers
-from flota.logs import start_banner
 from flota.logs.directory import open_directory, write_round_headers
+from flota.logs.own_logs import START_LINE, variable_table
 from flota.run.start import one_node_roster
 from flota.run.worker_ports import hold_ports
 from flota.spawning import worker_process
@@ -102,8 +102,8 @@ def start(
         )
         if options.print_config:
             env = plans[0].env
-            table = start_banner.table((name, env[name]) for name in shown_variables(options.spec, env))
-            sys.stdout.write(f"{start_banner.start_line(len(plans))}\n{table}\n")
+            table = variable_table((name, env[name]) for name in shown_variables(options.spec, env))
+            sys.stdout.write(f"{START_LINE.format(len(plans))}\n{table}\n")
         has_template = options.start_method == "forkserver"
         request = SpawnRequest(
             spawns, options.spec.grace, options.timeout, workers.result_fds, call, call_fd if has_template else -1

@@ -26,11 +26,11 @@ BEGINNINGS = [
     SOURCE / "spawning/worker_process.py",
     SOURCE / "standby/site/sitecustomize.py",
     SOURCE / "standby/parked_main.py",
-    SOURCE / "standby/record_imports.py",
+    SOURCE / "host/channel.py",
 ]
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 TRY = """
-import flota, flota.spawning.worker_process, flota.standby.parked_main, flota.standby.record_imports
+import flota, flota.spawning.worker_process, flota.standby.parked_main, flota.host.channel
 assert flota.env() == flota.Env(device=flota.env().device)
 @flota.record
 def main(): return flota.env()._replace(rank=3)
@@ -173,9 +173,7 @@ def test_all_that_workers_load_is_known():
         "worker/init_torch.py",
         "standby/parked_main.py",
     } <= known
-    assert {
-        f"host/{name}.py" for name in ("channel", "shepherd", "kill_tree", "process_attributes", "signals")
-    } <= known
+    assert {f"host/{name}.py" for name in ("channel", "shepherd", "kill_tree", "process_start", "signals")} <= known
     assert not {"run/watch.py", "spawning/supervisor_client.py", "job/spec.py"} & known
 
 

@@ -11,7 +11,7 @@ from tests.launching import worker_output
 
 CODE = """
 import os, resource
-from flota.host.process_attributes import raise_open_files, restore_open_files
+from flota.host.process_start import raise_open_files, restore_open_files
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 500))
 raise_open_files(50)
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])

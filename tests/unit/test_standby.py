@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flota.host.channel import MODULE_LIST_SIZE, Channel
+from flota.host.channel import MODULE_LIST_SIZE, Channel, ImportRecorder
 from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
@@ -16,7 +16,6 @@ from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
 from flota.standby import parked_main
 from flota.standby.modules_to_import import ModulesToImport, ScriptImports, is_installed, module_file
 from flota.standby.parked_protocol import pack, receive, send, unpack
-from flota.standby.record_imports import ImportRecorder
 from flota.standby.strategy import (
     COLD,
     FORK,
@@ -235,7 +234,7 @@ def test_imports_that_can_wait_let_others_work(monkeypatch, busy, hurried, slept
 
 def test_names_of_modules_go_from_a_worker_to_the_node_until_there_is_no_room():
     channel = Channel(3, module_list=True)
-    recorder = ImportRecorder(channel.page_path(1).rpartition(":")[0], MODULE_LIST_SIZE)
+    recorder = ImportRecorder(channel.page_path(1).rpartition(":")[0])
     try:
         for name in ("one", "two.three"):
             recorder.find_spec(name, None)

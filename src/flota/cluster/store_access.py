@@ -11,7 +11,7 @@ from flota.cluster.lease_times import lease_of
 from flota.errors import BadCertificate, CannotServe
 from flota.host.addresses import is_loopback, resolve_own
 from flota.host.loop import Loop
-from flota.host.process_attributes import raise_open_files
+from flota.host.process_start import raise_open_files
 from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec

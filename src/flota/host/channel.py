@@ -146,3 +146,31 @@ def _read_numbers(data: bytes) -> dict[str, float]:
     except (error, IndexError):
         pass  # a worker can write anything there
     return numbers
+
+
+def record_imports(channel: str) -> None:
+    """Record what this worker imports from now on: interpreters that are parked later import it in advance. Only if the
+    channel's first page is this worker's: one record is enough, all workers import the same."""
+    import sys
+
+    path, _, page = channel.rpartition(":")
+    if path and page == "0":
+        sys.meta_path.insert(0, ImportRecorder(path))
+
+
+class ImportRecorder:
+    """A finder that is asked first for every module. It finds none, but writes the name into the channel."""
+
+    def __init__(self, path: str) -> None:
+        from mmap import mmap
+
+        with open(path, "r+b", buffering=0) as file:
+            self._memory = mmap(file.fileno(), 0)
+        self._end = len(self._memory) - MODULE_LIST_SIZE
+
+    def find_spec(self, name: str, *_: object) -> None:
+        line = f"{name}\n".encode()
+        # It is never removed: code that iterates over the list of finders would skip one when the list shrinks.
+        if self._end + len(line) < len(self._memory):
+            self._memory[self._end : self._end + len(line)] = line
+            self._end += len(line)

@@ -1,4 +1,5 @@
-"""One process to start: what to run, and how its standard streams are connected."""
+"""One process to start: what to run, and how its standard streams are connected; and attributes that a process sets
+for itself: subreaper, name, death signal (Linux only: elsewhere they are not set), open files."""
 
 from __future__ import annotations
 
@@ -6,9 +7,15 @@ import os
 from _collections_abc import Callable
 from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
 
+from flota import libc
 from flota.values import NamedTuple
 
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+SIGKILL = 9
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+given_open_files: list[tuple[int, int]] = []  # the limits before they were raised; empty when they were not
 
 
 class ProcessSpec(NamedTuple):
@@ -75,3 +82,39 @@ def redirect(process: ProcessSpec) -> None:
         os.set_inheritable(fd, True)  # noqa: FBT003  onto itself, dup2 changes nothing
         if source not in (target, fd):
             os.close(source)
+
+
+def become_subreaper(*, now: bool = True) -> None:
+    """Orphans among our descendants become our children, whatever sessions they made. `now=False`: no longer."""
+    libc.call("prctl", PR_SET_CHILD_SUBREAPER, int(now), 0, 0, 0)
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed when this parent dies, or exit now if it is dead already."""
+    libc.call("prctl", PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def name_process(name: str) -> None:
+    """What `ps -o comm` shows."""
+    libc.call("prctl", PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def raise_open_files(wanted: int) -> None:
+    """As far as the system allows: the master of thousands of nodes needs more than a shell gives."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        given_open_files.append((soft, hard))
+
+
+def restore_open_files() -> None:
+    """For workers: some programs walk through every number below the limit."""
+    if given_open_files:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, given_open_files[0])

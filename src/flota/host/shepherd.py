@@ -16,8 +16,16 @@ from _collections_abc import Callable
 
 from flota.errors import BUG
 from flota.host.kill_tree import exited_child, kill, kill_descendants
-from flota.host.process_attributes import become_subreaper, name_process, restore_open_files
-from flota.host.process_start import ProcessSpec, descriptors_of, execute, exit_code, redirect
+from flota.host.process_start import (
+    ProcessSpec,
+    become_subreaper,
+    descriptors_of,
+    execute,
+    exit_code,
+    name_process,
+    redirect,
+    restore_open_files,
+)
 from flota.host.signals import Signals, forget_wakeup
 
 EINVAL = 22

@@ -13,8 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from flota.host.kill_tree import kill_tree
-from flota.host.process_attributes import become_subreaper
-from flota.host.process_start import ProcessSpec, execute
+from flota.host.process_start import ProcessSpec, become_subreaper, execute
 from flota.host.shepherd import fork_shepherd
 from flota.standby.parked_protocol import import_request, pack, receive, send
 from flota.standby.strategy import common_variables

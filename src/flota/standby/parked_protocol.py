@@ -11,8 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flota.host.process_attributes import given_open_files
-from flota.host.process_start import ProcessSpec
+from flota.host.process_start import ProcessSpec, given_open_files
 
 MOST_DESCRIPTORS = 250  # the kernel takes 253 at a time
 

@@ -54,6 +54,6 @@ if "FLOTA_PARK" in os.environ:
 elif os.environ.pop("FLOTA_RECORD", ""):
     _restore()
     try:
-        _load("flota.standby.record_imports").record_imports(os.environ.get("FLOTA_CHANNEL", ""))
+        _load("flota.host.channel").record_imports(os.environ.get("FLOTA_CHANNEL", ""))
     except Exception:  # noqa: S110
         pass  # the worker runs all the same

@@ -67,24 +67,6 @@ class FollowedLog:
         return data, round_ends
 
 
-class Inotify:
-    """`fd` becomes readable when a watched file has changed; it is -1 where the system has no inotify."""
-
-    def __init__(self) -> None:
-        self.fd = libc.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def watch(self, path: str) -> int:
-        """A number that `read` returns when this file has changed; negative when the system has no watch left."""
-        return libc.call("inotify_add_watch", self.fd, os.fsencode(path), IN_MODIFY)
-
-    def forget(self, number: int) -> None:
-        libc.call("inotify_rm_watch", self.fd, number)
-
-    def read(self) -> list[int]:
-        data = os.read(self.fd, 256 * EVENT_SIZE)
-        return [int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, len(data), EVENT_SIZE)]
-
-
 class LogFollower:
     """Many logs, one writer. Several logs are shown by whole lines, a single one byte by byte."""
 
@@ -92,8 +74,9 @@ class LogFollower:
         self.writer = writer
         self.timestamps = timestamps
         self.logs: list[FollowedLog] = []
-        self.inotify = Inotify()
-        self.needs_polling = self.inotify.fd < 0  # without inotify, or without a free watch
+        # Becomes readable when a watched file has changed; -1 where the system has no inotify.
+        self.inotify = libc.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+        self.needs_polling = self.inotify < 0  # without inotify, or without a free watch
         self._watched: dict[int, FollowedLog] = {}
         # Large buffers come and go at console speed: without this each of them is mapped and faulted in again.
         libc.call("mallopt", M_MMAP_THRESHOLD, KEEP_UP_TO)
@@ -110,21 +93,19 @@ class LogFollower:
             for segment in log.segments:
                 os.close(segment.fd)
             for number in [number for number, watched in self._watched.items() if watched is log]:
-                self.inotify.forget(number)
+                libc.call("inotify_rm_watch", self.inotify, number)
                 del self._watched[number]
 
     def _watch(self, log: FollowedLog) -> None:
-        number = self.inotify.watch(log.path)
+        number = libc.call("inotify_add_watch", self.inotify, os.fsencode(log.path), IN_MODIFY)
         self.needs_polling = self.needs_polling or number < 0
         self._watched[number] = log
 
     def rotated(self, path: str) -> None:
         """The log continues in a new file of the same name."""
-        for log in self.logs:
-            if log.path == path:
-                self._open_new_segment(log)
-
-    def _open_new_segment(self, log: FollowedLog) -> None:
+        log = next((log for log in self.logs if log.path == path), None)
+        if log is None:
+            return
         try:
             log.segments.append(Segment(log.path))
         except OSError:
@@ -145,7 +126,9 @@ class LogFollower:
         return log.changed and (not self.writer.closed or bool(log.words))
 
     def on_changed(self) -> None:
-        for number in self.inotify.read():
+        data = os.read(self.inotify, 256 * EVENT_SIZE)
+        for at in range(0, len(data), EVENT_SIZE):
+            number = int.from_bytes(data[at : at + 4], "little", signed=True)
             if number == OVERFLOWED:
                 self.mark_all_changed()
             elif number in self._watched:

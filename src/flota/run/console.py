@@ -60,8 +60,8 @@ class Console:
         self.event = self.events.write
         self.follower = LogFollower(self.out, timestamps=spec.log.timestamps)
         self._copies: dict[str, int] = {}
-        if self.follower.inotify.fd >= 0:
-            loop.watch(self.follower.inotify.fd, self.follower.on_changed)
+        if self.follower.inotify >= 0:
+            loop.watch(self.follower.inotify, self.follower.on_changed)
 
     # What flota says.
 
@@ -218,7 +218,7 @@ class Console:
 
     def _listen_while_it_matters(self) -> None:
         """While nothing can be shown, a busy worker's every write would wake the loop for nothing."""
-        inotify = self.follower.inotify.fd
+        inotify = self.follower.inotify
         if inotify < 0:
             return
         listens, matters = self.loop.watches(inotify), not (self.out.pending or self.out.closed) or bool(self._copies)

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from flota.errors import ForeignAddress, PortInUse, TooFewPorts
-from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, port_of, release
+from flota.host.ports import check_own_address, hold_exactly, hold_free, port_of, release
 from tests.launching import wait_until
 
 
@@ -52,7 +52,7 @@ def test_two_jobs_never_hold_the_same_port_of_a_range(held):
     with pytest.raises(PortInUse):
         hold_exactly([port], "127.0.0.1")
     with pytest.raises(TooFewPorts):
-        hold_from(port, port, 1, "127.0.0.1")
+        hold_free(1, "127.0.0.1", (port, port))
 
 
 def test_the_kernel_gives_a_held_port_to_nobody(held):
@@ -66,7 +66,7 @@ def test_the_kernel_gives_a_held_port_to_nobody(held):
 def test_a_range_is_searched_for_free_ports(held):
     low = int(port_of(held[0]))
 
-    found = hold_from(low, min(low + 50, 65535), 3, "127.0.0.1")
+    found = hold_free(3, "127.0.0.1", (low, min(low + 50, 65535)))
 
     assert all(low < int(port_of(holder)) for holder in found)
     release(found)
@@ -74,8 +74,8 @@ def test_a_range_is_searched_for_free_ports(held):
 
 def test_too_few_ports_release_those_found():
     with pytest.raises(TooFewPorts, match="10 free ports needed"):
-        hold_from(65530, 65535, 10, "127.0.0.1")
-    release(hold_from(65530, 65535, 1, "127.0.0.1"))
+        hold_free(10, "127.0.0.1", (65530, 65535))
+    release(hold_free(1, "127.0.0.1", (65530, 65535)))
 
 
 def test_own_addresses_are_known():

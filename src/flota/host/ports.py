@@ -19,14 +19,10 @@ TIME_WAIT = "06"
 EMFILE = 24
 
 
-def hold_free(count: int, address: str) -> list[socket]:
-    """Hold any free ports, chosen by the kernel."""
-    return _hold([0] * count, count, address, limits=(1, 65535))
-
-
-def hold_from(low: int, high: int, count: int, address: str) -> list[socket]:
-    """Hold the first free ports of a range."""
-    return _hold(range(low, high + 1), count, address, limits=(low, high))
+def hold_free(count: int, address: str, limits: tuple[int, int] | None = None) -> list[socket]:
+    """Hold the first free ports of a range, or any, chosen by the kernel."""
+    ports = range(limits[0], limits[1] + 1) if limits else [0] * count
+    return _hold(ports, count, address, limits or (1, 65535))
 
 
 def hold_exactly(ports: list[int], address: str) -> list[socket]:

@@ -6,7 +6,7 @@ Rank 0's are the masters' as well: the port where torch's, Paddle's and JAX's ot
 from __future__ import annotations
 
 from flota.errors import FlotaError, PortInUse
-from flota.host.ports import check_own_address, hold_exactly, hold_free, hold_from, port_of, release
+from flota.host.ports import check_own_address, hold_exactly, hold_free, port_of, release
 from flota.job.roles import SERVER
 from flota.job.roster import Ports, split_endpoint
 from flota.job.spec import JobSpec
@@ -29,8 +29,7 @@ def hold_ports(spec: JobSpec) -> tuple[list[socket], Ports]:
     held = hold_exactly(chosen, spec.address)
     needed = spec.workers + MASTERS - len(chosen)
     try:
-        low_high = spec.port_range
-        held += hold_from(*low_high, needed, spec.address) if low_high else hold_free(needed, spec.address)
+        held += hold_free(needed, spec.address, spec.port_range)
         if spec.gloo_port and spec.gloo != "0" and _serves_gloo(spec):
             held += hold_exactly([spec.gloo_port], spec.address)
     except FlotaError:

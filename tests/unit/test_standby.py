@@ -14,7 +14,7 @@ from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
 from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
 from flota.standby import parked_main
-from flota.standby.modules_to_import import ModulesToImport, ScriptImports, is_installed, module_file
+from flota.standby.modules_to_import import ModulesToImport, is_installed, module_file, script_imports
 from flota.standby.parked_protocol import pack, receive, send, unpack
 from flota.standby.strategy import (
     COLD,
@@ -105,11 +105,11 @@ def test_the_imports_of_a_script_are_those_made_when_it_runs(tmp_path):
         "def later():\n    import late\nclass C:\n    import inner\n"
     )
 
-    found = ScriptImports(str(script), bool)
+    found, _ = script_imports(str(script), bool)
 
-    assert found.modules == ["os", "torch.nn", "numpy"]
+    assert found == ["os", "torch.nn", "numpy"]
     script.write_text("this is no Python")
-    assert ScriptImports(str(script), bool).modules == []
+    assert script_imports(str(script), bool) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -143,19 +143,19 @@ def test_what_a_script_does_before_an_import(tmp_path, line, is_end):
     script = tmp_path / "train.py"
     script.write_text(f"import os, sys\n{line}\nimport torch\n")
 
-    found = ScriptImports(str(script), lambda name: name in ("os", "sys", "torch"))
+    found, changes_imports = script_imports(str(script), lambda name: name in ("os", "sys", "torch"))
 
-    assert ("torch" in found.modules) is not is_end
-    assert found.changes_imports is (is_end and "mine" not in line)
+    assert ("torch" in found) is not is_end
+    assert changes_imports is (is_end and "mine" not in line)
 
 
 def test_what_a_script_does_after_its_imports_says_nothing_of_those(tmp_path):
     (tmp_path / "train.py").write_text("import torch\nif x:\n    import tried\nos.chdir('/')\nif y:\n    import late")
 
-    found = ScriptImports(str(tmp_path / "train.py"), bool)
+    found, changes_imports = script_imports(str(tmp_path / "train.py"), bool)
 
-    assert found.modules == ["torch"]
-    assert found.changes_imports
+    assert found == ["torch"]
+    assert changes_imports
 
 
 def test_auto_stands_for_installed_modules_and_what_frameworks_import_late(tmp_path):

@@ -39,9 +39,9 @@ class ModulesToImport:
         self.required: list[str] = [name for name in request["modules"] if name != AUTO]
         learnt: list[str] = []
         if AUTO in request["modules"]:
-            found = ScriptImports(self._source(), self._is_installed)
-            self.required += found.modules
-            learnt = [] if found.changes_imports else self._safe(request["learnt"])
+            found, changes_imports = script_imports(self._source(), self._is_installed)
+            self.required += found
+            learnt = [] if changes_imports else self._safe(request["learnt"])
         self.required = list(dict.fromkeys(self.required))
         packages = {name.partition(".")[0] for name in self.required}
         self.optional = [name for package, names in LATE.items() if package in packages for name in names] + learnt
@@ -95,25 +95,19 @@ def is_installed(name: str, folder: str) -> bool:
     )
 
 
-class ScriptImports:
-    """`modules`: what the script imports at its top level, in order.
-
-    They end where the script may change what imports find or read: in its own text, functions included, or by an import
-    of something that is not installed. `changes_imports`: whether its text does so, there or later.
-    """
-
-    def __init__(self, path: str, is_installed: Callable[[str], bool]) -> None:
-        self.modules: list[str] = []
-        statements = _parse(path)
-        while statements:
-            nodes = _walk(statements[:1])
-            names = [name for node in nodes for name in _imported(node)]
-            if _changes_imports(nodes) or not all(map(is_installed, names)):
-                break
-            if isinstance(statements[0], (ast.Import, ast.ImportFrom)):
-                self.modules += names
-            del statements[0]
-        self.changes_imports = _changes_imports(_walk(statements))
+def script_imports(path: str, is_installed: Callable[[str], bool]) -> tuple[list[str], bool]:
+    """What the script imports at its top level, in order, up to where it may change what imports find or read: in its
+    own text, functions included, or by an import of something that is not installed. And whether its text does so."""
+    modules: list[str] = []
+    statements = _parse(path)
+    for statement in statements:
+        nodes = _walk([statement])
+        names = [name for node in nodes for name in _imported(node)]
+        if _changes_imports(nodes) or not all(map(is_installed, names)):
+            break
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            modules += names
+    return modules, any(_changes_imports(_walk([statement])) for statement in statements)
 
 
 def _parse(path: str) -> list[ast.stmt]:

@@ -130,8 +130,8 @@ def _memory() -> int:
 def become_worker(
     spawn: ProcessSpec, fds: Iterable[int], effects: ImportEffects, *, forked: bool, records: bool
 ) -> None:
-    """Make this process as a cold start would have made it. When this returns, Python goes on to the script. If anything
-    goes wrong here, the worker starts cold instead."""
+    """Make this process as a cold start would have made it. When this returns, Python goes on to the script. If
+    anything goes wrong here, the worker starts cold instead."""
     try:
         is_one_stream = os.path.samestat(os.fstat(1), os.fstat(2))
         printed = {stream: os.pread(stream, LARGEST_OUTPUT, 0) for stream in ((1,) if is_one_stream else (1, 2))}
@@ -205,19 +205,19 @@ def fork_workers(
         return None
     if os.fork():
         os._exit(0)  # so that the shepherd's parent is the node
+
+    def prepared() -> ForkShepherd:
+        link.close()
+        os.write(reports, f"shepherd {os.getpid()}\n".encode())
+        return ForkShepherd(spawns, commands, reports, own_session=True)
+
     try:
-        run_to_end(lambda: _prepared(spawns, commands, reports, link), under_init=under_init)
+        run_to_end(prepared, under_init=under_init)
     except WorkerForked as worker:
         os.setsid()
         (spawn,) = worker.args
         return spawn  # type: ignore[no-any-return]
     return None  # never: the shepherd's process has ended
-
-
-def _prepared(spawns: list[ProcessSpec], commands: int, reports: int, link: socket.socket) -> ForkShepherd:
-    link.close()
-    os.write(reports, f"shepherd {os.getpid()}\n".encode())
-    return ForkShepherd(spawns, commands, reports, own_session=True)
 
 
 def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool]) -> str:

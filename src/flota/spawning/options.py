@@ -109,19 +109,15 @@ def devices_for(given: dict[str, Any], nprocs: int, environ: Mapping[str, str]) 
             raise TooFewDevices(devices.chosen, nprocs)
         return devices._replace(chosen=devices.chosen[:nprocs]) if nprocs > 0 else devices
     [option] = named
-    devices = choose_devices(find_devices_for(option, environ), device_list(option, given[option]), option)
-    if devices.chosen and nprocs not in (-1, len(devices.chosen)):
-        raise DevicesDoNotFit(option, devices.chosen, nprocs)
-    return devices
-
-
-def find_devices_for(option: str, environ: Mapping[str, str]) -> DeviceSet:
-    """`gpus` and `xpus` mean devices of these kinds, not others that the machine may have."""
-    kinds = tuple(kind for kind in KINDS if kind.name in DEVICE_OPTIONS[option]) if DEVICE_OPTIONS[option] else KINDS
+    # `gpus` and `xpus` mean devices of these kinds, not others that the machine may have.
+    kinds = tuple(kind for kind in KINDS if kind.name in DEVICE_OPTIONS[option] or not DEVICE_OPTIONS[option])
     found, any_ = find_devices(environ, kinds=kinds), find_devices(environ)
     if any_.visible and not found.visible:
         raise OtherDevices(option, any_.kind, any_.visible)
-    return found
+    devices = choose_devices(found, device_list(option, given[option]), option)
+    if devices.chosen and nprocs not in (-1, len(devices.chosen)):
+        raise DevicesDoNotFit(option, devices.chosen, nprocs)
+    return devices
 
 
 def device_list(option: str, given: object) -> str:

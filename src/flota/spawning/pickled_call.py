@@ -87,13 +87,13 @@ def _without_main(base: Any) -> Any:
     """A pickler for workers that cannot import the main module: the error is raised here, and not in the worker."""
     from types import FunctionType
 
-    class Pickler(base):  # type: ignore[misc]
+    class PicklerWithoutMain(base):  # type: ignore[misc]
         def reducer_override(self, thing: object) -> object:
             if isinstance(thing, (type, FunctionType)) and thing.__module__ == "__main__":
                 raise DefinedInteractively(thing.__qualname__)
             return NotImplemented
 
-    return Pickler
+    return PicklerWithoutMain
 
 
 def _cloud_pickler(base: Any) -> Any:
@@ -105,12 +105,12 @@ def _cloud_pickler(base: Any) -> Any:
         return None
     from collections import ChainMap
 
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc, name-defined, unused-ignore]
+    class CloudPickler(cloudpickle.CloudPickler):  # type: ignore[misc, name-defined, unused-ignore]
         dispatch_table = ChainMap(  # noqa: RUF012  as cloudpickle has it
             cloudpickle.CloudPickler.dispatch_table, base(io.BytesIO()).dispatch_table
         )
 
-    return Pickler
+    return CloudPickler
 
 
 def anonymous_file(owner: ExitStack, content: bytes = b"") -> int:

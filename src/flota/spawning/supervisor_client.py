@@ -20,11 +20,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TextIO
 
 from flota.errors.spawning import CannotStartNode
+from flota.host.process_start import ProcessSpec, execute
 from flota.spawning.pickled_call import anonymous_file, interpreter_command
 from flota.spawning.supervisor_process import SpawnRequest, inherited_fds, supervise
-
-# The caller may ignore them, and what is ignored stays so behind exec: the first two are Python's own habit.
-DEFAULTED = (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD, _signal.SIGTERM)
 
 
 class SupervisorClient:
@@ -93,7 +91,11 @@ class SupervisorClient:
             if self._node == 0:
                 supervise(request, (self._commands, self._reports))
         else:
-            self._node = _execute(request, env, anonymous_file(self.until_started, pickle.dumps(request)))
+            request_fd = anonymous_file(self.until_started, pickle.dumps(request))
+            body = f"from flota.spawning.supervisor_process import main; main({request_fd})"
+            fds = (*inherited_fds(request), request_fd)
+            node = ProcessSpec(interpreter_command(body, bare=True), env, None, None, fds)
+            self._node = execute(node, own_session=True)
         self.until_started.close()
         atexit.register(self._end_with_caller)
         try:
@@ -214,20 +216,6 @@ def _flush() -> None:
                 stream.flush()
         except (OSError, ValueError):
             pass  # closed, or without a reader: for the user's program to find out
-
-
-def _execute(request: SpawnRequest, env: dict[str, str], request_fd: int) -> int:
-    body = f"from flota.spawning.supervisor_process import main; main({request_fd})"
-    return os.posix_spawn(
-        sys.executable,
-        interpreter_command(body, bare=True),
-        env,
-        # Onto itself: that it stays open behind exec.
-        file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in (*inherited_fds(request), request_fd)],
-        setsid=True,
-        setsigmask=(),
-        setsigdef=DEFAULTED,
-    )
 
 
 def is_plain(stream: object, fd: int) -> bool:

@@ -7,6 +7,7 @@ when the caller is gone, and has two pipes for messages of one line each: comman
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import pickle
 import time
@@ -50,6 +51,7 @@ def inherited_fds(request: SpawnRequest) -> set[int]:
 
 def main(fd: int) -> None:
     """As a program of its own: the request is in a file."""
+    reset_signals()
     request = pickle.loads(worker_process.read_all(fd))  # noqa: S301  written by our own caller
     os.close(fd)
     for inherited in inherited_fds(request):
@@ -72,18 +74,22 @@ def supervise(request: SpawnRequest, callers_fds: tuple[int, ...] = ()) -> None:
 
 def leave_caller(fds: tuple[int, ...]) -> None:
     """In a fork of the caller, none of its own code may run: no handler, no finalizer, no exit."""
-    import _signal  # type: ignore[import-not-found]
     import gc
 
     gc.disable()
     forget_wakeup()
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-    for number in (_signal.SIGTERM, _signal.SIGCHLD):
-        _signal.signal(number, _signal.SIG_DFL)
+    reset_signals()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     os.setsid()
     for fd in fds:
         os.close(fd)
+
+
+def reset_signals() -> None:
+    """The caller may block or ignore them, which workers would inherit."""
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    for number in (_signal.SIGTERM, _signal.SIGCHLD):
+        _signal.signal(number, _signal.SIG_DFL)
 
 
 def import_script(request: SpawnRequest) -> bool:

@@ -135,15 +135,11 @@ def resolve_own(host: str) -> str | None:
         return outer
     if is_loopback(host):
         return own[0] if own else LOOPBACK
-    if _is_hostname(host.lower(), resolves=bool(own)):
+    name = socket.gethostname().lower()
+    # The full name is looked up, which takes time, only if the host resolves.
+    if host.lower() in (name, name.partition(".")[0]) or (own and host.lower() == socket.getfqdn(name).lower()):
         return reachable_address()
     return own[0] if own else None
-
-
-def _is_hostname(host: str, *, resolves: bool) -> bool:
-    """Whether it is this machine's name; the full name is looked up, which takes time, only if the host `resolves`."""
-    name = socket.gethostname().lower()
-    return host in (name, name.partition(".")[0]) or (resolves and host == socket.getfqdn(name).lower())
 
 
 def _resolve(host: str) -> list[str]:

@@ -44,13 +44,6 @@ def kill_tree(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-def reap_orphans(shepherds: set[int]) -> None:
-    """Reap orphans: they become children of a node that is PID 1, or whose shepherd died."""
-    # A shepherd's own exit is read from its report pipe.
-    while (pid := exited_child()) and pid not in shepherds:
-        os.waitpid(pid, 0)
-
-
 def exited_child() -> int:
     """The pid of a child that has exited and is not reaped yet; 0 if there is none."""
     try:

@@ -6,7 +6,7 @@ import os
 import time
 
 from flota.errors import BUG
-from flota.host.kill_tree import kill_descendants, reap_orphans
+from flota.host.kill_tree import exited_child, kill_descendants
 from flota.host.ports import release
 from flota.host.process_start import ProcessSpec, exit_code
 from flota.host.shepherd import fork_shepherd, write_line
@@ -79,7 +79,11 @@ class Round:
             _end_shepherd(self._commands)
 
     def reap_orphans(self) -> None:
-        reap_orphans({self._shepherd, self._second_shepherd[0] if self._second_shepherd else 0})
+        """They become children of a node that is PID 1, or whose shepherd died."""
+        # A shepherd's own exit is read from its report pipe.
+        shepherds = self._shepherd, self._second_shepherd[0] if self._second_shepherd else 0
+        while (pid := exited_child()) and pid not in shepherds:
+            os.waitpid(pid, 0)
 
     def read(self) -> list[Event]:
         """The events since the last call."""

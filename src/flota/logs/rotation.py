@@ -47,10 +47,6 @@ class RotatingLog:
         cut = cut or data.find(b"\n") + 1 or len(data)
         return data[:cut], data[cut:]
 
-    def close_writer(self) -> None:
-        """The workers have the pipe now; our copy would keep it open for ever."""
-        os.close(self.writer)
-
     def _rename(self) -> None:
         for number in range(self.backups, 0, -1):
             older = self.path if number == 1 else f"{self.path}.{number - 1}"

@@ -141,8 +141,9 @@ def start_workers(
 
 
 def close_writers(logs: tuple[RotatingLog, ...]) -> None:
+    """The workers have the pipes now; our copies would keep them open for ever."""
     for log in logs:
-        log.close_writer()
+        os.close(log.writer)
 
 
 def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int) -> Roster:

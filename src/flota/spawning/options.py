@@ -41,7 +41,6 @@ class SpawnOptions(NamedTuple):
     with_rank: bool
     print_config: bool
     timeout: float | None
-    has_logs: bool  # workers write to files, not to the console
 
 
 def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Mapping[str, str]) -> SpawnOptions:
@@ -74,7 +73,6 @@ def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Ma
         bool(given.get("with_rank")),
         bool(given.get("print_config")),
         values["timeout"],
-        has_logs="log_dir" in given,
     )
 
 

@@ -55,7 +55,11 @@ def spawn(
     ips          this machine's address ['127.0.0.1']
     print_config print the first worker's variables
     """
-    check_call(func, args)
+    check_guard()
+    if not callable(func):
+        raise BadOption("func", func, "a function", "flota.spawn(train)")
+    if not isinstance(args, (tuple, list)):
+        raise BadOption("args", args, "a tuple", f"args=({args!r},)")
     environ = without_parents_variables(os.environ)
     name = getattr(func, "__qualname__", repr(func))
     understood = read_options(name, nprocs, options, environ)
@@ -73,14 +77,6 @@ def check_guard() -> None:
         raise MissingGuard
 
 
-def check_call(func: object, args: object) -> None:
-    check_guard()
-    if not callable(func):
-        raise BadOption("func", func, "a function", "flota.spawn(train)")
-    if not isinstance(args, (tuple, list)):
-        raise BadOption("args", args, "a tuple", f"args=({args!r},)")
-
-
 def start(
     options: SpawnOptions, environ: Mapping[str, str], func: Callable[..., Any], args: tuple[Any, ...], *, daemon: bool
 ) -> Workers:
@@ -93,9 +89,9 @@ def start(
     with client.starting():
         call_fd = anonymous_file(client.until_started, content)
         plans = plan_spawn(options, environ, client)
-        logs = [plan.worker.stderr for plan in plans] if options.has_logs else []
+        logs = [plan.worker.stderr for plan in plans] if options.spec.log.directory else []
         workers = Workers(client, options.timeout, logs)
-        targets = [] if options.has_logs else client.open_outputs()
+        targets = [] if options.spec.log.directory else client.open_outputs()
         spawns = tuple(
             spawn_of(plan, environ, targets, (call_fd, result_fd, *fds))
             for plan, result_fd in zip(plans, workers.result_fds, strict=True)
@@ -117,13 +113,13 @@ def plan_spawn(options: SpawnOptions, environ: Mapping[str, str], client: Superv
     """Hold ports, open and lock logs, and choose the variables. `client` keeps ports and lock until the workers
     end."""
     spec = options.spec
-    if options.has_logs:
+    if options.spec.log.directory:
         client.resources.callback(os.close, open_directory(spec.log.directory, spec.job_id, option="log_dir"))
     held, ports = hold_ports(spec)
     client.resources.callback(release, held)
     roster = one_node_roster(spec, ports, 0, 0)
     workers = plan_workers(spec, roster, 0)
-    if options.has_logs:
+    if options.spec.log.directory:
         write_round_headers(spec, roster, workers, first=True)
     # Only the node knows where each worker's page is: see supervisor_process.complete.
     return tuple(equip(spec, roster, worker, environ, channel="pending") for worker in workers)

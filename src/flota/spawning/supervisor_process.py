@@ -95,7 +95,7 @@ def reset_signals() -> None:
 def import_script(request: SpawnRequest) -> bool:
     """What the script imports is imported once, before the workers are forked. An exception is rank 0's failure."""
     try:
-        worker_process.import_script(request.template_fd)
+        worker_process.prepare(pickle.loads(worker_process.read_all(request.template_fd)), 0)  # noqa: S301
     except BaseException as error:
         worker_process.write_error(request.result_fds[0], error)
         report(request, f"failure 0 1 exited {0.0}")

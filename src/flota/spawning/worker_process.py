@@ -45,11 +45,6 @@ def load_call(call_fd: int, rank: int, *, prepared: bool = False) -> tuple[Calla
     return bind(function, args, with_rank=preparation["with_rank"]), __import__(preparation["pickler"])
 
 
-def import_script(call_fd: int) -> None:
-    """For a process whose forks become workers."""
-    prepare(pickle.load(io.BytesIO(read_all(call_fd))), 0)  # noqa: S301
-
-
 def bind(function: Callable[..., Any], args: tuple[Any, ...], *, with_rank: bool) -> Callable[[int], Any]:
     return lambda rank: function(rank, *args) if with_rank else function(*args)
 

@@ -21,12 +21,7 @@ from flota.standby.strategy import common_variables
 SITE = os.path.join(os.path.dirname(__file__), "site")
 
 
-def recording_commands(spawns: list[ProcessSpec]) -> list[ProcessSpec]:
-    """Cold workers, of which the first records what it imports."""
-    return [_with_site(spawns[0], FLOTA_RECORD="1"), *spawns[1:]]
-
-
-def _with_site(spawn: ProcessSpec, **variables: str) -> ProcessSpec:
+def with_site(spawn: ProcessSpec, **variables: str) -> ProcessSpec:
     env = {**spawn.env, **variables}
     if "PYTHONPATH" in env:
         env["FLOTA_PYTHONPATH"] = env["PYTHONPATH"]
@@ -52,7 +47,7 @@ def _to_park(spawns: list[ProcessSpec]) -> Iterator[tuple[list[socket.socket], l
                 always.callback(os.close, fd)
             command = spawn._replace(stdout=out, stderr=err, inherited_fds=(other.fileno(),))
             links.append(link)
-            commands.append(_with_site(command, FLOTA_PARK=str(other.fileno())))
+            commands.append(with_site(command, FLOTA_PARK=str(other.fileno())))
         yield links, commands
         on_failure.pop_all()
 

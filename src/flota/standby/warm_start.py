@@ -15,7 +15,7 @@ from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.job.spec import JobSpec
-from flota.standby.parked_interpreters import ForkTemplate, StandbyPool, recording_commands
+from flota.standby.parked_interpreters import ForkTemplate, StandbyPool, with_site
 from flota.standby.parked_protocol import receive
 from flota.standby.strategy import AUTO, COLD, FORK, POOL, ImportOutcome, first_choice
 
@@ -79,8 +79,9 @@ class WarmStart:
         return partial(pool.hand_over, spawns, records=self._is_learning)
 
     def cold(self, spawns: list[ProcessSpec]) -> list[ProcessSpec]:
-        """The same workers for a cold start, which can record imports as well."""
-        return recording_commands(spawns) if self.way != COLD and self._is_learning else spawns
+        """The same workers for a cold start, of which the first can record imports as well."""
+        learns = self.way != COLD and self._is_learning
+        return [with_site(spawns[0], FLOTA_RECORD="1"), *spawns[1:]] if learns else spawns
 
     @property
     def _is_learning(self) -> bool:

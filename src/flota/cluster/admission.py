@@ -1,7 +1,5 @@
 """Which nodes take part: of all records those that can have a seat, and why the others are refused. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from flota.cluster.job_state import GATHERING, JobState, Refused

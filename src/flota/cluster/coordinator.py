@@ -6,8 +6,6 @@ how it came about: a coordinator that took over, or missed something, decides li
 does is a table: for each thing that it can see, in this order, and each phase of the job, one function. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

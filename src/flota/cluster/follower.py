@@ -4,8 +4,6 @@ Decides; never acts or waits. What it does is a table: for each thing that the j
 and with workers, one function. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When the nodes that have joined may start the next round, and what users read while it waits. Pure."""
 
-from __future__ import annotations
-
 from flota.cluster.node_record import READY, Present
 from flota.cluster.seating import lacks_a_role
 from flota.cluster.terms import Terms, count_of

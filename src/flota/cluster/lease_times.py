@@ -1,7 +1,5 @@
 """How long a node may be silent before it counts as lost. Pure."""
 
-from __future__ import annotations
-
 from flota.job.nodes import NodesSpec
 
 LEASE = 5.0  # seconds of silence after which a node counts as lost

@@ -1,7 +1,5 @@
 """Nodes of a round that were asked to leave, and what that means for the others. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from flota.cluster.node_record import LEAVING, Present

@@ -2,8 +2,6 @@
 found is a living job's; and which records are ahead of the coordinator. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from flota.cluster.job_state import GATHERING, JobState

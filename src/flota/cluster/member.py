@@ -4,8 +4,6 @@ coordinator; and back.
 No sockets and no clock of its own: the simulation runs hundreds of these in one process. Pure.
 """
 
-from __future__ import annotations
-
 from flota.cluster.coordinator import Coordinator
 from flota.cluster.follower import Follower, NodeAction
 from flota.cluster.job_state import ENDED, JobState, decode_state, encode_state

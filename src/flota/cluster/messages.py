@@ -1,7 +1,5 @@
 """What users read about the other nodes: how to join, which are missing, lost or refused, what comes next."""
 
-from __future__ import annotations
-
 import os
 import shlex
 

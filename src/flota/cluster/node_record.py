@@ -1,7 +1,5 @@
 """What a node publishes of itself: one record each, under a key that only that node writes. Pure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

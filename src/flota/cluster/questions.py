@@ -1,7 +1,5 @@
 """All that nodes can be asked: one row per kind, the less urgent first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

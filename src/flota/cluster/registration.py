@@ -6,8 +6,6 @@ request at a time, until it is there. A lost answer, lease, watch or member only
 Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeGuard
 

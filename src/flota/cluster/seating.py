@@ -2,8 +2,6 @@
 in order. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from flota.cluster.job_state import take_seat

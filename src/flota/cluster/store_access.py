@@ -1,7 +1,5 @@
 """The job's store as this node reaches it: the master that it serves itself, or another store, and its client to it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import ssl

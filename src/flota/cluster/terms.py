@@ -1,7 +1,5 @@
 """What all nodes of a job must agree on, and why a node that does not is refused. Pure."""
 
-from __future__ import annotations
-
 import zlib
 
 from flota.cluster.lease_times import LEASE, absence_of, lease_of

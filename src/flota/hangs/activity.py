@@ -2,8 +2,6 @@
 proves nothing. Pure.
 """
 
-from __future__ import annotations
-
 from flota.hangs.stack import DISK, LOCK, MAIN, RUNNING, SLEEP, SOCKET, Sample, Stack
 from flota.hangs.wait_sites import idles, leading, meets_others, waits_for_python
 from flota.values import NamedTuple

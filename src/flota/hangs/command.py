@@ -1,7 +1,5 @@
 """`flota stack`: stacks of a running job for a user who asks; its workers are found by what it has written."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """A process as /proc shows it, without touching it: what it waits for, what it has used, and its descendants."""
 
-from __future__ import annotations
-
 import os
 from math import inf
 

@@ -1,7 +1,5 @@
 """The ranks that block the others: ranks grouped by what they wait on, and the odd ones among them. Pure."""
 
-from __future__ import annotations
-
 from flota.hangs.wait_sites import COLLECTIVE, ENDED, HALTED, WAITS, RankPosition
 from flota.job.roles import TRAINER
 from flota.wording import plural, workers_in_words

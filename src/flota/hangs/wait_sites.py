@@ -2,8 +2,6 @@
 loader, a lock. Pure.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 from flota.hangs.stack import INSTALLED, LOCK, MAIN, PIPE, RUNNING, SLEEP, SOCKET, STOPPED, Frame, Sample, Stack

@@ -4,8 +4,6 @@ The job's node is a process of its own: it needs signal handlers, and owns all o
 both for itself. It is started and ended as a worker is.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

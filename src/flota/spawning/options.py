@@ -1,7 +1,5 @@
 """The options of flota.spawn as values, and the job that follows from them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from difflib import get_close_matches

@@ -3,8 +3,6 @@
 All files are unlinked from the start: a killed process leaves nothing behind, and no writer waits for a reader.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

@@ -1,7 +1,5 @@
 """flota.spawn: workers that run a function of the caller."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

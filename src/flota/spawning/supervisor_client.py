@@ -4,8 +4,6 @@ One thread per call receives, so that nothing depends on what the caller does me
 child but the node is waited for: everything else in this process belongs to the user's program.
 """
 
-from __future__ import annotations
-
 import _signal  # type: ignore[import-not-found]
 import atexit
 import codecs

@@ -5,8 +5,6 @@ killed at any moment. So it has one more child, this one, which supervises the w
 when the caller is gone, and has two pipes for messages of one line each: commands from the caller, reports to it.
 """
 
-from __future__ import annotations
-
 import _signal  # type: ignore[import-not-found]
 import os
 import pickle

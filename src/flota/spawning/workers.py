@@ -1,7 +1,5 @@
 """What flota.spawn returns: the workers as the caller sees them."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading

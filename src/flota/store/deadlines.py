@@ -4,8 +4,6 @@ A heap whose entries may be out of date: a moved or removed deadline is only not
 renewing a lease, which happens thousands of times a second, is one assignment. Pure.
 """
 
-from __future__ import annotations
-
 from heapq import heapify, heappop, heappush, heapreplace
 
 FEW = 64  # so many stale entries are not worth removing

@@ -1,7 +1,5 @@
 """Hosts to addresses. A resolver takes as long as it likes, so names are looked up in a thread, never in the loop."""
 
-from __future__ import annotations
-
 import os
 import socket
 

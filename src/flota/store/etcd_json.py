@@ -4,8 +4,6 @@ Encoded as by etcd's gateway: bytes are base64, numbers are sent as text and acc
 A request with any other field is an error: an option that is ignored would get a wrong answer. Pure.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

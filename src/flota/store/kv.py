@@ -3,8 +3,6 @@
 All changes to keys are collected as events for the watchers, in order, one revision at a time. Pure.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Any

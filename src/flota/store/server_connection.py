@@ -6,8 +6,6 @@ reader only while a request arrives, because most of them, of thousands, are idl
 Every limit is here: how long a request may take to arrive, how large it may be, how much may wait to be sent.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

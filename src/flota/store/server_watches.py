@@ -3,8 +3,6 @@
 Watchers of the same keys form a group: an event is made and encoded once for all of them, even for thousands. Pure.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 

@@ -1,7 +1,5 @@
 """Words in the script's place: a subcommand is a file with `main(words) -> int`, and a row in REGISTRY."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from flota.values import NamedTuple

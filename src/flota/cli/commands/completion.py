@@ -1,7 +1,5 @@
 """Shell completion: `flota completion bash|zsh|fish` prints a script made from the rows of flags and subcommands."""
 
-from __future__ import annotations
-
 from flota.cli.commands import REGISTRY
 from flota.cli.convert import LEVELS
 from flota.cli.flags import ALIASES, FLAGS, SWITCH, Flag

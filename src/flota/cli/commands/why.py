@@ -1,7 +1,5 @@
 """`flota why`: the last screen of a finished job once more."""
 
-from __future__ import annotations
-
 import os
 
 from flota.errors import NoReport, UnknownFlag

@@ -95,20 +95,17 @@ def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
     """The spec of a job of many machines. Most jobs are of one: what the others need is not imported for them."""
     settings, hosts = request.settings, role_set.hosts
     get = settings.__getitem__
-    nodes = None
     if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
-        from flota.cli.nodes import make_nodes
+        from flota.cli.nodes import choose_address, choose_interface, make_nodes
 
         nodes = make_nodes(settings, request.environ, role_set)
-    if nodes is None:
-        if not -1 <= get("rank") < 1:
-            raise errors.NodeRankOutOfRange(get("rank"), 1)
-        return spec._replace(address=hosts[0]) if hosts else spec
-    from flota.cli.nodes import choose_address, choose_interface
-
-    address = choose_address(settings, nodes)
-    nodes = nodes._replace(words=request.line.common)
-    return spec._replace(nodes=nodes, address=address, interface=choose_interface(settings, address))
+        if nodes:
+            address = choose_address(settings, nodes)
+            nodes = nodes._replace(words=request.line.common)
+            return spec._replace(nodes=nodes, address=address, interface=choose_interface(settings, address))
+    if not -1 <= get("rank") < 1:
+        raise errors.NodeRankOutOfRange(get("rank"), 1)
+    return spec._replace(address=hosts[0]) if hosts else spec
 
 
 def refuse_contradictions(settings: Settings) -> None:

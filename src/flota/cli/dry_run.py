@@ -81,9 +81,7 @@ def _table(plans: list[WorkerPlan]) -> list[str]:
     names = {worker: label(worker.name, worker.rank) if mixed else str(worker.rank) for worker in workers}
     rows = [head, *((names[w], ",".join(w.devices) or "cpu", " ".join(w.logs), join(w.argv)) for w in workers)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return [
-        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
-    ]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows]
 
 
 def _variables(plans: list[WorkerPlan]) -> list[str]:

@@ -135,17 +135,10 @@ def notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
 def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...]:
     """What the first block shows: the rows that fleetrun shows, and whatever else was given."""
     line, settings = request.line, request.settings
-    rows = {
-        "gpus": ",".join(spec.devices.chosen) or "None",
-        "ips": str(settings["ips"]),
-        "log_dir": str(settings["log_dir"]),
-        "server_num": str(settings["server_num"]),
-        "servers": str(settings["servers"]),
-        "training_script": str(line.script),
-        "training_script_args": str(list(line.args)),
-        "worker_num": str(settings["trainer_num"]),
-        "workers": str(settings["trainers"]),
-    }
+    rows = {"gpus": ",".join(spec.devices.chosen) or "None"}
+    rows |= {dest: str(settings[dest]) for dest in ("ips", "log_dir", "server_num", "servers")}
+    rows |= {"training_script": str(line.script), "training_script_args": str(list(line.args))}
+    rows |= {"worker_num": str(settings["trainer_num"]), "workers": str(settings["trainers"])}
     for dest, given in settings.given.items():
         if dest not in rows and dest not in UNSHOWN:
             rows[dest] = in_words(dest, given.value)

@@ -55,12 +55,9 @@ def as_role(settings: Settings, title: str, hints: Hints) -> Settings:
     if settings["nproc_per_node"] not in (None, 1):
         asked = settings.spelled("nproc_per_node")
         raise Contradiction(asked, f"{hints.source}={hints.role}", f"{title}'s role is for one worker")
-    dropped = ("run_mode", "nproc_per_node")
-    given = {
-        dest: found
-        for dest, found in settings.given.items()
-        if dest not in dropped and found.source not in hints.not_settings
-    }
+    given = {dest: found for dest, found in settings.given.items() if found.source not in hints.not_settings}
+    given.pop("run_mode", None)
+    given.pop("nproc_per_node", None)
     frameworks = settings["framework"] if settings.source("framework") else ()
     given["framework"] = Given(tuple(name for name in frameworks if name != hints.framework), hints.source)
     return Settings(given, {hints.own_role: {}}, hints.source)

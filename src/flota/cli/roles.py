@@ -14,7 +14,7 @@ from flota.cli.build_spec import RoleSet, resolve_command
 from flota.cli.convert import LAST_PORT, MOST_WORKERS
 from flota.cli.nodes import find_own_rank
 from flota.cli.parse import nearest
-from flota.cli.settings import Request, Settings, in_words, strength
+from flota.cli.settings import Request, Settings, in_words, strength, words_of
 from flota.devices import choose_devices
 from flota.job.roles import (
     COLLECTIVE,
@@ -284,7 +284,7 @@ def make_tabled_roles(request: Request, found: DeviceSet, devices: DeviceSet) ->
             serves=serves[name],
             on_failure=table.get("on_failure", ON_FAILURE[0]),
             command=_command(table, request),
-            env=tuple((key, _word(value)) for key, value in table.get("env", {}).items()),
+            env=tuple((key, words_of(value, one_each=False)[0]) for key, value in table.get("env", {}).items()),
             devices=by_word.get(wanted) or choose_devices(found, wanted),
         )
         roles.append(role)
@@ -296,7 +296,9 @@ def _command(table: Any, request: Request) -> Command | None:
     script, args = table.get("script"), table.get("args")
     if script is None and args is None:
         return None
-    line = request.line._replace(script=script or request.line.script, args=tuple(map(_word, args or ())))
+    line = request.line._replace(
+        script=script or request.line.script, args=tuple(words_of(word, one_each=False)[0] for word in args or ())
+    )
     return resolve_command(request._replace(line=line))
 
 
@@ -328,11 +330,6 @@ def _checked(name: str, table: object, file: str) -> dict[str, Any]:
         if not variable or "=" in variable or "\0" in variable:
             raise errors.BadConfigFile(file, f"`{where}.env` has `{variable!r}`, which is no name of a variable")
     return table
-
-
-def _word(value: object) -> str:
-    """A value of the file as it would stand on a command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _refuse_collisions(names: list[str]) -> None:

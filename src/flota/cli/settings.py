@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
+STRENGTHS = (("-", 4), ("FLOTA_", 3), ("`", 1))  # how a source begins; 2: another variable
 NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 
 
@@ -85,13 +86,7 @@ def in_words(dest: str, value: object) -> str:
 
 def strength(source: str) -> int:
     """How much a source counts beside others, where different settings say the same: the precedence as a number."""
-    if not source:
-        return 0
-    if source.startswith("-"):
-        return 4
-    if source.startswith("`"):
-        return 1
-    return 3 if source.startswith("FLOTA_") else 2
+    return next((level for start, level in STRENGTHS if source.startswith(start)), 2 if source else 0)
 
 
 def gather(given: dict[str, Given], environ: Mapping[str, str], directory: str) -> Settings:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from _collections_abc import Callable, Mapping
+from itertools import takewhile
 
 from flota.errors import RepeatedDevice, UnknownDevice
 from flota.job.spec import NO_DEVICES, DeviceSet
@@ -93,13 +94,8 @@ def choose_devices(found: DeviceSet, wanted: str | None, option: str = "--device
 
 def _ids(listed: str) -> tuple[str, ...]:
     """CUDA's own reading: an id of -1 ends the list."""
-    ids: list[str] = []
-    for part in listed.split(","):
-        device = part.strip()
-        if device in ("", "-1", "none", "NoDevFiles"):
-            break
-        ids.append(device)
-    return tuple(ids)
+    parts = (part.strip() for part in listed.split(","))
+    return tuple(takewhile(lambda device: device not in ("", "-1", "none", "NoDevFiles"), parts))
 
 
 def _names_in(directory: str) -> list[str]:

@@ -86,12 +86,8 @@ class NoResult(TemplateError[int, str]):
 class RemoteTraceback(Exception):
     """Shown above the error that it caused: a worker's own traceback."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
     def __str__(self) -> str:
-        return f"\n\n{self.text}"
+        return f"\n\n{self.args[0]}"
 
 
 class WorkerFailed(FlotaError):

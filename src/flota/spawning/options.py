@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import Any
 
 from flota.cli.build_spec import absolute, count_cpus, count_threads
-from flota.cli.convert import convert
+from flota.cli.convert import MOST_WORKERS, convert
 from flota.cli.flags import BY_NAME
+from flota.cli.parse import nearest
 from flota.cli.settings import words_of
 from flota.devices import KINDS, choose_devices, find_devices
 from flota.errors import BadValue, RefusedFlag
@@ -16,7 +16,6 @@ from flota.errors.spawning import BadOption, DevicesDoNotFit, OtherDevices, TooF
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec
 from flota.values import NamedTuple
 
-MOST_WORKERS = 10_000  # each needs a port of its own
 # The kinds of devices that each option may name; none: any.
 DEVICE_OPTIONS: dict[str, tuple[str, ...]] = {"gpus": ("gpu", "intel_gpu", "musa"), "xpus": ("xpu",), "devices": ()}
 # Options that are converted as the command's flags are: default, kind of value, example.
@@ -44,8 +43,7 @@ class SpawnOptions(NamedTuple):
 def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Mapping[str, str]) -> SpawnOptions:
     """`name`: the function's. An option that is None counts as not given."""
     for unknown in (option for option in options if option not in OPTIONS):
-        near = get_close_matches(unknown, OPTIONS, 1, 0.6)
-        raise UnknownOption("spawn", unknown, near[0] if near else "")
+        raise UnknownOption("spawn", unknown, nearest(unknown, list(OPTIONS)))
     given = {option: value for option, value in options.items() if value is not None}
     if isinstance(nprocs, bool) or not isinstance(nprocs, int) or not (nprocs == -1 or 1 <= nprocs <= MOST_WORKERS):
         raise BadOption("nprocs", nprocs, f"a number of 1 to {MOST_WORKERS}, or -1 for all devices", "nprocs=2")

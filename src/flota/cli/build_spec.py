@@ -224,13 +224,14 @@ def resolve_command(request: Request) -> Command:
     if settings["module"]:
         return Command("module", line.script, line.args, python)
     if settings["no_python"]:
-        return Command("program", find_program(line.script, request.environ), line.args, python)
+        program = find_program(line.script, request.environ, errors.MissingProgram(line.script))
+        return Command("program", program, line.args, python)
     if line.script == "run_check" and not os.path.exists(line.script):
         raise errors.RefusedFlag(
             "run_check", "flota has no built-in self-test of Paddle", "run a small script of your own"
         )
     if os.path.isdir(line.script) and not settings["run_path"]:
-        raise errors.ScriptIsDirectory(line.script)
+        raise errors.ScriptIsDirectory(line.script, f"{line.script.rstrip('/')}/train.py")
     if not os.path.exists(line.script):
         raise errors.MissingScript(line.script, _nearest_file(line.script))
     as_python = line.script.endswith(".py") or settings["run_path"] or not os.access(line.script, os.X_OK)
@@ -243,10 +244,7 @@ def choose_python(request: Request) -> str:
     """--python or PYTHON_EXEC, the one running `python -m flota`, the active environment's, flota's own."""
     wanted = request.settings["python"]
     if wanted:
-        found = _search(wanted, request.environ)
-        if not found:
-            raise errors.BadInterpreter(wanted)
-        return found
+        return find_program(wanted, request.environ, errors.BadInterpreter(wanted))
     if request.interpreter:
         return request.interpreter
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -256,18 +254,14 @@ def choose_python(request: Request) -> str:
     return sys.executable
 
 
-def find_program(program: str, environ: dict[str, str], hint: str = "") -> str:
-    found = _search(program, environ)
-    if not found:
-        raise errors.MissingProgram(program, hint)
-    return found
-
-
-def _search(program: str, environ: dict[str, str]) -> str | None:
+def find_program(program: str, environ: dict[str, str], missing: errors.FlotaError) -> str:
     """Where it is, if it can be run: on PATH, unless it names a directory itself."""
     places = environ.get("PATH", os.defpath).split(os.pathsep)
     found = [program] if os.path.dirname(program) else [os.path.join(place or ".", program) for place in places]
-    return next((path for path in found if os.access(path, os.X_OK) and not os.path.isdir(path)), None)
+    for path in found:
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    raise missing
 
 
 def _nearest_file(path: str) -> str:

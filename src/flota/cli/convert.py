@@ -25,7 +25,6 @@ UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 TAKEN = ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGINT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
 UNITS = {"s": 1, "m": 60, "h": 3600}
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-STREAMS = ("0", "1", "2", "3")
 
 
 class ValueKind(NamedTuple):
@@ -128,7 +127,7 @@ def _rank_list(word: str) -> tuple[int, ...]:
 
 def _streams(word: str) -> int | tuple[tuple[int, int], ...]:
     """torch's masks: one number for all ranks, or RANK:NUMBER pairs."""
-    if word in STREAMS:
+    if word in ("0", "1", "2", "3"):
         return int(word)
     pairs = [part.partition(":") for part in word.split(",")]
     return tuple((_number(rank), _number(mask, 0, 3)) for rank, _, mask in pairs)
@@ -187,7 +186,6 @@ def _roles(word: str) -> tuple[tuple[str, int], ...]:
 
 
 BOOLEAN = ValueKind(_boolean, "true or false", "FLAG=true")
-DURATION = ValueKind(_duration, "a duration", "FLAG 30s, 2m or 1h")
 VALUE_KINDS = {
     "text": ValueKind(str, "", ""),
     "help": ValueKind(str, "", ""),
@@ -200,8 +198,7 @@ VALUE_KINDS = {
     "threads": ValueKind(
         lambda word: word if word == "auto" else _number(word, 1), "a number of 1 or more, or auto", "FLAG 4"
     ),
-    "duration": DURATION,
-    "seconds": DURATION,
+    "duration": ValueKind(_duration, "a duration", "FLAG 30s, 2m or 1h"),
     "hang": ValueKind(_hang_timeout, "a duration of 1s or more, or auto", "FLAG 10m, or FLAG auto"),
     "size": ValueKind(_size, "a size of 1K or more", "FLAG 100M"),
     "port": ValueKind(lambda word: _number(word, 1, LAST_PORT), "a port from 1 to 65535", "FLAG 6070"),

@@ -59,16 +59,9 @@ def _nodes_in_words(spec: JobSpec, nodes: NodesSpec) -> str:
 
 def _as_dict(plan: WorkerPlan) -> dict[str, object]:
     worker = plan.worker
-    return {
-        "role": worker.name,
-        "rank": worker.rank,
-        "local_rank": worker.local_rank,
-        "command": list(worker.argv),
-        "devices": list(worker.devices),
-        "logs": list(worker.logs),
-        "env": plan.env,
-        "removed": list(plan.dropped),
-    }
+    numbers = {"role": worker.name, "rank": worker.rank, "local_rank": worker.local_rank}
+    process = {"command": worker.argv, "devices": worker.devices, "logs": worker.logs}
+    return {**numbers, **process, "env": plan.env, "removed": plan.dropped}
 
 
 def _table(plans: list[WorkerPlan]) -> list[str]:

@@ -107,7 +107,7 @@ FLAGS = (
     Flag("preempt-signal", "signal", None, "restarts", "asks the workers to save and end, as SIGTERM does, e.g. SIGUSR1 from Slurm", "NAME"),
     Flag("preempt-timeout", "duration", None, "restarts", "how long workers that use flota.should_stop or on_stop have for that [--grace]", "TIME"),
     Flag("signals-to-handle", "signals", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", "restarts", "signals that stop the job", "NAMES", variables="PET_SIGNALS_TO_HANDLE", origin="torchrun"),
-    Flag("monitor-interval", "seconds", 0.1, "restarts", "no effect: flota waits for workers, it does not poll", "SECS", variables="PET_MONITOR_INTERVAL", origin="torchrun", note="has no effect: flota waits for workers, it does not poll them"),
+    Flag("monitor-interval", "duration", 0.1, "restarts", "no effect: flota waits for workers, it does not poll", "SECS", variables="PET_MONITOR_INTERVAL", origin="torchrun", note="has no effect: flota waits for workers, it does not poll them"),
 
     Flag("nnodes", "nodes", (1, 1), "nodes", "machines: N, or MIN:MAX to let the job shrink and grow [1]", "N", variables="PADDLE_NNODES PET_NNODES", origin="paddle launch, torch launch, torchrun"),
     Flag("master", "text", None, "nodes", "where nodes meet: HOST:PORT, https://HOST:PORT, etcd://HOST:PORT,… or etcds://… [this node chooses, and says where]", "ADDR", variables="PADDLE_MASTER", origin="paddle launch", note=ALONE),

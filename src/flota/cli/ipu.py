@@ -12,7 +12,7 @@ from flota.cli.convert import MOST_WORKERS
 from flota.cli.flags import BY_NAME, FLAGS, Flag
 from flota.cli.parse import CommandLine, Given, parse
 from flota.cli.settings import Request, Settings
-from flota.errors import BadValue, MissingIpuArguments, NoScript, RefusedFlag, UnevenIpus
+from flota.errors import BadValue, MissingIpuArguments, MissingProgram, NoScript, RefusedFlag, UnevenIpus
 from flota.job.roster import endpoint
 from flota.job.spec import DeviceSet, JobSpec
 from flota.values import NamedTuple
@@ -78,7 +78,8 @@ def make_ipu_spec(request: Request) -> JobSpec:
     given = {dest: value for dest, value in settings.given.items() if dest != "run_path"}
     given["devices"] = Given("cpu", "ipu")  # one worker, whatever else this machine has
     given.setdefault("framework", Given(("paddle",), "ipu"))
-    poprun = line._replace(script=find_program("poprun", environ, NO_POPRUN), args=arguments)
+    program = find_program("poprun", environ, MissingProgram("poprun", NO_POPRUN))
+    poprun = line._replace(script=program, args=arguments)
     ids = tuple(str(number) for number in range(job.ipus))
     spec = make_spec(request._replace(line=poprun, settings=Settings(given)))
     return spec._replace(devices=DeviceSet("ipu", "", ids, ids, by_id=True))
@@ -138,8 +139,7 @@ def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str
     for number in range(job.instances):
         host, rank_in_node = divmod(number, job.nproc_per_host)
         place = (f"PADDLE_CURRENT_ENDPOINT={endpoints[host]}", f"PADDLE_RANK_IN_NODE={rank_in_node}")
-        own = _exports((f"PADDLE_TRAINER_ID={number}", *place))
-        instances.append(f"--instance-mpi-local-args={number}:{own}")
+        instances.append(f"--instance-mpi-local-args={number}:{_exports((f'PADDLE_TRAINER_ID={number}', *place))}")
     return (
         f"--num-instances={job.instances}",
         f"--num-replicas={job.replicas}",
@@ -147,10 +147,7 @@ def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str
         f"--host={','.join(job.hosts)}",
         f"--vipu-partition={job.partition}",
         f"--vipu-server-host={job.vipu_server}",
-        "--update-partition=no",
-        "--vipu-server-timeout=120",
-        "--print-topology=yes",
-        "--numa-aware=yes",
+        *("--update-partition=no", "--vipu-server-timeout=120", "--print-topology=yes", "--numa-aware=yes"),
         f"--mpi-local-args={_exports((*variables, *world))}",
         *instances,
         *command,

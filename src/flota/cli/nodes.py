@@ -263,10 +263,9 @@ def _is_open_to_others(path: str) -> bool:
 
 def _token(environ: Mapping[str, str]) -> str:
     token = _secret(environ, TOKEN)
-    source = f"{TOKEN}_FILE" if environ.get(f"{TOKEN}_FILE") else TOKEN
-    wanted = environ.get(TOKEN) or environ.get(f"{TOKEN}_FILE")
+    source = next(filter(environ.get, (f"{TOKEN}_FILE", TOKEN)), "")
     # It travels in a header, where such characters would end or change it.
-    if wanted and not (token and all("!" <= character <= "~" for character in token)):
+    if source and not (token and all("!" <= character <= "~" for character in token)):
         raise errors.BadToken(source)
     return token
 

@@ -296,9 +296,8 @@ def _command(table: Any, request: Request) -> Command | None:
     script, args = table.get("script"), table.get("args")
     if script is None and args is None:
         return None
-    line = request.line._replace(
-        script=script or request.line.script, args=tuple(words_of(word, one_each=False)[0] for word in args or ())
-    )
+    words = tuple(words_of(word, one_each=False)[0] for word in args or ())
+    line = request.line._replace(script=script or request.line.script, args=words)
     return resolve_command(request._replace(line=line))
 
 

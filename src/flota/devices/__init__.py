@@ -82,13 +82,11 @@ def choose_devices(found: DeviceSet, wanted: str | None, option: str = "--device
     if wanted == "cpu":
         return found._replace(kind="cpu", chosen=(), by_id=True)
     ids = tuple(part.strip() for part in wanted.split(",") if part.strip())
-    for position, device in enumerate(ids):
+    for position, device in enumerate(ids or (wanted,)):
         if device not in found.visible:
             raise UnknownDevice(device, found.kind, found.visible, option)
         if device in ids[:position]:
             raise RepeatedDevice(device, option)
-    if not ids:
-        raise UnknownDevice(wanted, found.kind, found.visible, option)
     return found._replace(chosen=ids, by_id=True)
 
 

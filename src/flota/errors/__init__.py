@@ -96,10 +96,9 @@ class MissingScript(FlotaError):
         super().__init__(f"no such script: `{path}`", f"did you mean `{near}`?" if near else otherwise)
 
 
-class ScriptIsDirectory(FlotaError):
-    def __init__(self, path: str) -> None:
-        hint = f"name a file in it, as in `flota {path.rstrip('/')}/train.py`"
-        super().__init__(f"the script is a directory: `{path}`", hint)
+class ScriptIsDirectory(TemplateError[str, str]):
+    message = "the script is a directory: `{0}`"
+    hint = "name a file in it, as in `flota {1}`"
 
 
 class MissingProgram(FlotaError):

@@ -6,8 +6,6 @@ from errno import EMFILE
 
 from flota.errors import BUG, TRY_AGAIN, FlotaError, TemplateError
 
-GUARD = 'if __name__ == "__main__":'
-
 
 class UnknownOption(FlotaError):
     def __init__(self, function: str, name: str, near: str) -> None:
@@ -50,7 +48,7 @@ class DefinedInteractively(TemplateError[str]):
 
 class MissingGuard(TemplateError[()]):
     message = "the script starts workers while it is imported, and each worker imports the script"
-    hint = f"put the call under `{GUARD}`"
+    hint = 'put the call under `if __name__ == "__main__":`'
 
 
 class CannotStartNode(FlotaError):

@@ -39,17 +39,16 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
     """
     check_guard()
     request = read_settings(script_or_module, args, spec)
-    environ = request.environ
     job = make_spec(request)
-    work = (job, environ, configuration(request, job), notes(request, job))
+    work = (job, request.environ, configuration(request, job), notes(request, job))
     client = SupervisorClient(1, daemon=False)
     with ExitStack() as files:
         with client.starting():
             fds = anonymous_file(files, pickle.dumps(work)), anonymous_file(files)
             stdout, stderr = client.open_outputs()
             body = f"from flota.spawning.launch import main; main{fds}"
-            node = ProcessSpec(interpreter_command(body, bare=True), environ, stdout, stderr, fds)
-            client.start(SpawnRequest((node,), work[0].grace + PATIENCE), environ)
+            node = ProcessSpec(interpreter_command(body, bare=True), request.environ, stdout, stderr, fds)
+            client.start(SpawnRequest((node,), job.grace + PATIENCE), request.environ)
         client.wait()
         content = read_all(fds[1])
     if not content:

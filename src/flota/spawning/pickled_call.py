@@ -132,6 +132,5 @@ def interpreter_command(body: str, *, bare: bool) -> tuple[str, ...]:
 
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     flags = ["-I", "-S"] if bare else _args_from_interpreter_flags()
-    path = [source, *(directory for directory in sys.path if directory != source)] if bare else [source]
-    added = f"sys.path[:] = {path!r}" if bare else f"sys.path[:0] = {path!r}"
-    return sys.executable, *flags, "-c", f"import sys; {added}; {body}"
+    path = [source, *(directory for directory in sys.path if directory != source and bare)]
+    return sys.executable, *flags, "-c", f"import sys; sys.path[{':' if bare else ':0'}] = {path!r}; {body}"

@@ -50,11 +50,8 @@ class _Page:
         from mmap import mmap
 
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                memory = mmap(fd, 0)
-            finally:
-                os.close(fd)
+            with open(path, "r+b", buffering=0) as file:
+                memory = mmap(file.fileno(), 0)
         except (OSError, ValueError):
             return False  # as in a container of its own, from where the node cannot be reached
         self.base = int(slot) * PAGE

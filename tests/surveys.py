@@ -9,7 +9,7 @@ from flota.cluster.job_state import DECIDING, JobState, take_seat
 from flota.cluster.node_record import RUNNING, Answer, NodeRecord, Present
 from flota.cluster.survey import Survey
 from flota.cluster.terms import Terms
-from flota.job.survey import Question
+from flota.job.survey_outcomes import Question
 from tests.rosters import ports_of
 
 ASKED_AT = 10.0

@@ -19,7 +19,7 @@ LAYERS = [
     {"failures"},
     {"store", "host", "logs", "frameworks", "devices"},
     {"supervise"},
-    {"wording"},
+    {"humanize"},
     {"platforms"},
     {"job"},
     {"worker"},

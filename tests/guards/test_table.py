@@ -8,7 +8,7 @@ from typing import get_args
 from flota.cluster import coordinator, follower
 from flota.cluster.job_state import PHASES as JOB_PHASES
 from flota.cluster.questions import QUESTIONS, ROWS
-from flota.job.survey import Outcome
+from flota.job.survey_outcomes import Outcome
 from flota.supervise.events import Event
 from flota.supervise.supervisor import PHASES, TABLE
 

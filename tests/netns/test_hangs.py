@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flota.hangs.command import address_of
+from flota.hangs.running_job import address_of
 from tests.launching import COMMAND, WORKERS, environment, slow_spy
 from tests.netns.jobs import HTTP
 

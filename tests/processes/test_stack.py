@@ -13,7 +13,7 @@ from flota.hangs import capture
 from flota.hangs.question import POSITIONS
 from flota.hangs.watch import StackAnswers
 from flota.host.loop import Loop
-from flota.job.survey import Question
+from flota.job.survey_outcomes import Question
 from tests.launching import COMMAND, assert_nobody_left, environment, survivors, wait_until
 
 

@@ -37,7 +37,7 @@ from flota.job.report import FailedWorker
 from flota.job.roles import label
 from flota.job.roster import NO_PORTS
 from flota.job.spec import RestartPolicy
-from flota.job.survey import Question
+from flota.job.survey_outcomes import Question
 from flota.preemption.question import StopAnswer
 from flota.preemption.stop_step import NOW
 from flota.stragglers.detector import StepTime

@@ -29,7 +29,7 @@ from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import EXITED
 from flota.job.report import NO_STEP, FailedWorker, JobEnding
 from flota.job.roster import NO_PORTS
-from flota.job.survey import Question
+from flota.job.survey_outcomes import Question
 from flota.preemption.stop_step import NOW, StopAnswer
 from flota.store.etcd_json import LeaseRevoke, Put
 from flota.store.keys import Keys

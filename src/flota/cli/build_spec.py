@@ -83,7 +83,7 @@ def choose_role_set(request: Request, found: DeviceSet, devices: DeviceSet) -> R
     settings = request.settings
     if settings["run_mode"] == COLLECTIVE and not settings.tables and not any(map(settings.source, ROLE_FLAGS)):
         return NO_ROLES
-    from flota.cli.roles import make_roles
+    from flota.cli.role_set import make_roles
 
     role_set = make_roles(request, found, devices)
     if role_set.roles and not any(role.workers for role in role_set.roles):
@@ -96,7 +96,7 @@ def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
     settings, hosts = request.settings, role_set.hosts
     get = settings.__getitem__
     if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
-        from flota.cli.nodes import choose_address, choose_interface, make_nodes
+        from flota.cli.nodes_spec import choose_address, choose_interface, make_nodes
 
         nodes = make_nodes(settings, request.environ, role_set)
         if nodes:

@@ -126,7 +126,7 @@ def notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
     said = [note for note in request.line.notes if not (spec.roles and note.endswith(UNSERVED))]
     if spec.nodes is None:
         return tuple(said)
-    from flota.cli.nodes import notes_on_nodes
+    from flota.cli.nodes_spec import notes_on_nodes
 
     told = notes_on_nodes(request.settings, request.environ)
     return (*(note for note in said if not note.endswith(ALONE)), *told)

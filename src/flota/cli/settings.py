@@ -69,7 +69,7 @@ def read_request(line: CommandLine, interpreter: str | None) -> Request:
     request = Request(line, gather(line.given, environ, os.curdir), environ, interpreter)
     found = find_platform(os.environ)
     if found:
-        from flota.cli.platform import add_hints
+        from flota.cli.platform_settings import add_hints
 
         return add_hints(request, *found)
     return request

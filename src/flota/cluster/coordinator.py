@@ -19,18 +19,18 @@ from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_los
 from flota.cluster.node_record import DEAD, DONE, FAILED, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
 from flota.cluster.seating import seat
-from flota.cluster.survey import Survey, SurveyUnderWay
+from flota.cluster.survey import Survey
 from flota.cluster.terms import Terms, has_worked
 from flota.errors import TRY_AGAIN
 from flota.hangs.question import AllIdle
-from flota.job import survey as outcomes
+from flota.humanize import list_in_words, were_in_words
+from flota.job import survey_outcomes as outcomes
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding
 from flota.job.roster import Seat
-from flota.job.survey import Question, Result
+from flota.job.survey_outcomes import Question, Result
 from flota.stragglers.detector import SlowRankWatch
 from flota.supervise.supervisor import FIRST_FAILURE_WAIT
 from flota.values import NamedTuple
-from flota.wording import list_in_words, were_in_words
 
 MISSED = 1000  # questions that a coordinator can have asked in the time of a lease
 
@@ -74,7 +74,9 @@ class Coordinator:
         self.here: set[str] = set()
         self.done: set[str] = set()  # of the round
         self.failed_since: float | None = None  # in the round
-        self.survey = SurveyUnderWay(now, None)
+        self.asked_at = now  # the open question, and when each answer was first seen
+        self.heard_at: dict[str, float] = {}
+        self.asked_here = False
 
     def decide(self, records: list[Present], now: float, *, trusting: bool = True) -> JobState:
         """`trusting`: whether a record that is not there means that its node is not there either."""
@@ -242,19 +244,20 @@ class Coordinator:
     def _take_answers(self, view: View) -> None:
         question = self.job_state.question
         assert question is not None
-        answers = self.survey.note(question, view.of_round, view.now)
+        answers = {one.node: one.body for one in view.of_round if one.answers(question.id)}
+        self.heard_at = {**dict.fromkeys(answers, view.now), **self.heard_at}
         survey = Survey(
             question,
             self.job_state,
             self.terms,
             {one.node: one for one in view.of_round},
             answers,
-            self.survey.heard_at,
+            self.heard_at,
             [row.node for row in view.lost],
             self.done,
-            self.survey.asked_at,
+            self.asked_at,
             view.now,
-            self.survey.epoch,
+            self.epoch if self.asked_here else None,
             self.admission.longest_stale + self.terms.absence,
         )
         outcome = QUESTIONS[question.kind].decide(survey)
@@ -285,9 +288,9 @@ class Coordinator:
     def _ask_the_next(self, outcome: outcomes.AskAgain, view: View) -> None:
         question = self.job_state.question
         assert question is not None
-        asked_at = self.survey.asked_at
+        asked_at = self.asked_at
         self._ask(question.kind, view.now, outcome.argument)
-        self.survey.asked_at = asked_at
+        self.asked_at = asked_at
         self._take_answers(view)
 
     def _resume(self, _outcome: outcomes.Resume, _view: View) -> None:
@@ -324,7 +327,7 @@ class Coordinator:
         number = self.job_state.asked + 1
         phase = DECIDING if QUESTIONS[kind].urgent else RUNNING
         self.job_state = replace(self.job_state, phase=phase, asked=number, question=Question(number, kind, argument))
-        self.survey = SurveyUnderWay(now, self.epoch)
+        self.asked_at, self.heard_at, self.asked_here = now, {}, True
 
     def _after_loss(self, lost: list[Seat], now: float) -> None:
         ending = ending_after_loss(lost, self.terms)

@@ -20,7 +20,7 @@ from flota.job.causes import is_hang
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, exit_code_of
 from flota.job.roster import Ports
-from flota.job.survey import Question
+from flota.job.survey_outcomes import Question
 from flota.stragglers.detector import StepTime, reported_steps
 from flota.values import NamedTuple
 

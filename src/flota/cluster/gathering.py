@@ -3,8 +3,8 @@
 from flota.cluster.node_record import READY, Present
 from flota.cluster.seating import lacks_a_role
 from flota.cluster.terms import Terms, count_of
+from flota.humanize import list_in_words, were_in_words
 from flota.job.roster import Seat
-from flota.wording import list_in_words, were_in_words
 
 FIRST_MESSAGE, NEXT_MESSAGE = 2.0, 30.0  # seconds until users read who is missing, and read it again
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from flota.cluster.node_record import NodeRecord
 from flota.job.report import FailedWorker, JobEnding
 from flota.job.roster import Seat
-from flota.job.survey import Question, Result
+from flota.job.survey_outcomes import Question, Result
 from flota.stragglers.detector import SlowRank
 from flota.supervise.restart_policy import History
 

@@ -8,9 +8,9 @@ from flota.cluster.job_state import GATHERING, JobState
 from flota.cluster.node_record import DEAD, READY, Present
 from flota.cluster.terms import Terms
 from flota.errors import TRY_AGAIN
+from flota.humanize import were_in_words
 from flota.job.report import INCOMPLETE, JobEnding
 from flota.job.roster import Seat
-from flota.wording import were_in_words
 
 
 class LostNodes:

@@ -8,6 +8,7 @@ from flota.cluster.member import Member
 from flota.cluster.store_access import StoreAccess
 from flota.failures.report_text import culprit_in_words
 from flota.failures.roll_call import KIND as ROLL_CALL
+from flota.humanize import restart_in_words
 from flota.job.causes import is_hang
 from flota.job.nodes import NodesSpec
 from flota.job.plan import lead_role
@@ -16,8 +17,7 @@ from flota.job.roster import endpoint
 from flota.logs.directory import remove, write_whole
 from flota.run.console import Console
 from flota.run.start import Started
-from flota.stragglers.report import report_changes
-from flota.wording import restart_in_words
+from flota.stragglers.step_times import report_changes
 
 FIRST_MESSAGE, NEXT_MESSAGE = 2.0, 10.0  # seconds without an answer until users read of it, and read it again
 COPY = "Copy the following command to other nodes to run."

@@ -34,10 +34,10 @@ from flota.job.printable import printable
 from flota.job.report import SUCCEEDED, JobEnding, Report, Verdict, with_failures
 from flota.job.roster import Roster, completed
 from flota.job.spec import JobSpec, RestartPolicy
-from flota.job.survey import Question
+from flota.job.survey_outcomes import Question
 from flota.preemption.stop_step import NOW
+from flota.run.node_watch import NodeWatch
 from flota.run.start import spawns_to_come, start_workers
-from flota.run.watch import NodeWatch
 from flota.run.worker_ports import PortWait, hold_ports
 from flota.store.keys import keys_of
 from flota.supervise.actions import StartRound

@@ -10,7 +10,7 @@ import os
 import socket
 
 from flota.cluster.questions import ON_REQUEST
-from flota.hangs.command import address_of, peer_of
+from flota.hangs.running_job import address_of, peer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from flota.job.survey import Outcome, Question
+from flota.job.survey_outcomes import Outcome, Question
 from flota.values import NamedTuple
 
 if TYPE_CHECKING:
@@ -53,19 +53,3 @@ class Survey(NamedTuple):
     @property
     def nodes(self) -> list[str]:
         return [seat.node for seat in self.job.seats]
-
-
-class SurveyUnderWay:
-    """What a coordinator remembers of the question that it waits for: when it was asked, and when answers arrived."""
-
-    def __init__(self, now: float, epoch: float | None) -> None:
-        self.asked_at = now
-        self.epoch = epoch
-        self.heard_at: dict[str, float] = {}
-
-    def note(self, question: Question, of_round: list[Present], now: float) -> dict[str, Any]:
-        """The answers to this very question, by node."""
-        answers = {one.node: one.body for one in of_round if one.answers(question.id)}
-        for node in answers:
-            self.heard_at.setdefault(node, now)
-        return answers

@@ -6,11 +6,11 @@ Without `re`: it is read when something has failed, and a failure may be the fir
 from __future__ import annotations
 
 from flota.failures import patterns
+from flota.humanize import ending_in_words
 from flota.job import causes
 from flota.job.causes import signal_of
 from flota.job.report import FailedWorker
 from flota.values import NamedTuple
-from flota.wording import ending_in_words
 
 MEMORY_ERRORS = ("MemoryError", "ArrayMemoryError")
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")

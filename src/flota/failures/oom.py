@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 
+from flota.humanize import bytes_in_words
 from flota.values import NamedTuple
-from flota.wording import bytes_in_words
 
 LARGEST_RECORD = 8192
 NO_LIMIT = 1 << 60

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from flota.failures.last_words import shorten
+from flota.humanize import duration_in_words, ending_in_words, plural, workers_in_words
 from flota.job.causes import HUNG, LEFT_EARLY, LOST_CONNECTION, NOT_STARTED, SHEPHERD_LOST, is_hang
 from flota.job.report import NO_STEP, FailedWorker, Report
 from flota.job.roles import TRAINER, label
-from flota.wording import duration_in_words, ending_in_words, plural, workers_in_words
 
 MOST_LINES = 25
 SECONDARY_LINES = 6

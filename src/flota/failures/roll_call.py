@@ -13,7 +13,7 @@ from flota.job.causes import is_hang
 from flota.job.printable import are_printable, printable
 from flota.job.report import FAILED, NO_STEP, FailedWorker, JobEnding, exit_code_of_all
 from flota.job.roles import label
-from flota.job.survey import EndJob, NodeLeaves, NodesLost, Outcome, Question, Restart, Wait
+from flota.job.survey_outcomes import EndJob, NodeLeaves, NodesLost, Outcome, Question, Restart, Wait
 from flota.supervise.restart_policy import decide as decide_restart
 from flota.values import NamedTuple
 

@@ -2,10 +2,10 @@
 proves nothing. Pure.
 """
 
-from flota.hangs.stack import DISK, LOCK, MAIN, RUNNING, SLEEP, SOCKET, Sample, Stack
+from flota.hangs.stack_dump import DISK, LOCK, MAIN, RUNNING, SLEEP, SOCKET, Sample, Stack
 from flota.hangs.wait_sites import idles, leading, meets_others, waits_for_python
+from flota.humanize import bytes_in_words, duration_in_words
 from flota.values import NamedTuple
-from flota.wording import bytes_in_words, duration_in_words
 
 # Of a process.
 WRITES, READS = 64 << 10, 1 << 20  # bytes a second: a checkpoint, and not a log; data, and not a look at /proc

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from flota.hangs.procfs import line_of, observe, runs_python, task_of
-from flota.hangs.stack import Sample, Stack, parse_spy, stacks_in_words
+from flota.hangs.stack_dump import Sample, Stack, parse_spy, stacks_in_words
 from flota.hangs.wait_sites import RankPosition, position_of
 from flota.host.loop import Loop
 from flota.logs.directory import write_whole
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from flota.run.watch import NodeWatch
+    from flota.run.node_watch import NodeWatch
 
 
 NO_SPY = "there is no py-spy: run `pip install 'flota[stacks]'`"

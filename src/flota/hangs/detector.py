@@ -6,7 +6,7 @@ Decides; never looks, waits or reads the clock. Pure.
 from __future__ import annotations
 
 from flota.hangs.activity import DOUBTFUL, SampledAt, is_elsewhere, work_of
-from flota.hangs.stack import Sample
+from flota.hangs.stack_dump import Sample
 from flota.job.spec import LEARNT
 from flota.values import NamedTuple
 

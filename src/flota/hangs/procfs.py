@@ -3,7 +3,7 @@
 import os
 from math import inf
 
-from flota.hangs.stack import DISK, LOCK, PIPE, RUNNING, SLEEP, SOCKET, Sample, Task
+from flota.hangs.stack_dump import DISK, LOCK, PIPE, RUNNING, SLEEP, SOCKET, Sample, Task
 from flota.host.kill_tree import descendants_of
 
 TICKS = os.sysconf("SC_CLK_TCK")

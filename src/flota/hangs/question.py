@@ -10,12 +10,12 @@ from collections.abc import Collection
 from flota.errors import HANG
 from flota.hangs.suspects import asked_in_words, find_suspects, in_words
 from flota.hangs.wait_sites import ENDED, KINDS, RankPosition
+from flota.humanize import duration_in_words
 from flota.job.causes import HINTS, HUNG, LEFT_EARLY
 from flota.job.printable import are_printable, printable
 from flota.job.report import HANG_IN_WORDS, NO_STEP, FailedWorker
-from flota.job.survey import AskAgain, CallRoll, NodesLost, Outcome, Publish, Resume, Wait
+from flota.job.survey_outcomes import AskAgain, CallRoll, NodesLost, Outcome, Publish, Resume, Wait
 from flota.values import NamedTuple
-from flota.wording import duration_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

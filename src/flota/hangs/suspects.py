@@ -1,8 +1,8 @@
 """The ranks that block the others: ranks grouped by what they wait on, and the odd ones among them. Pure."""
 
 from flota.hangs.wait_sites import COLLECTIVE, ENDED, HALTED, WAITS, RankPosition
+from flota.humanize import plural, workers_in_words
 from flota.job.roles import TRAINER
-from flota.wording import plural, workers_in_words
 
 Positions = tuple[RankPosition, ...]
 

@@ -4,7 +4,7 @@ loader, a lock. Pure.
 
 from itertools import product
 
-from flota.hangs.stack import INSTALLED, LOCK, MAIN, PIPE, RUNNING, SLEEP, SOCKET, STOPPED, Frame, Sample, Stack
+from flota.hangs.stack_dump import INSTALLED, LOCK, MAIN, PIPE, RUNNING, SLEEP, SOCKET, STOPPED, Frame, Sample, Stack
 from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER, label
 from flota.values import NamedTuple

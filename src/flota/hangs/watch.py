@@ -12,20 +12,20 @@ from flota.failures.last_words import read_tail
 from flota.hangs.capture import StackTaker, Taken, ranks_of, save, with_positions
 from flota.hangs.detector import Hangs, Signs
 from flota.hangs.question import ABORT, PositionsAnswer, sendable
-from flota.hangs.stack import Sample, parse_faulthandler
+from flota.hangs.stack_dump import Sample, parse_faulthandler
 from flota.hangs.suspects import find_suspects, groups_in_words, in_words
 from flota.hangs.wait_sites import ENDED, HALTED, RankPosition
+from flota.humanize import duration_in_words
 from flota.job.roles import label
-from flota.job.survey import Question
+from flota.job.survey_outcomes import Question
 from flota.supervise.events import Event, HangFound, RoundRecalled, WorkerExited
 from flota.supervise.grace_period import SIGABRT
 from flota.supervise.supervisor import Phase
-from flota.wording import duration_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.cluster.multi_node import MultiNode
-    from flota.run.watch import NodeWatch
+    from flota.run.node_watch import NodeWatch
 
     Then = Callable[[tuple[RankPosition, ...], bool], object]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flota.errors import TRY_AGAIN
 from flota.job.report import STOPPED, JobEnding
-from flota.job.survey import AskAgain, EndJob, Outcome, Question, Wait
+from flota.job.survey_outcomes import AskAgain, EndJob, Outcome, Question, Wait
 from flota.preemption.stop_step import StopAnswer, agreed_step
 from flota.supervise.events import StopRequested
 from flota.supervise.grace_period import SIGTERM

@@ -6,6 +6,7 @@ import os
 
 from flota.frameworks import left_out, shown_variables
 from flota.host.loop import WRITABLE, Loop
+from flota.humanize import counts_in_words, duration_in_words, restart_in_words, signal_name
 from flota.job.plan import Worker, lead_role
 from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, report_as_dict
 from flota.job.roles import COORDINATOR, HETER, SERVER, TRAINER, label
@@ -25,7 +26,6 @@ from flota.logs.own_logs import (
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted
-from flota.wording import counts_in_words, duration_in_words, restart_in_words, signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

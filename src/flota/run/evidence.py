@@ -7,6 +7,7 @@ import time
 
 from flota.failures.blame import in_order_of_blame
 from flota.failures.oom import MemoryEvidence, MemoryWatch
+from flota.humanize import ending_in_words
 from flota.job.causes import HINTS, NOT_STARTED, is_hang
 from flota.job.plan import ERROR, Worker, own_file
 from flota.job.report import HANG_IN_WORDS, NO_STEP, FailedWorker, Report, Verdict, with_failures
@@ -15,7 +16,6 @@ from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 from flota.run.start import Started
 from flota.supervise.events import Event, RoundSwept, StartFailed, WorkerExited, WorkerStarted
-from flota.wording import ending_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from flota.host.signals import Signals
 from flota.job.plan import roles_of
 from flota.job.report import Report, Verdict
 from flota.job.spec import JobSpec
+from flota.run.node_watch import NodeWatch
 from flota.run.start import Started, start_round
-from flota.run.watch import NodeWatch
 from flota.run.worker_ports import PortWait
 from flota.stragglers.detector import SlowRankWatch
-from flota.stragglers.report import report_changes
+from flota.stragglers.step_times import report_changes
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundNotStarted, RoundSwept, StopRequested
 from flota.supervise.grace_period import SIGTERM

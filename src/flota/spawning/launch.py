@@ -19,13 +19,13 @@ from flota.cli.settings import NEVER_IN_ENVIRONMENT, Request, read_request, word
 from flota.errors import FlotaError, RefusedFlag
 from flota.errors.spawning import BadOption, NodeLost, UnknownOption
 from flota.host.process_start import ProcessSpec
+from flota.humanize import ending_in_words
 from flota.job.report import Report
 from flota.spawning.pickled_call import anonymous_file, interpreter_command
 from flota.spawning.spawn_call import check_guard
 from flota.spawning.supervisor_client import SupervisorClient
 from flota.spawning.supervisor_process import SpawnRequest
 from flota.spawning.worker_process import read_all
-from flota.wording import ending_in_words
 
 PATIENCE = 10.0  # seconds on top of the job's own grace
 REFUSED = (*NEVER_IN_ENVIRONMENT, "interactive")

@@ -9,12 +9,12 @@ from typing import Any, Self
 from flota.errors import TRY_AGAIN
 from flota.errors.spawning import MissingGuard, NodeLost, NoResult, TimedOut, WorkerFailed, WorkersStopped
 from flota.failures.report_text import culprit_in_words
+from flota.humanize import ending_in_words
 from flota.job.causes import NOT_STARTED, SHEPHERD_LOST
 from flota.job.report import STOPPED, FailedWorker
 from flota.spawning.pickled_call import anonymous_file
 from flota.spawning.supervisor_client import SupervisorClient
 from flota.spawning.worker_process import RAISED, RETURNED, UNGUARDED, read_all
-from flota.wording import ending_in_words
 
 
 class Process:

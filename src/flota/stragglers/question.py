@@ -5,13 +5,13 @@ Nodes act through their own methods only. Pure.
 
 from __future__ import annotations
 
+from flota.humanize import plural, workers_in_words
 from flota.job.printable import are_printable
 from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER, label
-from flota.job.survey import Outcome, Publish, Question, Wait
+from flota.job.survey_outcomes import Outcome, Publish, Question, Wait
 from flota.stragglers.detector import SLOW, StepTime
 from flota.values import NamedTuple
-from flota.wording import plural, workers_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

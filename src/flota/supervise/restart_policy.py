@@ -59,7 +59,7 @@ def remember(history: History, failure: FailedWorker) -> History:
 
 def names_of(failure: FailedWorker) -> set[str]:
     """By what --restart-on and --no-restart-on can name it."""
-    from flota.wording import signal_name
+    from flota.humanize import signal_name
 
     code = str(failure.code) if failure.code >= 0 else ""
     hang = HUNG if is_hang(failure.code, failure.cause) else ""  # also where a rank that left early is its cause

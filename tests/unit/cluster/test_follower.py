@@ -14,7 +14,7 @@ from flota.failures import roll_call
 from flota.hangs.question import POSITIONS, PositionsAnswer
 from flota.job.report import FailedWorker
 from flota.job.roster import NO_PORTS, Seat
-from flota.job.survey import Question
+from flota.job.survey_outcomes import Question
 from tests.rosters import ports_of
 
 SEATS = (

@@ -20,7 +20,7 @@ from flota.cluster.job_state import (
     take_seat,
 )
 from flota.job.report import STOPPED, FailedWorker, JobEnding
-from flota.job.survey import Question, Result
+from flota.job.survey_outcomes import Question, Result
 from flota.stragglers.detector import SlowRank
 from flota.supervise.restart_policy import History
 from tests.surveys import record_of

@@ -14,7 +14,7 @@ from flota.cluster.questions import ON_REQUEST, QUESTIONS, read_record
 from flota.cluster.survey import QuestionRow, Survey
 from flota.cluster.terms import Terms
 from flota.job.report import FailedWorker
-from flota.job.survey import Outcome, Publish, Question, Wait
+from flota.job.survey_outcomes import Outcome, Publish, Question, Wait
 from flota.values import NamedTuple
 from tests.rosters import ports_of
 from tests.surveys import record_of

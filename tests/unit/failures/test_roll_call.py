@@ -13,7 +13,7 @@ from flota.failures.roll_call import DOUBT, IN_FULL, KIND, SETTLE, answer, clock
 from flota.job.causes import NOT_STARTED
 from flota.job.report import FailedWorker
 from flota.job.spec import RestartPolicy
-from flota.job.survey import EndJob, NodeLeaves, NodesLost, Question, Restart, Wait
+from flota.job.survey_outcomes import EndJob, NodeLeaves, NodesLost, Question, Restart, Wait
 from flota.supervise.restart_policy import History
 from tests.surveys import ASKED_AT, EPOCH, present_of, survey_of
 

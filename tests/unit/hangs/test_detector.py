@@ -8,7 +8,7 @@ import pytest
 
 from flota.hangs.detector import FLOOR, START, Hangs, Signs
 from flota.hangs.question import GOES_ON
-from flota.hangs.stack import DISK, LOCK, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack, Task
+from flota.hangs.stack_dump import DISK, LOCK, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack, Task
 from flota.job.spec import LEARNT
 
 TIMEOUT = 12.0

@@ -11,7 +11,7 @@ from math import inf
 import pytest
 
 from flota.hangs.procfs import task_of
-from flota.hangs.stack import LOCK, SOCKET
+from flota.hangs.stack_dump import LOCK, SOCKET
 from tests.launching import wait_until
 
 

@@ -27,7 +27,7 @@ from flota.hangs.question import (
 from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import HUNG, LEFT_EARLY
 from flota.job.report import FailedWorker
-from flota.job.survey import AskAgain, CallRoll, Publish, Question, Resume, Wait
+from flota.job.survey_outcomes import AskAgain, CallRoll, Publish, Question, Resume, Wait
 from tests.surveys import ASKED_AT, present_of, survey_of
 
 FAULT = FailedWorker(0, 0, "gpu0", 1, 3, "exited", "exit code 3", 1.0, "log")

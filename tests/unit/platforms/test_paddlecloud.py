@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flota.cli.build_spec import choose_start_port
-from flota.cli.nodes import make_nodes
+from flota.cli.nodes_spec import make_nodes
 from flota.cli.parse import parse
-from flota.cli.platform import add_hints
+from flota.cli.platform_settings import add_hints
 from flota.cli.settings import Request, gather, without_parents_variables
 from flota.errors import BadPlatformValue, Contradiction
 from flota.job.nodes import NodesSpec, Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flota.job.report import STOPPED
-from flota.job.survey import AskAgain, EndJob, Question, Wait
+from flota.job.survey_outcomes import AskAgain, EndJob, Question, Wait
 from flota.preemption.question import ANSWER_TIME, GRACEFULLY, KIND, OTHERWISE, StopAnswer, decide
 from flota.preemption.stop_step import NOW
 from tests.surveys import ASKED_AT, present_of, survey_of

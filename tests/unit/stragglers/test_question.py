@@ -6,7 +6,7 @@ import pytest
 
 from flota.cluster.node_record import DONE, RUNNING, SERVING
 from flota.job.report import NO_STEP
-from flota.job.survey import Publish, Question, Wait
+from flota.job.survey_outcomes import Publish, Question, Wait
 from flota.stragglers.detector import StepTime
 from flota.stragglers.question import ANSWER_TIME, KIND, StepsAnswer, decide, is_sound, steps_in_words
 from tests.surveys import ASKED_AT, present_of, survey_of

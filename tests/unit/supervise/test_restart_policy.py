@@ -6,12 +6,12 @@ import pytest
 
 from flota.failures.blame import in_order_of_blame
 from flota.failures.report_text import abort_line
+from flota.humanize import duration_in_words, ending_in_words, workers_in_words
 from flota.job import causes
 from flota.job.causes import EXITED, NOT_STARTED, SHEPHERD_LOST, SIGNALLED
 from flota.job.report import FailedWorker, exit_code_of_all
 from flota.job.spec import RestartPolicy
 from flota.supervise.restart_policy import History, decide
-from flota.wording import duration_in_words, ending_in_words, workers_in_words
 
 ON = RestartPolicy(3, enabled=True)
 OFF = RestartPolicy(3)

@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
 def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float) -> int:
     import time
 
-    from flota.hangs.command import Asker
+    from flota.hangs.running_job import Asker
     from flota.logs.directory import is_locked
 
     asker = Asker(os.path.abspath(directory), os.environ, ranks, native=native)
@@ -78,10 +78,10 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
 
 def _steps(node: int, workers: list[RankPosition]) -> tuple[str, ...]:
     """How far all ranks are: from all nodes, or from the workers here."""
-    from flota.hangs.command import ask_whole_job
+    from flota.hangs.running_job import ask_whole_job
     from flota.stragglers.detector import StepTime
     from flota.stragglers.question import KIND, steps_in_words
-    from flota.stragglers.report import heartbeat_of
+    from flota.stragglers.step_times import heartbeat_of
 
     beats = ((one, heartbeat_of(one.pid)) for one in workers)
     here = [StepTime(one.rank, beat.seconds, one.role, beat.step) for one, beat in beats]

@@ -5,9 +5,9 @@ import os
 from flota.errors import NoReport, UnknownFlag
 from flota.failures.report_from_logs import Telling, find_tellings, piece_together
 from flota.failures.report_text import failure_page
+from flota.humanize import duration_in_words, signal_name
 from flota.job.report import STOPPED, SUCCEEDED, Report
 from flota.logs.directory import is_locked
-from flota.wording import duration_in_words, signal_name
 
 USAGE = """\
 usage: flota why [--verbose] [LOG_DIR …]

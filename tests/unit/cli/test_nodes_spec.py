@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flota.cli.build_spec import restart_policy
-from flota.cli.nodes import make_nodes, notes_on_nodes
+from flota.cli.nodes_spec import make_nodes, notes_on_nodes
 from flota.cli.parse import parse
 from flota.cli.settings import gather
 from flota.errors import FlotaError

@@ -9,7 +9,7 @@ import pytest
 
 from flota.cli.build_spec import make_spec
 from flota.cli.parse import parse
-from flota.cli.roles import choose_mode, make_roles
+from flota.cli.role_set import choose_mode, make_roles
 from flota.cli.settings import Request, gather
 from flota.devices import choose_devices, find_devices
 from flota.errors import (

@@ -7,6 +7,7 @@ import time
 from abc import abstractmethod
 
 from flota.host.signals import Signals
+from flota.humanize import counts_in_words, ending_in_words, signal_name
 from flota.job.report import Report
 from flota.job.roles import label
 from flota.job.spec import JobSpec
@@ -15,7 +16,7 @@ from flota.run.console import Console
 from flota.run.evidence import FailureEvidence
 from flota.run.round_watch import RoundWatch
 from flota.run.start import PASSED_ON, Started
-from flota.stragglers.report import Pacing
+from flota.stragglers.step_times import Pacing
 from flota.supervise.actions import Action, KillWorker, StartRound, StopWorker
 from flota.supervise.events import (
     Event,
@@ -28,7 +29,6 @@ from flota.supervise.events import (
     WorkIsDone,
 )
 from flota.supervise.supervisor import Phase, Supervisor
-from flota.wording import counts_in_words, ending_in_words, signal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

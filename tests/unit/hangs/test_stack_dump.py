@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flota.hangs.stack import (
+from flota.hangs.stack_dump import (
     LOCK,
     PIPE,
     RUNNING,

@@ -9,7 +9,7 @@ import pytest
 from flota.host.channel import PAGE, Channel
 from flota.job.plan import Worker, WorkerPlan
 from flota.stragglers.detector import PERIOD, SlowRankWatch, StepTime
-from flota.stragglers.report import SELDOM, Pacing, report_changes
+from flota.stragglers.step_times import SELDOM, Pacing, report_changes
 from flota.worker import heartbeat
 
 

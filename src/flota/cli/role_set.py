@@ -12,7 +12,7 @@ from typing import Any
 from flota import errors
 from flota.cli.build_spec import RoleSet, resolve_command
 from flota.cli.convert import LAST_PORT, MOST_WORKERS
-from flota.cli.nodes import find_own_rank
+from flota.cli.nodes_spec import find_own_rank
 from flota.cli.parse import nearest
 from flota.cli.settings import Request, Settings, in_words, strength, words_of
 from flota.devices import choose_devices

@@ -152,3 +152,21 @@ def test_every_module_says_what_it_is_for():
     for path in MODULES:
         if path.read_text().strip():
             assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def test_no_class_name_occurs_twice():
+    """What a type checker reads in the place of a class is the same class."""
+    names = [
+        node.name
+        for path in MODULES
+        for node in walk_at_run_time(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+    assert {name for name in names if names.count(name) > 1} == set()
+
+
+def test_a_file_name_occurs_twice_only_for_the_same_part_of_two_features():
+    names = [path.name for path in MODULES]
+
+    assert {name for name in names if names.count(name) > 1} == {"__init__.py", "question.py", "detector.py"}

@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from flota.cluster.job_state import GATHERING, RUNNING, JobState
-from flota.cluster.node_record import DONE, FAILED, LEAVING, READY, SERVING, Answer, NodeRecord, Request
+from flota.cluster.node_record import DONE, FAILED, LEAVING, READY, SERVING, Answer, NodeRecord, SurveyRequest
 from flota.cluster.node_record import RUNNING as WORKING
 from flota.cluster.questions import PREEMPTION, QUESTIONS, ROLL_CALL
 from flota.errors import TRY_AGAIN, USAGE
@@ -140,7 +140,7 @@ class Follower:
         returned; None: it cannot be asked."""
         if not (self.record and self.job_state and self.working):
             return None
-        self.record = replace(self.record, request=Request(kind, self.job_state.asked))
+        self.record = replace(self.record, request=SurveyRequest(kind, self.job_state.asked))
         return self.job_state.asked
 
     def swept(self, *, well: bool) -> None:

@@ -27,7 +27,7 @@ class Answer(Struct, frozen=True):
     body: Raw
 
 
-class Request(Struct, frozen=True):
+class SurveyRequest(Struct, frozen=True):
     """A user of this node wants a question of this kind asked, with a number above `after`."""
 
     kind: str
@@ -61,7 +61,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     timeout: float = 0.0  # after which it reports that
     steps: tuple[StepTime, ...] = ()  # of ranks that report them
     answer: Answer | None = None
-    request: Request | None = None
+    request: SurveyRequest | None = None
 
     @property
     def workers(self) -> int:

@@ -174,7 +174,7 @@ def test_all_that_workers_load_is_known():
         "standby/parked_main.py",
     } <= known
     assert {f"host/{name}.py" for name in ("channel", "shepherd", "kill_tree", "process_start", "signals")} <= known
-    assert not {"run/watch.py", "spawning/supervisor_client.py", "job/spec.py"} & known
+    assert not {"run/node_watch.py", "spawning/supervisor_client.py", "job/spec.py"} & known
 
 
 @pytest.mark.parametrize("path", in_workers(), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -162,9 +162,6 @@ class Coordinator:
     def _seated(self) -> set[str]:
         return {row.node for row in self.job_state.seats}
 
-    def _always(self, _view: View) -> bool:
-        return True
-
     # What it does about that. True: nothing else is looked for this time.
 
     def _catch_up(self, view: View) -> None:
@@ -237,14 +234,13 @@ class Coordinator:
             self._take_answers(view)
 
     def _is_wanted(self, kind: str, view: View) -> bool:
-        done = self.job_state.results.get(kind, Result(-1, ())).id
-        requests = (one.record.request for one in view.of_round)
-        return any(request and request.kind == kind and request.after >= done for request in requests)
+        done = self.job_state.results.get(kind, Result(0, ())).id
+        return any(done <= one.record.requests.get(kind, -1) <= self.job_state.asked for one in view.of_round)
 
     def _take_answers(self, view: View) -> None:
         question = self.job_state.question
         assert question is not None
-        answers = {one.node: one.body for one in view.of_round if one.answers(question.id)}
+        answers = {one.node: one.body for one in view.of_round if one.answers(question)}
         self.heard_at = {**dict.fromkeys(answers, view.now), **self.heard_at}
         survey = Survey(
             question,
@@ -319,7 +315,7 @@ class Coordinator:
         question = self.job_state.question
         assert question is not None
         results = {**self.job_state.results, question.kind: Result(question.id, outcome.lines)}
-        self.job_state = replace(self.job_state, question=None, results=results)
+        self.job_state = replace(self.job_state, phase=RUNNING, question=None, results=results)
 
     # Changes of the job's state.
 
@@ -363,6 +359,7 @@ class Coordinator:
 
 
 C, nothing = Coordinator, Coordinator._nothing
+always: Callable[[Coordinator, View], bool] = lambda _coordinator, _view: True  # noqa: E731
 # What it looks for, in this order, how, and what it does about it in each phase. Where a function changes the phase,
 # what comes below is looked at in the new one.
 _ROWS: dict[str, tuple[Callable[[Coordinator, View], bool | None], ...]] = {
@@ -371,15 +368,15 @@ _ROWS: dict[str, tuple[Callable[[Coordinator, View], bool | None], ...]] = {
     "a node that was asked to leave": (
         *(C._sees_leaver, C._let_leave, C._let_leave_or_preempt, C._let_leave_unless_preempted, nothing),
     ),
-    "steps of ranks": (C._always, nothing, C._note_slow_ranks, nothing, nothing),
+    "steps of ranks": (always, nothing, C._note_slow_ranks, nothing, nothing),
     "a failed node": (C._sees_failure, nothing, C._call_roll, nothing, nothing),
     "a lost node": (C._sees_loss, nothing, C._replace_lost, nothing, nothing),
     "all nodes are done, or only serve": (C._sees_all_done, nothing, C._succeed, nothing, nothing),
     "all nodes with work make no progress": (C._sees_all_idle, nothing, C._ask_for_stacks, nothing, nothing),
     "a node without a seat": (C._sees_newcomer, nothing, C._start_over, nothing, nothing),
-    "requests of users": (C._always, nothing, C._serve_requests, nothing, nothing),
-    "answers to a question": (C._always, nothing, nothing, C._take_answers, nothing),
-    "nodes that gather": (C._always, C._gather, nothing, nothing, nothing),
+    "requests of users": (always, nothing, C._serve_requests, nothing, nothing),
+    "answers to a question": (always, nothing, nothing, C._take_answers, nothing),
+    "nodes that gather": (always, C._gather, nothing, nothing, nothing),
 }
 FINDINGS = {finding: row[0] for finding, row in _ROWS.items()}
 TABLE = {(phase, finding): cell for finding, row in _ROWS.items() for phase, cell in zip(PHASES, row[1:], strict=True)}

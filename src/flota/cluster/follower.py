@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from flota.cluster.job_state import GATHERING, RUNNING, JobState
-from flota.cluster.node_record import DONE, FAILED, LEAVING, READY, SERVING, Answer, NodeRecord, SurveyRequest
+from flota.cluster.node_record import DONE, FAILED, LEAVING, READY, SERVING, Answer, NodeRecord
 from flota.cluster.node_record import RUNNING as WORKING
 from flota.cluster.questions import PREEMPTION, QUESTIONS, ROLL_CALL
 from flota.errors import TRY_AGAIN, USAGE
@@ -31,10 +31,6 @@ OVER, UNHEARD, ASKED, CALLED_OFF = "the job is over for this node", "no job stat
 ANSWERED, LEAVES = "a question that has no consequence", "asked to leave, and not decided yet"
 NEXT_ROUND, MISSED_ROUND = "a later round gathers", "a later round runs"
 SEATED, NOTHING_NEW = "a seat in the running round", "nothing new"
-SITUATIONS = (
-    *(OVER, UNHEARD, ASKED, CALLED_OFF, ANSWERED, LEAVES),
-    *(NEXT_ROUND, MISSED_ROUND, SEATED, NOTHING_NEW),
-)
 
 
 # What a follower can ask of its node.
@@ -108,7 +104,7 @@ class Follower:
     def offered(self, ports: Ports, round_number: int) -> None:
         self.record = replace(self._blank, ports=ports, round=round_number, state=READY)
         self._offering = -1
-        self._asked = 0, False  # a coordinator that has missed questions may use their numbers again
+        self._asked = 0, False  # questions of an earlier round are not this one's
         self._deciding = False
         self._hang = ()
 
@@ -140,7 +136,7 @@ class Follower:
         returned; None: it cannot be asked."""
         if not (self.record and self.job_state and self.working):
             return None
-        self.record = replace(self.record, request=SurveyRequest(kind, self.job_state.asked))
+        self.record = replace(self.record, requests={**self.record.requests, kind: self.job_state.asked})
         return self.job_state.asked
 
     def swept(self, *, well: bool) -> None:
@@ -329,6 +325,7 @@ _ROWS: dict[str, tuple[Callable[[Follower], list[NodeAction]], Callable[[Followe
     SEATED: (F._begin, nothing),
     NOTHING_NEW: (nothing, nothing),
 }
+SITUATIONS = tuple(_ROWS)
 TABLE = {
     (situation, working): cell
     for situation, cells in _ROWS.items()

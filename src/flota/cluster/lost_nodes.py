@@ -61,7 +61,7 @@ class InheritedState:
         if is_followed or any(one.record.state != DEAD for one in here):
             return job_state
         # It was another run's, and so were its restarts and refusals.
-        return JobState(GATHERING, round=job_state.round + 1)
+        return JobState(GATHERING, round=job_state.round + 1, asked=job_state.asked)
 
 
 def is_ahead(job_state: JobState, one: Present) -> bool:
@@ -71,8 +71,7 @@ def is_ahead(job_state: JobState, one: Present) -> bool:
 
 
 def ending_after_loss(lost: list[Seat], terms: Terms) -> JobEnding:
-    """How a job ends that cannot replace them: try again. Without an exit code: it goes on, and this is why a new round
-    begins."""
+    """How a job ends that cannot replace them; without an exit code it goes on, and the reason is the new round's."""
     reason = f"{were_in_words([row.host for row in lost])} lost"
     goes_on = terms.policy.enabled or terms.elastic
     return JobEnding(INCOMPLETE, 0 if goes_on else TRY_AGAIN, 0, reason)

@@ -205,6 +205,7 @@ class MultiNode(NodeWatch):
         """Fresh ports for this round, held from now on."""
         self._release_ports()
         self.offer_again = 0.0, 0
+        self.stopped_gracefully = True  # there are no workers of this round yet
         try:
             self.held_ports, ports = hold_ports(self.spec)
         except FlotaError as error:

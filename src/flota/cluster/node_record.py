@@ -10,6 +10,7 @@ from flota.job.printable import are_printable
 from flota.job.report import FailedWorker
 from flota.job.roles import COLLECTIVE
 from flota.job.roster import Ports
+from flota.job.survey_outcomes import Question
 from flota.stragglers.detector import StepTime, is_step_time
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
@@ -25,13 +26,6 @@ class Answer(Struct, frozen=True):
     id: int
     kind: str
     body: Raw
-
-
-class SurveyRequest(Struct, frozen=True):
-    """A user of this node wants a question of this kind asked, with a number above `after`."""
-
-    kind: str
-    after: int
 
 
 class NodeRecord(Struct, frozen=True, omit_defaults=True):
@@ -61,7 +55,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     timeout: float = 0.0  # after which it reports that
     steps: tuple[StepTime, ...] = ()  # of ranks that report them
     answer: Answer | None = None
-    request: SurveyRequest | None = None
+    requests: dict[str, int] = {}  # questions that users of this node want asked, each with a number above this one
 
     @property
     def workers(self) -> int:
@@ -79,8 +73,9 @@ class Present(Struct, frozen=True):
     modified: int = 0
     body: Any = None
 
-    def answers(self, question: int) -> bool:
-        return self.record.answer is not None and self.record.answer.id == question
+    def answers(self, question: Question) -> bool:
+        answer = self.record.answer
+        return answer is not None and (answer.id, answer.kind) == (question.id, question.kind)
 
 
 def is_port(text: str) -> bool:
@@ -104,9 +99,9 @@ def is_sound(record: NodeRecord) -> bool:
     """What records contain goes to every node's terminal, and into workers' variables."""
     names = [record.job, record.host, record.address, record.mode, record.agreed, *record.frameworks, *record.roles]
     workers, *masters = record.ports
-    asked = (record.answer.id if record.answer else 0), (record.request.after if record.request else 0)
+    asked = (record.answer.id if record.answer else 0), *record.requests.values()
     return (
-        are_printable(names)
+        are_printable([*names, *record.requests])
         and not set(record.address) & SPECIAL
         and all(map(is_sound_failure, record.failures))
         and all(map(is_step_time, record.steps))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from flota.cluster.node_record import NodeRecord, Present, decode_record
 from flota.cluster.survey import QuestionRow
@@ -36,12 +37,12 @@ STACKS, PREEMPTION, ROLL_CALL = hangs.STACKS, preemption.KIND, roll_call.KIND
 
 
 def read_record(node: str, created: int, data: bytes, modified: int) -> Present | None:
-    """A node's record with its answer, as bytes from the store; None for what is neither."""
+    """A node's record, as bytes from the store; None for what is not one. An answer without sense is none."""
     record = decode_record(data)
     if record is None:
         return None
     body = read_body(record)
-    return None if record.answer and body is None else Present(node, created, record, modified, body)
+    return Present(node, created, record if body is not None else replace(record, answer=None), modified, body)
 
 
 def read_body(record: NodeRecord) -> Any:

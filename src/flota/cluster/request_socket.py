@@ -16,14 +16,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.cluster.multi_node import MultiNode
 
-MOST = 8  # users that wait for a result at a time
+MOST = 8  # users that wait for a result at a time; the first makes room for one more
 LONGEST_KIND = 64
 
 
 class RequestSocket:
     def __init__(self, node: MultiNode) -> None:
         self.node = node
-        self._waiting: list[tuple[str, int, socket.socket]] = []  # for a result of this kind, above this number
+        self._askers: dict[socket.socket, tuple[str, int]] = {}  # for a result of this kind, above this number
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._server.settimeout(0)
         try:
@@ -39,43 +39,49 @@ class RequestSocket:
         except OSError:
             return
         asker.setblocking(False)  # noqa: FBT003
-        _, user = peer_of(asker)
-        if user in (0, os.getuid()):
-            self.node.loop.watch(asker.fileno(), lambda: self._on_kind(asker))
-        else:
+        if peer_of(asker)[1] not in (0, os.getuid()):
             asker.close()
+            return
+        if len(self._askers) == MOST:
+            self._drop(next(iter(self._askers)))
+        self._askers[asker] = "", 0
+        self.node.loop.watch(asker.fileno(), lambda: self._on_readable(asker))
 
-    def _on_kind(self, asker: socket.socket) -> None:
-        self.node.loop.forget(asker.fileno())
+    def _on_readable(self, asker: socket.socket) -> None:
+        """The kind of its question, or its end."""
         try:
             kind = asker.recv(LONGEST_KIND).decode(errors="replace").strip()
         except OSError:
             kind = ""
-        is_known = kind in ON_REQUEST and len(self._waiting) < MOST
-        after = self.node.follower.request(kind) if is_known else None
+        is_first = not self._askers[asker][0]
+        after = self.node.follower.request(kind) if is_first and kind in ON_REQUEST else None
         if after is None:
-            asker.close()
+            self._drop(asker)
         else:
-            self._waiting.append((kind, after, asker))
+            self._askers[asker] = kind, after
             self.node.advance()
 
     def deliver(self) -> None:
         """To those that wait, when all nodes have answered; nothing, when the round has ended before."""
         job_state = self.node.follower.job_state
-        for waiting in list(self._waiting):
-            kind, after, asker = waiting
+        for asker, (kind, after) in list(self._askers.items()):
             result = job_state.results.get(kind) if job_state else None
-            has_result = result is not None and result.id > after
-            if has_result or not self.node.in_round:
-                self._waiting.remove(waiting)
+            if result is not None and result.id > after:
                 try:
-                    asker.send("\n".join(result.lines if result and has_result else ()).encode())
+                    asker.send("\n".join(result.lines).encode())
                 except OSError:
                     pass  # it has gone; a few lines fit into any socket's buffer
-                asker.close()
+                self._drop(asker)
+            elif not self.node.in_round:
+                self._drop(asker)
+
+    def _drop(self, asker: socket.socket) -> None:
+        self.node.loop.forget(asker.fileno())
+        del self._askers[asker]
+        asker.close()
 
     def close(self) -> None:
         self.node.loop.forget(self._server.fileno())
         self._server.close()
-        for _, _, asker in self._waiting:
-            asker.close()
+        for asker in list(self._askers):
+            self._drop(asker)

@@ -13,7 +13,7 @@ from flota.job.causes import is_hang
 from flota.job.printable import are_printable, printable
 from flota.job.report import FAILED, NO_STEP, FailedWorker, JobEnding, exit_code_of_all
 from flota.job.roles import label
-from flota.job.survey_outcomes import EndJob, NodeLeaves, NodesLost, Outcome, Question, Restart, Wait
+from flota.job.survey_outcomes import EndJob, NodeLeaves, NodesLost, Outcome, Question, Restart, Resume, Wait
 from flota.supervise.restart_policy import decide as decide_restart
 from flota.values import NamedTuple
 
@@ -105,6 +105,8 @@ def _after_failure(survey: Survey, answered: set[str]) -> Outcome:
     hangs = (one for one in job.failures if is_hang(one.code, one.cause))
     hung = [(_node_of(one, survey), one._replace(at=called_at)) for one in hangs]
     blamed = hung + in_order(survey) or [("", failed) for failed in job.failures]
+    if not blamed:
+        return Resume()  # a roll call without a reason
     node, culprit = blamed[0]
     reached = max((culprit.step, *(one.reached for one in survey.answers.values())))
     decision = decide_restart(culprit._replace(step=reached), job.past, job.attempt, policy)

@@ -225,7 +225,7 @@ class StackAnswers:
         if watch is None:
             self.node.reply(question, PositionsAnswer())
         elif question.argument != ABORT:
-            self.blind = self.aborted = False
+            self.blind, self.aborted, self._known = False, False, PositionsAnswer()
             watch.take_stacks(lambda positions, blind: self._taken(question, positions, blind=blind))
         elif self.aborted and workers_gone:
             self.aborted = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 from flota.errors import TRY_AGAIN
 from flota.job.report import STOPPED, JobEnding
 from flota.job.survey_outcomes import AskAgain, EndJob, Outcome, Question, Wait
-from flota.preemption.stop_step import StopAnswer, agreed_step
+from flota.preemption.stop_step import FASTEST, NO_OPINION, NOW, StopAnswer, agreed_step
 from flota.supervise.events import StopRequested
 from flota.supervise.grace_period import SIGTERM
 
@@ -24,7 +24,8 @@ GRACEFULLY, OTHERWISE = "gracefully", "otherwise"
 
 
 def is_sound(answer: StopAnswer) -> bool:
-    return answer.stopped in ("", GRACEFULLY, OTHERWISE) and answer.pace >= 0.0
+    fits = NO_OPINION <= answer.step < 1 << 62 and 0 <= answer.pace <= FASTEST
+    return fits and answer.stopped in ("", GRACEFULLY, OTHERWISE)
 
 
 def decide(survey: Survey) -> Outcome:
@@ -56,5 +57,6 @@ def answer(node: MultiNode, question: Question, workers_gone: bool) -> None:  # 
     elif node.supervisor.only_serves:
         node.reply(question, StopAnswer(stopped=GRACEFULLY))  # workers that serve go on until the job has ended
     else:
-        node.agreed_step = int(question.argument)
+        step = question.argument
+        node.agreed_step = int(step) if step.isdecimal() and len(step) < 19 else NOW
         node.step(StopRequested(SIGTERM, gracefully=True))

@@ -10,6 +10,7 @@ from flota.host.round import Round
 from flota.values import NamedTuple
 
 NOW = -1  # a worker that reports no steps
+FASTEST = 1e6  # steps per second that are believed
 NO_OPINION = -2  # a node without such workers
 HASTE = 2.0  # steps may be faster than they were
 LEAD_TIME = 0.2  # seconds until all workers of one machine have been asked: a busy node may be slow to ask the last one
@@ -30,7 +31,7 @@ def read_progress(channel: Channel, workers: Collection[int]) -> StopAnswer:
     if not beats:
         return StopAnswer()
     steps = [NOW if beat.flags & STEP_WENT_BACK else beat.step for beat in beats]
-    pace = max((1 / beat.seconds for beat in beats if beat.seconds), default=0.0)
+    pace = max((min(1 / beat.seconds, FASTEST) for beat in beats if beat.seconds > 0), default=0.0)
     can_stop = all(beat.flags & (POLLS | WANTS_SIGNAL) for beat in beats)
     return StopAnswer(can_stop, NOW if NOW in steps else max(steps), pace)
 

@@ -1,7 +1,7 @@
 """One round of workers under way: what the loop reports becomes events, what the supervisor decides is performed.
 
-The command (run/watch.py) and the process behind flota.spawn (spawning/supervisor_process.py) both build on it. The
-latter may be a fork of the user's program: nothing is imported here that only the command needs.
+The command (run/node_watch.py) and the process behind flota.spawn (spawning/supervisor_process.py) both build on it.
+The latter may be a fork of the user's program: nothing is imported here that only the command needs.
 """
 
 from __future__ import annotations

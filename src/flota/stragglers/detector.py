@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from flota.host.channel import Heartbeat
+
     Who = tuple[str, int]  # role and rank
     HostSteps = tuple[str, tuple["StepTime", ...]]
     SlowRanks = tuple["SlowRank", ...]
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 SLOW, FAIR = 1.5, 1.2  # times as long as the middle one's steps
 STEPS, SECONDS = 5, 30.0  # it must last so long
 PERIOD = 10.0  # seconds between looks
+OWN_TIME = "seconds"  # a number by which a script tells what a step took it
 WORTH_REPORTING = 0.1  # of what was reported before: a thousand nodes must not write at every small change
 
 
@@ -83,6 +86,12 @@ def factors(seconds: Mapping[Who, float]) -> dict[Who, float]:
             if len(own) > 1:
                 found[who] = took / own[middle if middle < place else middle + 1][0]
     return found
+
+
+def step_time(rank: int, role: str, beat: Heartbeat) -> StepTime:
+    """What a heartbeat tells; a script may give its own time for a step, which it did not spend waiting for others."""
+    row = StepTime(rank, float(f"{beat.numbers.get(OWN_TIME, 0.0) or beat.seconds:.3g}"), role, beat.step)
+    return row if is_step_time(row) else row._replace(seconds=0.0)
 
 
 def is_step_time(row: StepTime) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from flota.host.channel import read_page
+from flota.job.report import NO_STEP
 from flota.job.roles import label
-from flota.stragglers.detector import PERIOD, SlowRank, StepTime, is_step_time
+from flota.stragglers.detector import PERIOD, SlowRank, StepTime, is_step_time, step_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from flota.run.start import Started
 
 SELDOM = 60.0  # seconds between looks whether any rank reports steps at all
-OWN_TIME = "seconds"  # a number by which a script reports what a step took it, without waiting for the others
 CHANNEL = b"FLOTA_CHANNEL="
 
 
@@ -28,11 +28,8 @@ class Pacing:
 
     def look(self, workers: Iterable[int], now: float) -> tuple[StepTime, ...]:
         """Of ranks that report steps."""
-        rows: list[StepTime] = []
-        for number in workers:
-            worker, beat = self._started.plans[number].worker, self._started.channel.read(number)
-            seconds = beat.numbers.get(OWN_TIME, 0.0) or beat.seconds
-            rows.append(StepTime(worker.rank, float(f"{seconds:.3g}"), worker.name))
+        own = [(self._started.plans[number].worker, self._started.channel.read(number)) for number in workers]
+        rows = (step_time(worker.rank, worker.name, beat)._replace(step=NO_STEP) for worker, beat in own)
         known = tuple(filter(is_step_time, rows))
         self.deadline = now + (PERIOD if known else SELDOM)
         return known

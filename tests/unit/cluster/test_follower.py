@@ -127,7 +127,7 @@ def test_a_node_that_is_done_answers_and_stays_done(working):
 
 def test_nothing_can_be_asked_for_where_no_workers_run(working):
     assert working.request(POSITIONS) == 0
-    assert working.record.request == node_record.SurveyRequest(POSITIONS, 0)
+    assert working.record.requests == {POSITIONS: 0}
     working.swept(well=True)
     assert working.request(POSITIONS) is None
 

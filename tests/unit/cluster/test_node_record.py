@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from flota.cluster.node_record import FAILED, SurveyRequest, decode_record, encode_record
+from flota.cluster.node_record import FAILED, decode_record, encode_record
 from flota.job.report import FailedWorker
 from flota.stragglers.detector import StepTime
 from tests.rosters import ports_of
@@ -17,7 +17,7 @@ WHOLE = record_of(
     failures=(FAULT,),
     steps=(StepTime(0, 0.2),),
     answer=answer_of(3, "steps", b"[]"),
-    request=SurveyRequest("steps", 2),
+    requests={"steps": 2},
 )
 SERVERS = ("server", "trainer")
 
@@ -60,7 +60,7 @@ def test_a_record_whose_counts_do_not_add_up_is_refused(facts, sound):
         {"address": "10.0.0.1,evil"},
         {"round": 1 << 63},
         {"answer": answer_of(1 << 31, "steps", b"[]")},
-        {"request": SurveyRequest("steps", 1 << 63)},
+        {"requests": {"steps": 1 << 63}},
         {"failures": ()},  # failed, and nothing to blame
         {"failures": (FAULT._replace(code=124, cause="hung"),)},  # the coordinator's to say
         {"failures": (FAULT._replace(cause="another"),)},

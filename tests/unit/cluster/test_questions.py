@@ -11,6 +11,7 @@ from flota.failures import roll_call
 from flota.hangs.question import POSITIONS, STACKS, PositionsAnswer
 from flota.hangs.wait_sites import RankPosition
 from flota.job.report import FailedWorker
+from flota.job.survey_outcomes import Question
 from flota.preemption import question as preemption
 from flota.preemption.question import StopAnswer
 from flota.stragglers import question as steps
@@ -38,6 +39,8 @@ UNSOUND = [
     (STACKS, PositionsAnswer((POSITION._replace(host="\x07"),))),
     (preemption.KIND, StopAnswer(stopped="perhaps")),
     (preemption.KIND, StopAnswer(pace=-1.0)),
+    (preemption.KIND, StopAnswer(pace=1e308)),
+    (preemption.KIND, StopAnswer(step=10**20)),
     (steps.KIND, StepsAnswer((ROW._replace(role="\x1b[2J"),))),
     (steps.KIND, StepsAnswer((ROW._replace(seconds=1e300),))),
 ]
@@ -45,6 +48,11 @@ UNSOUND = [
 
 def sent(kind: str, body: bytes, number: int = 1):
     return read_record("n0", 1, encode_record(record_of(answer=answer_of(number, kind, body))), 7)
+
+
+def is_unanswered(present) -> bool:
+    """The node is there all the same."""
+    return present.node == "n0" and present.record.answer is None and present.body is None
 
 
 def test_every_kind_of_answer_is_tested_here():
@@ -56,24 +64,27 @@ def test_an_answer_survives_the_wire(kind):
     present = sent(kind, msgspec.json.encode(SOUND[kind]), 3)
 
     assert (present.node, present.created, present.modified, present.body) == ("n0", 1, 7, SOUND[kind])
-    assert present.answers(3) and not present.answers(2)
+    assert present.answers(Question(3, kind))
+    assert not present.answers(Question(2, kind)) and not present.answers(Question(3, "another"))
 
 
 @pytest.mark.parametrize(("kind", "body"), UNSOUND, ids=lambda one: str(one)[:80])
-def test_an_unsound_answer_is_refused_with_its_record(kind, body):
-    assert sent(kind, msgspec.json.encode(body)) is None
+def test_an_unsound_answer_is_no_answer(kind, body):
+    assert is_unanswered(sent(kind, msgspec.json.encode(body)))
 
 
 @pytest.mark.parametrize("kind", SOUND)
-@pytest.mark.parametrize(
-    "body", [b"null", b"3", b'{"a":1}', b'["x"]', b"[" * 5000 + b"]" * 5000], ids=lambda body: len(body)
-)
-def test_a_body_of_another_type_is_refused_with_its_record(kind, body):
-    assert sent(kind, body) is None
+@pytest.mark.parametrize("body", [b"null", b"3", b'{"a":1}', b'["x"]'], ids=lambda body: len(body))
+def test_a_body_of_another_type_is_no_answer(kind, body):
+    assert is_unanswered(sent(kind, body))
 
 
-def test_an_answer_to_a_question_that_there_is_not_is_refused():
-    assert sent("weather", b"[]") is None
+def test_a_body_that_is_nested_too_deeply_is_refused_with_its_record():
+    assert sent(steps.KIND, b"[" * 5000 + b"]" * 5000) is None
+
+
+def test_an_answer_to_a_question_that_there_is_not_is_none():
+    assert is_unanswered(sent("weather", b"[]"))
 
 
 @pytest.mark.parametrize("number", [1 << 31, 1 << 63])

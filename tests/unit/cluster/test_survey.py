@@ -150,6 +150,29 @@ def test_two_kinds_are_asked_one_after_the_other(job):
     assert job.job_state.results[KIND].lines == ("a: 40", "b: 71.5")
 
 
+def test_two_kinds_that_one_node_asks_for_are_both_asked(job):
+    job.nodes[0].follower.request("steps")
+    job.nodes[0].follower.request(KIND)
+    for node in job.nodes:
+        node.is_slow = True
+    job.settle(1.0)
+    for node in job.nodes:
+        node.is_slow = False
+
+    job.settle(1.0 + TIME)
+
+    assert set(job.job_state.results) == {"steps", KIND}
+
+
+def test_a_request_for_a_question_of_the_future_is_not_served(job):
+    node = job.nodes[0].follower
+    node.record = replace(node.record, requests={KIND: 10**9})
+
+    job.settle(1.0)
+
+    assert (job.job_state.asked, job.job_state.question, job.job_state.results) == (0, None, {})
+
+
 def test_it_gives_way_to_an_urgent_question(job):
     job.nodes[0].is_slow = True
     job.nodes[1].follower.request(KIND)
@@ -188,4 +211,4 @@ def test_an_unsound_answer_is_not_taken(job):
     job.nodes[0].advance(replace(job.job_state, asked=1, question=Question(1, KIND)))
 
     assert node.record.answer.kind == KIND
-    assert read_record("a", 1, encode_record(node.record), 1) is None
+    assert read_record("a", 1, encode_record(node.record), 1).record.answer is None

@@ -29,7 +29,7 @@ def at(*steps, seconds=0.2, role="trainer"):
             [*at(7, 7), StepTime(0, 0.1, "server", 5), StepTime(1, 0.1, "server", 5)],
             ["steps: all 2 ranks at 7, 0.2 s per step", "steps: all 2 servers at 5, 0.1 s per step"],
         ),
-        ([*at(7, 7), StepTime(2, 0.0)], ["steps: all 2 ranks at 7, 0.2 s per step"]),
+        ([*at(7, 7), StepTime(2, 0.0)], ["steps: 2 of 3 ranks at 7, 0.2 s per step"]),
         (at(NO_STEP, NO_STEP, seconds=0.0), []),
         ([], []),
     ],
@@ -46,16 +46,18 @@ def test_of_many_slow_ranks_four_are_named():
     assert line.endswith("; rank 10 takes 0.9 s; rank 11 takes 0.9 s; rank 12 takes 0.9 s; rank 13 takes 0.9 s")
 
 
-def test_nodes_at_work_are_waited_for_and_nobody_for_long():
-    present = [present_of("a", state=RUNNING), present_of("b", state=DONE), present_of("c", state=SERVING)]
-    rows = {"a": StepsAnswer(tuple(at(7)))}
-    some = survey_of(Question(1, KIND), present, rows)
+def test_nodes_at_work_are_waited_for_and_named_if_they_are_silent():
+    """A node that only serves has no steps to report."""
+    states = {"a": RUNNING, "b": DONE, "c": SERVING, "d": RUNNING}
+    present = [present_of(node, state=state) for node, state in states.items()]
+    some = survey_of(Question(1, KIND), present, {"a": StepsAnswer(tuple(at(7)))})
+    silent = next(one.record.host for one in present if one.node == "d")
 
     assert decide(some) == Wait(ASKED_AT + ANSWER_TIME)
-    assert decide(some._replace(answers={**rows, "c": StepsAnswer()})) == Publish(
-        ("steps: rank 0 at 7, 0.2 s per step",)
+    assert decide(some._replace(now=ASKED_AT + ANSWER_TIME)) == Publish(
+        ("steps: rank 0 at 7, 0.2 s per step", f"no steps from {silent}")
     )
-    assert isinstance(decide(some._replace(now=ASKED_AT + ANSWER_TIME)), Publish)
+    assert isinstance(decide(some._replace(answers={**some.answers, "d": StepsAnswer()})), Publish)
 
 
 @pytest.mark.parametrize("bad", [{"seconds": -1.0}, {"seconds": 1e300}, {"seconds": float("nan")}, {"role": "\x1b[2J"}])

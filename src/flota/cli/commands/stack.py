@@ -79,10 +79,9 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
 def _steps(node: int, workers: list[RankPosition]) -> tuple[str, ...]:
     """How far all ranks are: from all nodes, or from the workers here."""
     from flota.hangs.running_job import ask_whole_job
-    from flota.stragglers.detector import StepTime
+    from flota.stragglers.detector import step_time
     from flota.stragglers.question import KIND, steps_in_words
     from flota.stragglers.step_times import heartbeat_of
 
-    beats = ((one, heartbeat_of(one.pid)) for one in workers)
-    here = [StepTime(one.rank, beat.seconds, one.role, beat.step) for one, beat in beats]
+    here = [step_time(one.rank, one.role, heartbeat_of(one.pid)) for one in workers]
     return ask_whole_job(node, KIND) or steps_in_words(here)

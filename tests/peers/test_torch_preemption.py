@@ -27,7 +27,7 @@ def test_whenever_it_comes_all_ranks_have_saved_the_same_step(tmp_path, hosts, w
     chance = random.Random(SEED)
     states = tmp_path / "states"
     states.mkdir()
-    flags = ("--nproc_per_node", 2 // hosts, "--grace", 20)
+    flags = ("--nproc_per_node", 2 // hosts, "--grace", 60)
     flags += ("--nnodes", hosts, "--master", MASTER) if hosts > 1 else ()
     before = -1
     with Lab(hosts) as lab:

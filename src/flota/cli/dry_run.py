@@ -1,7 +1,5 @@
 """--dry-run: the whole plan, and nothing started."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from itertools import count

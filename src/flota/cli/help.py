@@ -1,7 +1,5 @@
 """--help: one screen a group, made from the rows of flags.py."""
 
-from __future__ import annotations
-
 from itertools import zip_longest
 from textwrap import wrap
 

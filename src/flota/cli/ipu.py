@@ -2,8 +2,6 @@
 runs poprun as the job's one worker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the platform says, as settings. It is asked where nobody has said who takes part."""
 
-from __future__ import annotations
-
 from flota.cli.flags import BY_NAME, ROLE_FLAGS
 from flota.cli.parse import Given, keep
 from flota.cli.settings import Request, Settings

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-SIGKILL = 9
+SIGKILL, SIGSTOP = 9, 19
 UNSEEN_LIMIT = 5.0  # seconds to wait for children that cannot be listed, where /proc is not ours
 
 
@@ -39,6 +39,7 @@ def kill_tree(pid: int) -> None:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except OSError:
         return
+    kill(pid, SIGSTOP)  # it starts no more, and keeps what it has started
     for one in [*descendants_of(pid), pid]:
         kill(one)
     os.waitpid(pid, 0)

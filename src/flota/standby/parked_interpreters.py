@@ -79,9 +79,9 @@ class ForkTemplate:
         return 0, command_end, report_end
 
     def close(self) -> None:
-        """It exits on its own when the link ends, but not in the middle of an import."""
-        self.link.close()
+        """It would exit on its own when the link ends, and leave to us what its imports have started."""
         kill_tree(self._pid)
+        self.link.close()
         os.close(self._stderr)
 
     def last_line(self) -> str:

@@ -128,7 +128,7 @@ def choose_master(settings: Settings, listed: RoleSet, rank: int) -> NodesSpec:
 def _torch(settings: Settings, rank: int) -> NodesSpec:
     """torch's own rules: c10d is at localhost:29400 unless something else is asked for, static at 127.0.0.1:29500."""
     backend, endpoint = settings["rdzv_backend"], settings["rdzv_endpoint"]
-    # With a fixed master torch's node 0 serves, whoever has the address.
+    # With a fixed master torch's node 0 serves, whichever node has the address.
     serves = rank == 0 if backend == "static" and rank >= 0 else None
     if backend.startswith("etcd"):
         source = settings.source("rdzv_endpoint") or settings.source("rdzv_backend")
@@ -258,7 +258,7 @@ def _is_open_to_others(path: str) -> bool:
     try:
         return bool(os.stat(path).st_mode & stat.S_IROTH)
     except OSError:
-        return False  # whoever reads it says so
+        return False  # the caller that reads it reports that
 
 
 def _token(environ: Mapping[str, str]) -> str:

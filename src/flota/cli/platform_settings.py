@@ -6,7 +6,7 @@ from flota.cli.settings import Request, Settings
 from flota.errors import Contradiction
 from flota.platforms import Hints, Platform
 
-# Whoever gives one of these has said who takes part.
+# A user who gives one of these has said which nodes take part.
 WHO = (
     *("nnodes", "master", "ips", "standalone", "rdzv_backend", "rdzv_endpoint", "master_addr", "master_port"),
     *ROLE_FLAGS,

@@ -27,7 +27,7 @@ def in_order_of_blame(found: list[FailedWorker]) -> list[FailedWorker]:
 
 
 def _explains(left: FailedWorker, secondary: list[FailedWorker]) -> bool:
-    """Whether one that ended with 0 may have broken the others: they met it soon, or waited for it in vain. But who
+    """Whether one that ended with 0 may have broken the others: they met it soon, or waited long for it. But who
     leaves resets connections: those who were refused a new one have asked somebody else for it."""
     if not secondary:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -24,6 +25,7 @@ UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
 def main(argv: list[str] | None = None, *, interpreter: str | None = None, legacy_local_rank: bool = False) -> int:
     """Run flota as a command and give its exit code; as the process's own command, end the process with it."""
     if argv is None:
+        gc.disable()  # until the workers have been started: there is nothing to collect yet
         open_standard_streams()
         leave(main(sys.argv[1:], interpreter=interpreter, legacy_local_rank=legacy_local_rank))
     assert argv is not None
@@ -128,8 +130,7 @@ def notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
         return tuple(said)
     from flota.cli.nodes_spec import notes_on_nodes
 
-    told = notes_on_nodes(request.settings, request.environ)
-    return (*(note for note in said if not note.endswith(ALONE)), *told)
+    return (*(note for note in said if not note.endswith(ALONE)), *notes_on_nodes(request.settings, request.environ))
 
 
 def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...]:

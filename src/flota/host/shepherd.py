@@ -62,6 +62,10 @@ def fork_shepherd(
         run_to_end(prepared, under_init=under_init)
     os.close(commands)
     os.close(reports)
+    if processes:  # the kernel starts the shepherd on our processor: without a pause it waits 3 ms for its turn
+        poll = select.poll()
+        poll.register(report_end, select.POLLIN)
+        poll.poll(5)
     return pid, command_end, report_end
 
 

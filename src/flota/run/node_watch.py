@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import gc
 import time
 from abc import abstractmethod
 
@@ -48,6 +49,7 @@ class NodeWatch(RoundWatch):
         self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, warm: WarmStart | None = None
     ) -> None:
         super().__init__()
+        gc.enable()  # off since the command began
         self.spec = spec
         self.warm = warm
         self.environ = environ

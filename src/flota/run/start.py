@@ -88,8 +88,7 @@ def start_round(
 
 def spawns_to_come(spec: JobSpec, environ: Mapping[str, str]) -> list[ProcessSpec]:
     """The workers of a round that is not agreed on yet, as far as imports can tell."""
-    ports = Ports(("",) * spec.workers, *[""] * MASTERS)
-    roster = one_node_roster(spec, ports, 0, 0)
+    roster = one_node_roster(spec, Ports(("",) * spec.workers, *[""] * MASTERS), 0, 0)
     plans = [equip(spec, roster, worker, environ, "") for worker in plan_workers(spec, roster, 0)]
     return [_spawn(spec, plan._replace(env=_certain(spec, plan.env)), environ, {}) for plan in plans]
 
@@ -165,13 +164,11 @@ def open_rotating_logs(spec: JobSpec, workers: tuple[Worker, ...]) -> tuple[Rota
         return ()
     from flota.logs.rotation import RotatingLog
 
-    paths = [path for worker in workers for path in worker.logs]
-    return tuple(RotatingLog(path, spec.log.max_size, spec.log.backups) for path in paths)
+    return tuple(RotatingLog(path, spec.log.max_size, spec.log.backups) for worker in workers for path in worker.logs)
 
 
 def _spawn(spec: JobSpec, plan: WorkerPlan, environ: Mapping[str, str], pipes: dict[str, int]) -> ProcessSpec:
-    env = {name: value for name, value in environ.items() if name not in plan.dropped}
-    env.update(plan.env)
+    env = {**{name: value for name, value in environ.items() if name not in plan.dropped}, **plan.env}
     if spec.interactive:
         return ProcessSpec(plan.worker.argv, env, None, None)
     stdout, stderr = plan.worker.stdout, plan.worker.stderr

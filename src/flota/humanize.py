@@ -65,7 +65,7 @@ def workers_in_words(workers: Iterable[tuple[str, int]]) -> str:
 
 
 def restart_in_words(attempt: int, limit: int, delay: float) -> str:
-    return f"restart {attempt} of {limit}{f' in {delay:g} s' if delay else ''}"
+    return f"restarting{f' in {delay:g} s' if delay else ''} ({attempt} of {limit})"
 
 
 def counts_in_words(sizes: dict[str, int]) -> str:
@@ -85,17 +85,21 @@ def bytes_in_words(number: int) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
+    """For example `11.8 s`, `3m12s`, `2h05m`."""
+    return f"{seconds:.1f} s" if seconds < 60 else clock_in_words(seconds)
+
+
+def clock_in_words(seconds: float) -> str:
+    """A time since the job began, for example `0m40s`."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
-def list_in_words(names: list[str]) -> str:
-    """The first eight of them."""
-    shown = ", ".join(names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+def list_in_words(names: list[str], most: int = 8) -> str:
+    """The first of them."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def were_in_words(names: list[str]) -> str:

@@ -88,7 +88,7 @@ def test_a_new_framework_is_given_by_default_and_by_each_of_its_names(flota):
 
 def test_a_new_framework_is_in_help_errors_and_completion(flota):
     assert "TensorFlow and Dummy" in flota("--help").stdout
-    assert "tensorflow, dummy" in " ".join(flota("--help").stdout.split())
+    assert "tensorflow, dummy" in " ".join(flota("--help", "script").stdout.split())
     assert "tensorflow, dummy" in flota("--framework", "other", SCRIPT).stderr
     assert "tensorflow dummy" in flota("completion", "bash").stdout
 
@@ -105,7 +105,7 @@ def test_a_new_subcommand_is_run_and_is_in_help_and_completion(flota):
     ran = flota("dummy", "--word")
 
     assert (ran.returncode, ran.stdout) == (3, "dummy --word\n")
-    assert "flota dummy [WORD]               does nothing of use" in flota("--help").stdout
+    assert "  flota dummy [WORD]                    does nothing of use" in flota("--help").stdout
     for shell in ("bash", "zsh", "fish"):
         assert "dummy" in flota("completion", shell).stdout
 

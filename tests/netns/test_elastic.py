@@ -279,4 +279,4 @@ def test_at_level_1_all_start_again_in_place_and_it_counts(job, words):
     assert job.codes() == [8, 8, 8]
     assert job.rounds()[-1] == after.number
     first, second = (f"rank {rank} on {before.hosts[rank]} failed first: exit code {10 - rank}" for rank in (1, 2))
-    assert say(nodes, first, "; restart 1 of 1", second)
+    assert say(nodes, first, "; restarting (1 of 1)", second)

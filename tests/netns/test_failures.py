@@ -102,9 +102,9 @@ def test_restarts_are_counted_once_for_the_whole_job(job):
         assert {note["attempt"] for note in job.notes("worker", number).values()} == {str(number)}
         assert job.seconds_to_stop(number) < AT_ONCE
     for node in nodes:
-        assert [line.partition("flota] ")[2] for line in node.err.splitlines() if "; restart " in line] == [
-            f"rank 1 on host2 failed first: exit code 3 after {ran(node, 1)}; restart 1 of 2",
-            f"rank 2 on host3 failed first: exit code 4 after {ran(node, 2)}; restart 2 of 2",
+        assert [line for line in node.err.splitlines() if "; restarting " in line] == [
+            f"flota: warning: rank 1 on host2 failed: exit code 3 after {ran(node, 1)}; restarting (1 of 2)",
+            f"flota: warning: rank 2 on host3 failed: exit code 4 after {ran(node, 2)}; restarting (2 of 2)",
         ]
         assert "rank 0 on host1 failed first: exit code 5" in node.err
     assert places(job, 0) == places(job, 1) == places(job, 2)
@@ -129,7 +129,7 @@ def test_a_job_that_recovers_ends_well(job):
     job.finish()
 
     assert job.codes() == [0, 0]
-    assert all("2 workers ended well" in node.err for node in nodes)
+    assert all("2 workers finished successfully" in node.err for node in nodes)
 
 
 def test_workers_that_have_ended_well_take_part_in_a_restart_too(job):
@@ -156,7 +156,7 @@ def test_a_shepherd_that_is_killed_is_named_on_every_node(job):
     job.finish()
     assert job.codes() == [0, 0, 0]
     for node in nodes:
-        (line,) = [line for line in node.err.splitlines() if "restart 1 of 1" in line]
+        (line,) = [line for line in node.err.splitlines() if "restarting (1 of 1)" in line]
         assert "shepherd process on host2 ended with SIGKILL" in line
 
 

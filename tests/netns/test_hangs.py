@@ -79,7 +79,7 @@ def test_a_hang_is_restarted_everywhere(jobs):
 
     assert [job.codes(PATIENCE) for job in jobs] == [[0, 0, 0]] * 2
     for node in chain(*started):
-        assert HUNG in node.err and "restart 1 of 1" in node.err
+        assert HUNG in node.err and "restarting (1 of 1)" in node.err
         assert node.err.count("the job hangs") == 1
 
 

@@ -38,7 +38,7 @@ def test_the_starting_order_does_not_matter(jobs, order):
         assert places(job.round(0, 3)) == [(0, "host1", 0, 0), (1, "host2", 1, 0), (2, "host3", 2, 0)]
         job.finish()
         assert job.codes() == [0, 0, 0]
-        assert all("3 workers ended well" in node.err for node in job.nodes.started)
+        assert all("3 workers finished successfully" in node.err for node in job.nodes.started)
 
 
 def test_a_rank_is_the_sum_of_earlier_nodes_workers_and_the_local_rank(job):

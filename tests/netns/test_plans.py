@@ -73,9 +73,9 @@ def test_the_interface_that_workers_are_told(plan, words, hosts, interface):
     [
         (
             "--nnodes 2 --network-interface eth9",
-            "no interface `eth9` that is up and has an address: there are `lo,eth0`",
+            "no interface `eth9` is up and has an address; available: `lo,eth0`",
         ),
-        ("--nnodes 2 --network-interface far0", "no interface `far0` that is up and has an address"),
+        ("--nnodes 2 --network-interface far0", "no interface `far0` is up and has an address"),
         (
             "--nnodes 2 --network-interface eth0 --host 10.8.0.5",
             "--host 10.8.0.5 and --network-interface eth0 contradict",

@@ -89,7 +89,7 @@ def test_ranks_and_lists_agree_everywhere_and_all_ends_with_the_trainers(job):
     assert told_alike(job, "PADDLE_GLOO_HTTP_ENDPOINT").startswith(f"{A}:")
     assert len(notes(job, "server", kind="stopped")) == 2
     assert all("the work is done; 1" in node.err for node in (one, two))
-    assert all("2 servers, 4 trainers ended well" in last_words(node) for node in (one, two))
+    assert all("2 servers, 4 trainers finished successfully" in last_words(node) for node in (one, two))
     assert (one.out, two.out) == ("trainer 0 is here\n", "")
     assert "rank 0 is on host1; output of server 1 and ranks 2 to 3 is in" in two.err
     report = json.loads((one.directory / "log" / "report.json").read_text())
@@ -181,7 +181,7 @@ def test_a_restart_has_the_listed_ports_again(town, tmp_path):
         assert told_alike(job, "PADDLE_GLOO_HTTP_ENDPOINT", number) == f"{A}:6767"
         assert hosts(job, "trainer", number) == ["host1", "host2", "host2"]
     assert all("rank 1 on host2 failed first: exit code 7" in node.err for node in nodes)
-    assert all("restart 1 of 1" in node.err for node in nodes)
+    assert all("restarting (1 of 1)" in node.err for node in nodes)
 
 
 # What a death means.

@@ -74,7 +74,7 @@ def assert_nothing_happened(job: Job) -> None:
     assert job.codes(40) == [0, 0, 0]
     assert job.rounds() == [0, 1]
     for node in job.nodes.started:
-        assert "; restart 1 of 1" in node.err
+        assert "; restarting (1 of 1)" in node.err
         assert " lost; the nodes meet again" not in node.err
 
 

@@ -22,7 +22,7 @@ def test_imports_go_on_while_nodes_wait_for_each_other(job):
     job.finish()
     assert job.codes() == [0, 0]
     for node in (first, second):
-        assert node.err.count("flota] warm:") == 1
+        assert node.err.count("flota: warm:") == 1
         node.assert_nobody_left()
 
 

@@ -40,7 +40,7 @@ def test_devices_that_are_not_there_are_an_error_for_paddles_script_too(paddle):
 
     assert ended.code == 1
     message, hint = ended.err.splitlines()[-2:]
-    assert "unknown device `4`: this machine shows no device" in message
+    assert "unknown device `4`: this machine has no devices" in message
     assert hint == "hint: leave gpus out, or write devices='cpu'"
     assert ended.left == []
 

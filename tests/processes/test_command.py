@@ -36,15 +36,15 @@ BAD_INPUT = [
     (["--nproc_per_node", "-3", "train.py"], "`-3`", "--nproc_per_node 8"),
     (
         ["--nproc_per_node", "gpu", "train.py"],
-        "--nproc_per_node gpu: this machine shows no such device",
+        "--nproc_per_node gpu: this machine has no such device",
         "--nproc_per_node cpu",
     ),
     (["--nproc_per_node"], "--nproc_per_node needs a value", "--nproc_per_node N"),
     (["--nnodes", "0", "train.py"], "`0`", "--nnodes 4"),
     (["--nnodes", "abc", "train.py"], "`abc`", "--nnodes 2:4"),
     (["--nnodes", "3:2", "train.py"], "`3:2`", "--nnodes 2:4"),
-    (["--rank", "5", "train.py"], "--rank 5 in a job of 1 node", "leave it out"),
-    (["--devices", "0,1", "train.py"], "unknown device `0`: this machine shows no device", "--devices cpu"),
+    (["--rank", "5", "train.py"], "--rank 5 is out of range: the job has 1 node", "leave it out"),
+    (["--devices", "0,1", "train.py"], "unknown device `0`: this machine has no devices", "--devices cpu"),
     (["--log_level", "loud", "train.py"], "`loud`", "--log_level INFO"),
     (["--grace", "soon", "train.py"], "--grace needs a duration: `soon`", "30s, 2m or 1h"),
     *(
@@ -99,19 +99,19 @@ BAD_INPUT = [
         "this machine is not in --ips `203.0.113.7,2",
         "ip -brief address",
     ),
-    (["--nnodes", "2", "--rank", "2", "train.py"], "--rank 2 in a job of 2 nodes", "--rank 0 to --rank 1"),
+    (["--nnodes", "2", "--rank", "2", "train.py"], "--rank 2 is out of range: the job has 2 nodes", "--rank 0 to --rank 1"),
     (["--nnodes", "2", "--master", "10.0.0.1", "train.py"], "--master has no port: `10.0.0.1`", "10.0.0.1:8090"),
-    (["--master", "etcd://me:secret@a", "train.py"], "--master holds more than addresses", "FLOTA_ETCD_PASSWORD_FILE"),
+    (["--master", "etcd://me:secret@a", "train.py"], "--master contains a user name or password", "FLOTA_ETCD_PASSWORD_FILE"),
     (
         ["--nnodes", "2", "--network-interface", "no0", "train.py"],
-        "no interface `no0` that is up and has an address",
-        "choose from",
+        "no interface `no0` is up and has an address",
+        "choose one of these",
     ),
     (["--servers=127.0.0.1:6170", "train.py"], "no address for a trainer on any node", "--trainers 10.0.0.1"),
     (["--workers=127.0.0.1:6171", "train.py"], "no address for a server on any node", "--servers 10.0.0.1"),
     (
         ["--servers=127.0.0.1:6170", "--trainer_num=2", "train.py"],
-        "no address for a trainer on any node; --trainer_num counts, but does not say where",
+        "no address for a trainer on any node; --trainer_num gives a number, not addresses",
         "--trainers 10.0.0.1",
     ),
     (
@@ -160,7 +160,7 @@ BAD_INPUT = [
     ),
     (
         ["--trainer_num=2", "--heter_worker_num=2", "--heter_devices=gpu", "train.py"],
-        "--heter_devices gpu: this machine shows no such device",
+        "--heter_devices gpu: this machine has no such device",
         "--heter_devices cpu",
     ),
     (
@@ -201,7 +201,7 @@ BAD_INPUT = [
     (["--enable_gpu_log", "true", "train.py"], "`--enable_gpu_log` is refused", "leave it out"),
     (
         ["--elastic_pre_hook", "true", "train.py"],
-        "`--elastic_pre_hook` is refused: let each worker run it",
+        "`--elastic_pre_hook` is refused: run it in each worker",
         "leave it out",
     ),
     (["completion", "tcsh"], "bash, zsh or fish: `tcsh`", "flota completion bash"),
@@ -271,7 +271,7 @@ def test_an_unknown_device_is_named_with_those_there_are(flota):
     result = flota.run("--gpus", "7", "sleeps.py", env={"CUDA_VISIBLE_DEVICES": "4,5"})
 
     assert result.returncode == 2
-    assert "unknown gpu device `7`: this machine shows `4,5`" in result.stderr
+    assert "unknown gpu device `7`: this machine has `4,5`" in result.stderr
 
 
 def test_too_few_free_ports_name_the_range(flota):
@@ -549,14 +549,30 @@ def test_dry_run_as_json_says_what_a_real_run_gives(flota):
                 assert real[name] == value, name
 
 
-def test_help_fits_one_screen_a_group(flota):
+def test_help_fits_one_screen(flota):
+    lines = flota.run("--help").stdout.splitlines()
+
+    screen = lines[: lines.index("Examples:")]
+    assert len(screen) <= 24
+    assert max(map(len, lines)) <= 80
+    first = "nproc_per_node devices log_dir console nnodes master max_restart hang_timeout warm dry_run".split()
+    assert [line.split()[0] for line in screen if line.startswith("  --")] == [f"--{name}" for name in first]
+
+
+def test_help_of_torch_launch_is_about_itself(flota):
+    page = flota.run("--help", command=[sys.executable, "-m", "flota.torch_launch"]).stdout
+
+    assert page.startswith("usage: python -m flota.torch_launch [FLAGS] SCRIPT [ARGUMENTS]\n")
+    assert "inserts\n--local-rank=N" in page and "  python -m flota.torch_launch train.py" in page
+
+
+def test_help_has_a_page_per_group(flota):
     from flota.cli.help import TITLES
 
     overview = flota.run("--help").stdout
-    assert len(overview.splitlines()) <= 62
     for group in TITLES:
         page = flota.run("--help", group).stdout
-        assert len(page.splitlines()) <= 45, group
+        assert len(page.splitlines()) <= 46, group
         assert max(map(len, page.splitlines())) <= 80, group
         assert group in overview
 

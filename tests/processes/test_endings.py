@@ -166,7 +166,7 @@ def test_a_restart_that_helps_ends_well(flota):
     result = flota.run("--nproc_per_node", 2, "--max_restart", 3, "fails.py", env={"FAIL_UNTIL": "1"})
 
     assert result.returncode == 0
-    assert "restart 2 of 3" in result.stderr
+    assert "restarting (2 of 3)" in result.stderr
     assert "rank 0 ends well on attempt 2" in result.stdout
     assert report(flota)["verdict"] == "succeeded"
 
@@ -417,7 +417,7 @@ def test_events_tell_the_story_to_programs(flota):
     assert story.count("round_started") == 2
     assert story[-1] == "job_ended"
     exits = [event for event in events(flota) if event["event"] == "worker_exited"]
-    assert {(event["rank"], event["code"], event["told_to_stop"]) for event in exits[:2]} == {
+    assert {(event["rank"], event["code"], event["asked_to_stop"]) for event in exits[:2]} == {
         (1, 1, False),
         (0, -15, True),
     }

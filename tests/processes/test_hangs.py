@@ -121,9 +121,9 @@ def test_a_hang_is_a_failure_that_is_restarted(flota):
     _, err = running.output()
 
     assert running.wait() == 0
-    assert "rank 1 hung: found after" in err and "restart 1 of 1" in err
+    assert "rank 1 hung: found after" in err and "restarting (1 of 1)" in err
     assert err.count("the job hangs") == 1
-    assert "3 workers ended well" in err
+    assert "3 workers finished successfully" in err
 
 
 @pytest.fixture

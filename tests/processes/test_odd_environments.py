@@ -190,7 +190,7 @@ def test_a_log_emptied_by_hand_goes_on_being_shown(flota):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--json", "x.py"], "--json means something only with --dry-run"),
+        (["--json", "x.py"], "--json has an effect only with --dry-run"),
         (["--ips", "", "x.py"], "--ips needs addresses"),
         (["--nproc_per_node", "99999999", "x.py"], "a number of 1 to 10000"),
     ],

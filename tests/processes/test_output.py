@@ -314,11 +314,11 @@ def test_the_job_id_names_flotas_own_log(flota):
     flota.run("--job_id", "job/1", "prints.py", env={"LINES_TO_PRINT": "1"})
 
     own = (flota.directory / "log" / f"job_1.{HOST}.log").read_text()
-    assert "Local start 1 processes." in own
+    assert "flota] 1 worker on " in own
 
 
 def test_the_blocks_of_a_start_read_as_in_paddles_documents(flota):
-    result = flota.run("dumps_env.py", env={"CUDA_VISIBLE_DEVICES": "0,1,2,3"})
+    result = flota.run("--framework", "paddle", "dumps_env.py", env={"CUDA_VISIBLE_DEVICES": "0,1,2,3"})
 
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", result.stderr)
     text = re.sub(r"^INFO \S+ \S+ ", "INFO DATE TIME ", text, flags=re.MULTILINE)
@@ -329,6 +329,7 @@ def test_the_blocks_of_a_start_read_as_in_paddles_documents(flota):
 
 GOLDEN = """\
 -----------  Configuration Arguments -----------
+framework: paddle
 gpus: 0,1,2,3
 ips: 127.0.0.1
 log_dir: log

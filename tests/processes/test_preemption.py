@@ -31,7 +31,11 @@ def test_all_save_at_one_step_and_the_job_may_be_tried_again(flota, flags):
     code, err = preempt(flota, *flags, "yields.py", "saves")
     assert code == 75, err
     assert len(saved(flota)) == 2 and len(set(saved(flota))) == 1
-    assert "the workers are asked to save and end at step " in err
+    step = saved(flota)[0]
+    assert f"SIGTERM received; asking all ranks to save and exit at step {step} (up to " in err
+    last = err.splitlines()[-1]
+    assert last.startswith("flota: preempted by SIGTERM after ")
+    assert last.endswith(f": all 2 ranks saved at step {step} and exited")
     assert_nobody_left()
 
 
@@ -42,6 +46,7 @@ def test_all_save_at_one_step_and_the_job_may_be_tried_again(flota, flags):
 def test_another_signal_may_ask_for_it(flota, name, number):
     code, err = preempt(flota, "--preempt-signal", name, "yields.py", "saves", number=number)
     assert code == 75, err
+    assert "flota: preempted by SIG" in err.splitlines()[-1] and "SIGTERM" not in err
 
 
 @pytest.mark.parametrize("ways", [("calls",), ("calls", "saves"), ("both",), ("threads", "calls")], ids=" ".join)
@@ -49,7 +54,7 @@ def test_all_callbacks_are_called_at_one_step_and_the_workers_end(flota, ways):
     code, err = preempt(flota, "yields.py", *ways)
     assert code == 75, err
     assert len(saved(flota)) == 2 and len(set(saved(flota))) == 1
-    assert f"asked to save and end at step {saved(flota)[0]}, within" in err
+    assert f"asking all ranks to save and exit at step {saved(flota)[0]} (up to" in err
     assert_nobody_left()
 
 
@@ -71,7 +76,7 @@ def test_without_steps_that_say_where_they_are_all_save_now(flota, ways):
     code, err = preempt(flota, "yields.py", *ways)
     assert code == 75, err
     assert len(saved(flota)) == 2
-    assert "asked to save and end now" in err
+    assert "asking all ranks to save and exit (up to" in err
 
 
 def test_a_callback_that_fails_has_saved_nothing(flota):

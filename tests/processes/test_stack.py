@@ -85,13 +85,13 @@ def test_a_rank_that_is_not_here_is_named(flota, hung):
     ended = stack(flota, 7)
 
     assert ended.returncode == 2
-    assert ended.stderr.startswith("flota: error: rank 7 is not running on this machine: those of 0, 1, 2 are\n")
+    assert ended.stderr.startswith("flota: error: rank 7 is not running on this machine; running here: 0, 1, 2\n")
 
 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--log_dir", "nowhere"], "no job of this machine is running with the log directory"),
+        (["--log_dir", "nowhere"], "no running job on this machine uses the log directory"),
         (["--native=3"], "unknown flag `--native=3`"),
         (["--whatever"], "unknown flag `--whatever`"),
         (["x"], "flota stack needs a whole number"),
@@ -110,7 +110,7 @@ def test_mistakes_are_told_in_a_line(flota, words, error):
 def test_a_job_that_has_ended_has_no_stacks(flota):
     flota.run("prints.py")
 
-    assert "no job of this machine is running" in stack(flota).stderr
+    assert "no running job on this machine uses" in stack(flota).stderr
 
 
 def test_numbers_that_are_other_processes_now_are_left_alone(flota, hung):

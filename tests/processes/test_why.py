@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -51,7 +52,7 @@ def test_the_last_of_several_jobs_is_told(flota):
     flota.run("fails.py", env={"FAIL_RANK": "0"})
     flota.run("prints.py")
 
-    assert why(flota).stdout == "job default: 1 workers ended well\n"
+    assert re.fullmatch(r"job default: 1 worker finished successfully in [\d.]+ s\n", why(flota).stdout)
 
 
 def test_a_stopped_job(flota):
@@ -61,7 +62,7 @@ def test_a_stopped_job(flota):
     os.kill(running.pid, signal.SIGTERM)
     running.wait()
 
-    assert why(flota).stdout == "job default: stopped by SIGTERM\n"
+    assert re.fullmatch(r"job default: stopped by SIGTERM after [\d.]+ s\n", why(flota).stdout)
 
 
 def events(flota):
@@ -144,8 +145,8 @@ def test_what_is_no_report_is_passed_over(flota, file, text, code):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "no job has left a report or events in `log`"),
-        (("nowhere",), "in `nowhere`"),
+        ((), "no job has written a report or events to `log`"),
+        (("nowhere",), "to `nowhere`"),
         (("--verbos",), "unknown flag"),
     ],
 )

@@ -189,7 +189,7 @@ def make_log_spec(settings: Settings) -> LogSpec:
         stderr_filters=get("duplicate_stderr_filters"),
         events_on_console=get("event_log_handler") == "console",
         **{name: get(f"log_{name}") for name in ("level", "overwrite", "max_size", "backups", "timestamps")},
-        **{name: get(name) for name in ("redirects", "tee", "verbose")},
+        **{name: get(name) for name in ("redirects", "tee", "verbose", "quiet")},
     )
 
 

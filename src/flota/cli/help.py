@@ -1,51 +1,46 @@
-"""--help: one screen a group, made from the rows of flags.py."""
+"""--help: the first flags and the groups on one screen, then one page per group, made from the rows of flags.py."""
 
 from itertools import zip_longest
 from textwrap import wrap
 
 from flota import frameworks, platforms
 from flota.cli.commands import REGISTRY as SUBCOMMANDS
-from flota.cli.flags import ALIASES, FLAGS, GROUPS, SWITCH, Flag
+from flota.cli.flags import ALIASES, BY_NAME, FLAGS, GROUPS, SWITCH, Flag
 from flota.cli.ipu import IPU_FLAGS
 from flota.errors import BadValue
 
-OVERVIEW = """\
-usage: flota [flags] script.py [the script's own arguments]
-       flota [flags] -m module …        flota [flags] --no-python program …
-       flota --devices N ipu …
-{subcommands}
+FIRST = (
+    *("nproc-per-node", "devices", "log-dir", "console", "nnodes"),
+    *("master", "max-restart", "hang-timeout", "warm", "dry-run"),
+)
+EXAMPLES = (
+    ("flota train.py --lr 0.1", "one worker per visible device"),
+    ("flota --nproc_per_node 4 train.py", "four workers"),
+    ("flota --devices 2,3 train.py", "two workers, on these two devices"),
+    ("flota --max_restart 3 train.py", "restart all workers when one fails"),
+    ("flota -m package.train --epochs 3", "run a module"),
+    ("flota --no_python ./train.sh", "run a program that is not Python"),
+)
+COLUMN = 24
+GROUP_COLUMN = 40
+WIDTH = 80
+ROWS = (*FLAGS, *IPU_FLAGS)
+TITLES = {**GROUPS, "ipu": "jobs on IPUs"}
+USAGE = """\
+usage: {program} [FLAGS] SCRIPT [ARGUMENTS]
+       flota {commands} …
 
 {purpose}
-
-  flota train.py --lr 0.1                 one worker a visible device, else one
-  flota --nproc_per_node 4 train.py       four workers
-  flota --devices 2,3 train.py            two workers, on these two devices
-  flota --max_restart 3 train.py          start all anew when one fails
-  flota --dry-run train.py                print the plan, start nothing
-
-Flags go before the script; --a-b and --a_b are the same. Each can be set by a
-variable (FLOTA_LOG_DIR) or in flota.toml (log_dir = "out"), too.
 """
-PURPOSE = (
-    "Starts one worker a device (one without any) of a distributed training script, gives each the variables of "
-    "{frameworks}, watches them, and ends them all when one fails. Also as fleetrun, and as python -m flota."
-)
-COLUMN = 30
-ROWS = (*FLAGS, *IPU_FLAGS)
-TITLES = {**GROUPS, "ipu": "jobs on IPUs: behind --devices N ipu, all needed"}
+PURPOSE = "Run a training script on many devices or machines; watch and restart it."
+TORCH_LAUNCH_PURPOSE = """\
+Run a training script as torch.distributed.launch does: flota inserts
+--local-rank=N before the script's arguments unless --use_env is given."""
 
 
-def overview() -> str:
-    titles = [frameworks.load(name).title for name in frameworks.REGISTRY]
-    purpose = PURPOSE.format(frameworks=f"{', '.join(titles[:-1])} and {titles[-1]}")
-    usages = [(f"       flota {command.name} {command.arguments}", command.help) for command in SUBCOMMANDS]
-    rows = "\n".join(f"{usage:<40}{text}" for usage, text in usages)
-    return OVERVIEW.format(subcommands=rows, purpose="\n".join(wrap(purpose, 80)))
-
-
-def print_help(group: str) -> int:
+def print_help(group: str, *, torch_launch: bool = False) -> int:
     if group == "all":
-        print(overview())
+        print(overview(torch_launch=torch_launch))
         for name in TITLES:
             print(_group(name))
     elif group in TITLES:
@@ -53,12 +48,37 @@ def print_help(group: str) -> int:
     elif group:
         raise BadValue("--help", group, f"one of all, {', '.join(TITLES)}", "flota --help workers")
     else:
-        print(overview())
-        print(_group("script"))
-        print("More: flota --help GROUP")
-        for name, title in TITLES.items():
-            print(f"  {name:<12}{title}")
+        print(overview(torch_launch=torch_launch), end="")
+        print(examples("python -m flota.torch_launch" if torch_launch else "flota"), end="")
     return 0
+
+
+def overview(*, torch_launch: bool = False) -> str:
+    """At most 24 lines of 80 columns."""
+    usage = USAGE.format(
+        program="python -m flota.torch_launch" if torch_launch else "flota",
+        commands="|".join(command.name for command in SUBCOMMANDS),
+        purpose=TORCH_LAUNCH_PURPOSE if torch_launch else PURPOSE,
+    )
+    first = [line for name in FIRST for line in _lines(BY_NAME[name], with_aliases=False)]
+    groups = [f"  {name:<10}{title}" for name, title in TITLES.items()]
+    half = (len(groups) + 1) // 2
+    pairs = zip_longest(groups[:half], groups[half:], fillvalue="")
+    rows = [f"{left:<{GROUP_COLUMN}}{right}".rstrip() for left, right in pairs]
+    return "\n".join([usage, *first, "", "More flags: flota --help GROUP, or --help all", *rows, ""])
+
+
+def examples(program: str) -> str:
+    titles = [frameworks.load(name).title for name in frameworks.REGISTRY]
+    lines = [f"  {command.replace('flota', program, 1):<38}{text}" for command, text in EXAMPLES]
+    notes = (
+        f"Workers get the variables of {', '.join(titles[:-1])} and {titles[-1]}. Flags go before the script; --a-b "
+        "and --a_b are the same. Each flag can also be set by a variable (FLOTA_LOG_DIR) or in flota.toml "
+        '(log_dir = "out").'
+    )
+    usages = [(f"flota {command.name} {command.arguments}", command.help) for command in SUBCOMMANDS]
+    commands = [f"  {usage:<38}{text}" for usage, text in usages]
+    return "\n".join(["", "Examples:", *lines, "", "Commands:", *commands, "", *wrap(notes, WIDTH), ""])
 
 
 def _group(name: str) -> str:
@@ -68,16 +88,16 @@ def _group(name: str) -> str:
             lines += _lines(flag)
     if name == "nodes":
         known = ", ".join(platform.title for platform in platforms.REGISTRY)
-        lines += ["", f"Without them, who takes part is read from the variables of {known}."]
+        lines += ["", f"Without them, flota reads the nodes from the variables of {known}."]
     return "\n".join([*lines, ""])
 
 
-def _lines(flag: Flag) -> list[str]:
+def _lines(flag: Flag, *, with_aliases: bool = True) -> list[str]:
     value = "" if flag.kind in SWITCH else f" {flag.metavar}"
     left = f"  {flag.short + ', ' if flag.short else ''}--{flag.name.replace('-', '_')}{value}"
-    others = [f"--{alias.name.replace('-', '_')}" for alias in ALIASES if alias.of == flag.name]
+    others = [f"--{alias.name.replace('-', '_')}" for alias in ALIASES if alias.of == flag.name and with_aliases]
     right = flag.help + (f" (also {', '.join(others)})" if others else "")
-    words = wrap(right, 78 - COLUMN)
+    words = wrap(right, WIDTH - COLUMN)
     if len(left) > COLUMN - 2:
         words.insert(0, "")
     return [f"{start:<{COLUMN}}{line}".rstrip() for start, line in zip_longest((left,), words, fillvalue="")]

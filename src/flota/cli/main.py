@@ -73,7 +73,7 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
     if "help" in line.given:
         from flota.cli.help import print_help
 
-        return print_help(str(line.given["help"].value))
+        return print_help(str(line.given["help"].value), torch_launch=legacy_local_rank)
     if "version" in line.given:
         from flota import __version__
 
@@ -105,7 +105,8 @@ def _run(request: Request) -> int:
         from flota.cli.dry_run import print_plan
 
         return print_plan(spec, request.environ, as_json=request.settings["json"])
-    return run_job(spec, request.environ, configuration(request, spec), notes(request, spec)).exit_code
+    shown = configuration(request, spec) if shows_settings(spec) else ()
+    return run_job(spec, request.environ, shown, notes(request, spec)).exit_code
 
 
 def run_job(
@@ -131,6 +132,12 @@ def notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
     from flota.cli.nodes_spec import notes_on_nodes
 
     return (*(note for note in said if not note.endswith(ALONE)), *notes_on_nodes(request.settings, request.environ))
+
+
+def shows_settings(spec: JobSpec) -> bool:
+    """Paddle's users know the block of settings and the table of variables that its launcher prints."""
+    from_paddle = spec.frameworks == ("paddle",) or os.path.basename(sys.argv[0]) == "fleetrun"
+    return spec.log.verbose or from_paddle
 
 
 def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from flota.cluster.admission import Admission
 from flota.cluster.gathering import Gathering, hosts_in_words, missing_in_words
-from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState
+from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState, with_restart
 from flota.cluster.leaving import Leavers
 from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead
 from flota.cluster.node_record import DEAD, DONE, FAILED, SERVING, Present
@@ -25,12 +25,14 @@ from flota.errors import TRY_AGAIN
 from flota.hangs.question import AllIdle
 from flota.humanize import list_in_words, were_in_words
 from flota.job import survey_outcomes as outcomes
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, exception_message
 from flota.job.roster import Seat
 from flota.job.survey_outcomes import Question, Result
 from flota.stragglers.detector import SlowRankWatch
 from flota.supervise.supervisor import FIRST_FAILURE_WAIT
 from flota.values import NamedTuple
+
+Hosts = tuple[str, ...]
 
 MISSED = 1000  # questions that a coordinator can have asked in the time of a lease
 
@@ -304,9 +306,9 @@ class Coordinator:
         self._next_round(outcome.reason, view.now)
 
     def _restart(self, outcome: outcomes.Restart, view: View) -> None:
-        self._next_round("", view.now, delay=outcome.delay, counted=True)
-        failures = (outcome.culprit._replace(said=()),)
-        self.job_state = replace(self.job_state, failures=failures, past=outcome.history)
+        culprit = outcome.culprit._replace(said=tuple(exception_message(outcome.culprit)))
+        self._next_round("", view.now, delay=outcome.delay, culprit=culprit)
+        self.job_state = replace(self.job_state, past=outcome.history)
 
     def _end_as_decided(self, outcome: outcomes.EndJob, _view: View) -> None:
         self._end(outcome.ending)
@@ -330,9 +332,12 @@ class Coordinator:
         if ending.code:
             self._end(ending)
         else:
-            self._next_round(ending.reason, now)
+            self._next_round(ending.reason, now, lost=tuple(row.host for row in lost))
 
-    def _next_round(self, why: str, now: float, *, delay: float = 0.0, counted: bool = False) -> None:
+    def _next_round(
+        self, why: str, now: float, *, delay: float = 0.0, culprit: FailedWorker | None = None, lost: Hosts = ()
+    ) -> None:
+        """`culprit`: a counted restart follows its failure."""
         last = self.job_state
         self.gathering.begin(now, delay)
         self.done.clear()
@@ -341,14 +346,15 @@ class Coordinator:
             last,
             phase=GATHERING,
             round=last.round + 1,
-            attempt=last.attempt + counted,
+            attempt=last.attempt + (culprit is not None),
             why=why,
-            failures=(),
+            failures=(culprit,) if culprit else (),
             missing="",
             delay=delay,
             slow=(),
             question=None,
             left=tuple(sorted(self.gone & self.here)),
+            restarts=with_restart(last, now + (self.epoch or 0.0), why, culprit, lost),
         )
 
     def _end(self, ending: JobEnding) -> None:

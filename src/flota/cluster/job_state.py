@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from flota.cluster.node_record import NodeRecord
-from flota.job.report import FailedWorker, JobEnding
+from flota.job.report import MOST_RESTARTS, FailedWorker, JobEnding, PastRestart, failure_in_brief
 from flota.job.roster import Seat
 from flota.job.survey_outcomes import Question, Result
 from flota.stragglers.detector import SlowRank
@@ -46,6 +46,7 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     left: tuple[str, ...] = ()  # nodes that take no part any more though their records may still be there
     ending: JobEnding | None = None
     past: History = History()
+    restarts: tuple[PastRestart, ...] = ()  # the last of them
     delay: float = 0.0  # seconds until the next round may begin
     slow: tuple[SlowRank, ...] = ()  # ranks of the running round
     asked: int = 0  # the last question's number
@@ -65,6 +66,15 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     @property
     def place(self) -> tuple[bool, int, bool, int, bool]:
         return self.phase == ENDED, self.round, self.phase != GATHERING, self.asked, self.question is None
+
+
+def with_restart(
+    job_state: JobState, at: float, why: str, culprit: FailedWorker | None, lost: tuple[str, ...]
+) -> tuple[PastRestart, ...]:
+    """The past restarts and the one that ends this round."""
+    reason = failure_in_brief(culprit, name_host=True) if culprit else why
+    restart = PastRestart(job_state.round, at, reason, culprit is not None, lost)
+    return (*job_state.restarts, restart)[-MOST_RESTARTS:]
 
 
 def take_seat(node: str, record: NodeRecord) -> Seat:

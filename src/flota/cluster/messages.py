@@ -6,7 +6,7 @@ import shlex
 from flota.cluster.job_state import GATHERING, JobState
 from flota.cluster.member import Member
 from flota.cluster.store_access import StoreAccess
-from flota.failures.report_text import culprit_in_words
+from flota.failures.report_text import culprit_in_words, restart_details
 from flota.failures.roll_call import KIND as ROLL_CALL
 from flota.humanize import restart_in_words
 from flota.job.causes import is_hang
@@ -114,9 +114,10 @@ class ClusterMessages:
 
     def _report_next_round(self, job_state: JobState) -> None:
         if job_state.failures:
-            culprit = culprit_in_words(job_state.failures[0], name_host=True)
+            failed = job_state.failures[0]
+            culprit = culprit_in_words(failed, name_host=True, first=False)
             restart = restart_in_words(job_state.attempt, self.console.spec.restarts.limit, job_state.delay)
-            self.console.say("WARNING", f"{culprit}; {restart}")
+            self.console.say("WARNING", f"{culprit}; {restart}", *restart_details(failed))
         elif job_state.why:
             self.console.say("WARNING", f"{job_state.why}; the nodes meet again")
 

@@ -314,6 +314,7 @@ class MultiNode(NodeWatch):
     def _report(self, ending: JobEnding) -> Report:
         """What the coordinator has decided, with what this node knows of its last round."""
         job_state = self.follower.job_state
-        attempt = job_state.attempt if job_state else 0
+        attempt, restarts = (job_state.attempt, job_state.restarts) if job_state else (0, ())
         verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)
-        return with_failures(self.evidence.report(verdict), ending.failures, ending.ended)
+        report = self.evidence.report(verdict)._replace(restarts=restarts)
+        return with_failures(report, ending.failures, ending.ended)

@@ -82,7 +82,7 @@ class UnknownKey(FlotaError):
 
 class BadConfigFile(TemplateError[str, str]):
     message = "cannot read {0}: {1}"
-    hint = "mend the file or move it away"
+    hint = "fix the file, or move it away"
 
 
 class NoScript(FlotaError):
@@ -98,7 +98,7 @@ class MissingScript(FlotaError):
 
 class ScriptIsDirectory(TemplateError[str, str]):
     message = "the script is a directory: `{0}`"
-    hint = "name a file in it, as in `flota {1}`"
+    hint = "name a file in it, e.g. `flota {1}`"
 
 
 class MissingProgram(FlotaError):
@@ -122,12 +122,12 @@ class Contradiction(TemplateError[str, str, str]):
 
 
 class OnlyWith(TemplateError[str, str]):
-    message = "{0} means something only with {1}"
+    message = "{0} has an effect only with {1}"
     hint = "add {1}"
 
 
 class NeedsUseEnv(TemplateError[str]):
-    message = "{0}: a program may not take the --local-rank that would be inserted"
+    message = "{0}: a program may not accept the --local-rank that flota would insert"
     hint = "add --use-env"
 
 
@@ -138,10 +138,10 @@ def spelled(name: str, value: str) -> str:
 
 class UnknownDevice(FlotaError):
     def __init__(self, device: str, kind: str, visible: tuple[str, ...], option: str = "--devices") -> None:
-        words = f"unknown {kind} device `{device}`: this machine shows `{','.join(visible)}`"
-        hint = f"choose from them, as in {spelled(option, visible[0])}" if visible else ""
+        words = f"unknown {kind} device `{device}`: this machine has `{','.join(visible)}`"
+        hint = f"choose one of these, e.g. {spelled(option, visible[0])}" if visible else ""
         if not visible:
-            words = f"unknown device `{device}`: this machine shows no device"
+            words = f"unknown device `{device}`: this machine has no devices"
             none = spelled("--devices" if option.startswith("-") else "devices", "cpu")
             hint = f"leave {option} out, or write {none}"
         super().__init__(words, hint)
@@ -160,23 +160,23 @@ class TooManyWorkers(TemplateError[int, int]):
 class NoDevices(FlotaError):
     def __init__(self, asked: str) -> None:
         flag = asked.partition(" ")[0]
-        super().__init__(f"{asked}: this machine shows no such device", f"give {flag} another value, as in {flag} cpu")
+        super().__init__(f"{asked}: this machine has no such device", f"use another value, e.g. {flag} cpu")
 
 
 class NodeRankOutOfRange(FlotaError):
     def __init__(self, rank: int, nodes: int) -> None:
         hint = f"use --rank 0 to --rank {nodes - 1}, or leave it out" if nodes > 1 else "leave it out"
-        super().__init__(f"--rank {rank} in a job of {nodes} node{'s' * (nodes > 1)}", hint)
+        super().__init__(f"--rank {rank} is out of range: the job has {nodes} node{'s' * (nodes > 1)}", hint)
 
 
 class NoWorkersHere(TemplateError[()]):
     message = "this node would start no worker of any role"
-    hint = "give a role a count, as in --trainer_num 1 or --roles trainer=1"
+    hint = "set the number of workers of a role, e.g. --trainer_num 1 or --roles trainer=1"
 
 
 class BadPlatformValue(TemplateError[str, str, str, str]):
     message = "{0}'s {1} is not {3}: `{2}`"
-    hint = "say who takes part: --nnodes 2 --master 10.0.0.1:8090 --rank 0, or --nnodes 1 for this machine alone"
+    hint = "describe the nodes with --nnodes 2 --master 10.0.0.1:8090 --rank 0, or use --nnodes 1 for this machine alone"
 
 
 class ForeignAddress(TemplateError[str]):
@@ -186,43 +186,43 @@ class ForeignAddress(TemplateError[str]):
 
 class MasterWithoutPort(TemplateError[str, str]):
     message = "{0} has no port: `{1}`"
-    hint = "add one that is free there, as in --master {1}:8090"
+    hint = "add a free port, e.g. --master {1}:8090"
 
 
 class SecretInAddress(TemplateError[str]):
-    message = "{0} holds more than addresses: a user or a password there is seen by everyone on the machine"
+    message = "{0} contains a user name or password, which every user of this machine can see"
     hint = "set FLOTA_ETCD_USER and FLOTA_ETCD_PASSWORD, or FLOTA_ETCD_PASSWORD_FILE, and leave it out of the address"
 
 
 class UnreadableFile(FlotaError):
     def __init__(self, source: str, path: str, why: str) -> None:
-        hint = f"run `ls -l {path}` to see who may"
+        hint = f"run `ls -l {path}` to check its permissions"
         if source == "FLOTA_TOKEN_FILE":
             hint = "copy the file here from the node that made it, or set the same FLOTA_TOKEN on all nodes"
         super().__init__(f"cannot read {source} `{path}`: {why}", hint)
 
 
 class BadToken(TemplateError[str]):
-    message = "the token of {0} is empty, or has spaces or other characters than ASCII"
-    hint = "make one with `openssl rand -hex 16`, the same for all nodes"
+    message = "the token in {0} is empty, or contains spaces or non-ASCII characters"
+    hint = "create one with `openssl rand -hex 16`, and use it on all nodes"
 
 
 class NotAmongNodes(FlotaError):
     def __init__(self, flag: str, hosts: tuple[str, ...], own: list[str]) -> None:
-        hint = "add the address by which the others reach this machine; run `ip -brief address` to see which it has"
+        hint = "add the address that other nodes use to reach this machine; run `ip -brief address` to list its addresses"
         super().__init__(f"this machine is not in {flag} `{','.join(hosts)}`: it has `{','.join(own)}`", hint)
 
 
 class SeveralAmongNodes(FlotaError):
     def __init__(self, flag: str, hosts: tuple[str, ...]) -> None:
-        words = f"{flag} has more than one address of this machine: `{','.join(hosts)}`"
-        super().__init__(words, f"say which one is this node's with --host {hosts[0]}")
+        words = f"{flag} lists more than one address of this machine: `{','.join(hosts)}`"
+        super().__init__(words, f"choose this node's with --host {hosts[0]}")
 
 
 class UnknownInterface(FlotaError):
     def __init__(self, flag: str, name: str, known: list[str]) -> None:
-        words = f"{flag}: no interface `{name}` that is up and has an address: there are `{','.join(known)}`"
-        super().__init__(words, f"choose from them, as in --network-interface {known[-1] if known else 'eth0'}")
+        words = f"{flag}: no interface `{name}` is up and has an address; available: `{','.join(known)}`"
+        super().__init__(words, f"choose one of these, e.g. --network-interface {known[-1] if known else 'eth0'}")
 
 
 class UnwritableLogDir(FlotaError):
@@ -243,18 +243,18 @@ class TooFewPorts(TemplateError[int, int, int, int]):
 
 
 class TooManyOpenFiles(TemplateError[int]):
-    message = "ports needed: {0}, more than this process may have open files"
+    message = "{0} ports are needed, more than the number of files this process may open"
     hint = "run `ulimit -n 65536` first"
 
 
 class NoWorkingDirectory(TemplateError[()]):
-    message = "the working directory does not exist any more"
-    hint = "run `cd` to one that does"
+    message = "the working directory no longer exists"
+    hint = "change to a directory that exists"
 
 
 class PortInUse(FlotaError):
     def __init__(self, port: int, owner: str = "") -> None:
-        hint = f"run `ss -ltnp sport = :{port}` to see by whom, or choose another"
+        hint = f"run `ss -ltnp sport = :{port}` to find the process, or choose another port"
         super().__init__(f"port {port} is in use{f' by {owner}' if owner else ''}", hint)
 
 
@@ -264,18 +264,18 @@ class UnsupportedSystem(TemplateError[str]):
 
 
 class VariableTooLong(TemplateError[str, int]):
-    message = "{0} would be {1} bytes, more than a process can be given"
+    message = "{0} would be {1} bytes, more than an environment variable can hold"
     hint = "use fewer workers, or another --framework"
 
 
 class CannotServe(TemplateError[str, str]):
-    message = "cannot serve the job's master at {0}: {1}"
+    message = "cannot listen for the job's nodes at {0}: {1}"
     hint = "choose another with --master HOST:PORT"
 
 
 class BadCertificate(TemplateError[str, str]):
     message = "cannot use `{0}` for TLS: {1}"
-    hint = "run `openssl x509 -text -in FILE` to look at it"
+    hint = "run `openssl x509 -text -in FILE` to inspect it"
 
 
 class MissingPackage(TemplateError[str]):
@@ -290,14 +290,14 @@ class NoneOfRole(TemplateError[str, str, str]):
 
 class NoAddresses(FlotaError):
     def __init__(self, role: str, flag: str, counted: str) -> None:
-        but = f"; {counted} counts, but does not say where" if counted else ""
-        hint = f"list all of them, as in {flag} 10.0.0.1:6170,10.0.0.2:6170"
+        but = f"; {counted} gives a number, not addresses" if counted else ""
+        hint = f"list all of them, e.g. {flag} 10.0.0.1:6170,10.0.0.2:6170"
         super().__init__(f"no address for a {role} on any node{but}", hint)
 
 
 class UnusedScript(TemplateError[str, str]):
     message = "`{0}` would not be run: every role in {1} has a script of its own"
-    hint = "leave it out, as in `flota`, or run it from a directory without that file"
+    hint = "leave it out and run `flota` alone, or run it from a directory without that file"
 
 
 class TwiceListed(FlotaError):
@@ -325,22 +325,22 @@ class UnevenIpus(FlotaError):
 
 
 class NoReport(TemplateError[str]):
-    message = "no job has left a report or events in `{0}`"
+    message = "no job has written a report or events to `{0}`"
     hint = "name its log directory: flota why LOG_DIR"
 
 
 class NoRunningJob(TemplateError[str]):
-    message = "no job of this machine is running with the log directory `{0}`"
-    hint = "name the job's with --log_dir DIR"
+    message = "no running job on this machine uses the log directory `{0}`"
+    hint = "name its log directory with --log_dir DIR"
 
 
 class NoSuchRank(TemplateError[int, str]):
-    message = "rank {0} is not running on this machine: those of {1} are"
-    hint = "run `flota stack` without a number to see who stands where, and with it on the machine that has the rank"
+    message = "rank {0} is not running on this machine; running here: {1}"
+    hint = "run `flota stack` without a rank to list all ranks, then run it on the machine of that rank"
 
 
 class NoSpy(TemplateError[()]):
-    message = "stacks are read by py-spy, which is not here"
+    message = "py-spy, which reads the stacks, is not installed"
     hint = "run `pip install 'flota[stacks]'`"
 
 

@@ -134,7 +134,7 @@ def piece_together(tellings: list[Telling]) -> Report:
     exits = [
         (telling, round_, event) for telling, round_ in rounds for event in round_ if event["event"] == "worker_exited"
     ]
-    found = [_failed(*one) for one in exits if one[2]["code"] != 0 and not one[2].get("told_to_stop")]
+    found = [_failed(*one) for one in exits if one[2]["code"] != 0 and not one[2].get("asked_to_stop")]
     blamed = tuple(in_order_of_blame(found))
     report = Report(
         job_id=str(events[0].get("job_id", "")),

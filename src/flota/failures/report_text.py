@@ -1,20 +1,28 @@
-"""The page about a failed job: who is to blame and of what, then all others, folded into a line each. Pure."""
+"""The failure report: which worker failed first and how, then all others in one line each. Pure."""
 
 from __future__ import annotations
 
 from flota.failures.last_words import shorten
-from flota.humanize import duration_in_words, ending_in_words, plural, workers_in_words
+from flota.humanize import (
+    clock_in_words,
+    counts_in_words,
+    duration_in_words,
+    ending_in_words,
+    list_in_words,
+    plural,
+    workers_in_words,
+)
 from flota.job.causes import HUNG, LEFT_EARLY, LOST_CONNECTION, NOT_STARTED, SHEPHERD_LOST, is_hang
-from flota.job.report import NO_STEP, FailedWorker, Report
+from flota.job.report import NO_STEP, FailedWorker, Report, exception_message
 from flota.job.roles import TRAINER, label
 
 MOST_LINES = 25
 SECONDARY_LINES = 6
-MOST_NAMED = 4  # of those who failed by themselves, with how
+MOST_NAMED = 4  # of the workers that failed on their own, of restarts
 
 
-def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
-    """At most 25 lines, or with `verbose` all that is known of all who failed."""
+def failure_report(report: Report, *, verbose: bool = False) -> list[str]:
+    """At most 25 lines, or with `verbose` all that is known of all workers that failed."""
     first, *others = report.failed
     failed = [failed.rank for failed in report.failed if failed.rank >= 0 and failed.role == first.role]
     rest = (*others, *report.secondary) if verbose else ()
@@ -24,10 +32,11 @@ def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
         *_details(first, name_host=report.several),
     ]
     in_a_line_each = [
-        *(_folded("ended well before that", list(report.ended)) if first.cause == LOST_CONNECTION else []),
+        *(_folded("finished successfully before that", list(report.ended)) if first.cause == LOST_CONNECTION else []),
         *_also_failed(others, name_host=report.several),
-        *_folded("only suffered", [(one.role, one.rank) for one in report.secondary]),
+        *_folded("failed as a consequence", [(one.role, one.rank) for one in report.secondary]),
         *([f"not restarted: {report.verdict.reason}"] if report.verdict.reason else []),
+        *(f"before that: {words}" for words in restarts_in_words(report)),
         *_folded("stopped by flota", list(report.stopped)),
     ]
     secondary = _first_secondary(report, MOST_LINES - len(culprit) - len(in_a_line_each))
@@ -35,8 +44,30 @@ def failure_page(report: Report, *, verbose: bool = False) -> list[str]:
     return [*culprit, *secondary, *in_a_line_each, *in_full]
 
 
-def culprit_in_words(failed: FailedWorker, *, name_host: bool = False) -> str:
-    """The line that names the culprit."""
+def restart_details(culprit: FailedWorker) -> list[str]:
+    """What is shown of a failure after which the job is restarted: the exception's message and the log."""
+    return [*exception_message(culprit), *([f"log: {culprit.log}"] if culprit.log else [])]
+
+
+def restarts_in_words(report: Report) -> list[str]:
+    """For example `2 restarts: rank 2 FileNotFoundError at 0m40s, rank 0 SIGKILL at 1m02s`, then changes of nodes."""
+    counted, others = [
+        [
+            f"{one.reason} at {clock_in_words(max(0.0, one.at - report.began))}"
+            for one in report.restarts
+            if one.counted is kind
+        ]
+        for kind in (True, False)
+    ]
+    restarts = counts_in_words({"restart": report.verdict.attempt})
+    return [
+        *([f"{restarts}: {list_in_words(counted, MOST_NAMED)}"] if counted else []),
+        *([list_in_words(others, MOST_NAMED)] if others else []),
+    ]
+
+
+def culprit_in_words(failed: FailedWorker, *, name_host: bool = False, first: bool = True) -> str:
+    """The line that names the culprit. `first`: among others that failed."""
     who, after = label(failed.role, failed.rank), f"after {duration_in_words(failed.ran)}"
     where = f" on {failed.node}" if name_host and failed.node else ""
     ending = failed.ending or ending_in_words(failed.code)
@@ -49,7 +80,8 @@ def culprit_in_words(failed: FailedWorker, *, name_host: bool = False) -> str:
         return f"{f'{who}{where}' if failed.rank >= 0 else 'the job'} hung: found {after}"
     if failed.cause == NOT_STARTED:
         return f"{who}{where} could not be started"
-    return f"{who}{where} {'left too early' if failed.code == 0 else 'failed first'}: {ending} {after}"
+    how = "left too early" if failed.code == 0 else "failed first" if first else "failed"
+    return f"{who}{where} {how}: {ending} {after}"
 
 
 def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
@@ -81,7 +113,7 @@ def _also_failed(others: list[FailedWorker], *, name_host: bool) -> list[str]:
         return _folded("also hung", hung)
     named = [_in_short(one, name_host=name_host) for one in others[:MOST_NAMED]]
     more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-    return [*_folded("also hung", hung), f"also failed by themselves: {', '.join(named)}{more}"]
+    return [*_folded("also hung", hung), f"also failed on their own: {', '.join(named)}{more}"]
 
 
 def _in_short(failed: FailedWorker, *, name_host: bool) -> str:
@@ -93,7 +125,7 @@ def _folded(words: str, workers: list[tuple[str, int]]) -> list[str]:
 
 
 def _in_full(failed: FailedWorker, *, name_host: bool) -> list[str]:
-    head = f"{_in_short(failed, name_host=name_host)}{' (only suffered)' if failed.is_secondary else ''}:"
+    head = f"{_in_short(failed, name_host=name_host)}{' (as a consequence)' if failed.is_secondary else ''}:"
     return ["", head, *_details(failed, name_host=name_host)]
 
 

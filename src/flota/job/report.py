@@ -17,6 +17,7 @@ SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
 INCOMPLETE = "incomplete"  # the nodes that the job needs were not there
 HANG_IN_WORDS = "hang"  # for want of an exit code
 NO_STEP = -1
+MOST_RESTARTS = 50  # that a report lists
 
 
 class FailedWorker(NamedTuple):
@@ -88,10 +89,33 @@ class JobEnding(NamedTuple):
     ended: tuple[tuple[str, int], ...] = ()  # workers that had done their work when others failed
 
 
+class PastRestart(NamedTuple):
+    """Why a round ended and the next one began: a worker failed, or nodes came or went."""
+
+    round: int  # the one that ended
+    at: float  # seconds since 1970
+    reason: str  # for example `rank 2 FileNotFoundError` or `gpu03 was lost`
+    counted: bool = True  # by --max_restart
+    lost: tuple[str, ...] = ()  # hosts
+
+
+def failure_in_brief(failed: FailedWorker, *, name_host: bool = False) -> str:
+    """For example `rank 2 FileNotFoundError`."""
+    who = label(failed.role, failed.rank) if failed.rank >= 0 else "shepherd"
+    where = f" on {failed.node}" if name_host and failed.node else ""
+    return f"{who}{where} {failed.exception.rpartition('.')[2] or failed.ending}"
+
+
+def exception_message(failed: FailedWorker) -> list[str]:
+    """The line of its traceback that names the exception, if there is one."""
+    name = failed.exception.rpartition(".")[2]
+    return [line.strip() for line in failed.said if name and name in line.partition(":")[0]][-1:]
+
+
 class Report(NamedTuple):
     """The end of a job, the same for the screen, report.json and the exit code. `sizes`: workers by role's name.
 
-    `failed`: the first is to blame, then others that failed by themselves. `secondary`: failed because of them.
+    `failed`: the first is to blame, then others that failed on their own. `secondary`: failed as a consequence.
     """
 
     job_id: str
@@ -106,6 +130,9 @@ class Report(NamedTuple):
     secondary: tuple[FailedWorker, ...] = ()
     several: bool = False  # nodes: then hosts are named
     ended: tuple[tuple[str, int], ...] = ()  # with 0, before others failed
+    began: float = 0.0  # seconds since 1970
+    restarts: tuple[PastRestart, ...] = ()  # the last of them
+    stop_step: int = NO_STEP  # at which a preempted job has saved
 
     @property
     def workers(self) -> int:
@@ -117,17 +144,16 @@ class Report(NamedTuple):
 
 
 def with_failures(report: Report, found: tuple[FailedWorker, ...], ended: tuple[tuple[str, int], ...] = ()) -> Report:
-    """The report of a job that failed, or of one that did not: what all nodes found, in order of blame. Whoever has
-    neither failed nor `ended` well was stopped."""
+    """Add what all nodes found, in order of blame. A worker that has neither failed nor `ended` with 0 was stopped."""
     if not found:
         return report
     fallen = {(one.role, one.rank) for one in found}
     others = {*fallen, *ended, *report.ignored}
-    everybody = ((role, rank) for role, size in report.sizes.items() for rank in range(size))
+    workers = ((role, rank) for role, size in report.sizes.items() for rank in range(size))
     return report._replace(
         failed=tuple(one for number, one in enumerate(found) if number == 0 or not one.is_secondary),
         secondary=tuple(one for one in found[1:] if one.is_secondary),
-        stopped=tuple(worker for worker in everybody if worker not in others),
+        stopped=tuple(worker for worker in workers if worker not in others),
         ended=tuple(worker for worker in ended if worker not in fallen),
     )
 
@@ -147,10 +173,14 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "log_dir": report.log_dir,
         "several_nodes": report.several,
         "failures": [_failure_as_dict(failed) for failed in report.failed],
-        "suffered": [_failure_as_dict(failed) for failed in report.secondary],
+        "secondary_failures": [_failure_as_dict(failed) for failed in report.secondary],
         **({"ignored": [label(role, rank) for role, rank in report.ignored]} if report.ignored else {}),
         "stopped_by_flota": _as_list(report.stopped),
         **({"ended_before": _as_list(report.ended)} if report.ended else {}),
+        **({"stop_step": report.stop_step} if report.stop_step != NO_STEP else {}),
+        "began": round(report.began, 6),
+        "restarts": [{field: getattr(one, field) for field in one._fields} for one in report.restarts],
+        "lost_nodes": [host for one in report.restarts for host in one.lost],
     }
 
 
@@ -162,18 +192,18 @@ def _as_list(workers: Iterable[tuple[str, int]]) -> list[int | str]:
 OF_OTHER_NAMES = {
     "exit_code": "code",
     "signal": "code",
-    "told_to_stop": "asked_to_stop",
     "time": "at",
     "ran_seconds": "ran",
     "last_step": "step",
 }
 KEYS = (
     *("role", "rank", "local_rank", "node", "pid", "attempt", "exit_code", "signal", "cause", "exception", "ending"),
-    *("told_to_stop", "time", "ran_seconds", "last_step", "log", "said", "evidence", "hint"),
+    *("asked_to_stop", "time", "ran_seconds", "last_step", "log", "said", "evidence", "hint"),
 )
 FAILURE_KEYS = {key: OF_OTHER_NAMES.get(key, key) for key in KEYS}
 VERDICT_KEYS = {"verdict": "kind", **{key: key for key in ("exit_code", "attempt", "signal", "reason")}}
-REPORT_KEYS = {"several_nodes": "several", **{key: key for key in ("job_id", "rounds", "seconds", "log_dir")}}
+OF_REPORT = ("job_id", "rounds", "seconds", "log_dir", "began", "stop_step")
+REPORT_KEYS = {"several_nodes": "several", **{key: key for key in OF_REPORT}}
 NULL_BY_DEFAULT = ("rank", "local_rank", "exception", "last_step", "evidence", "hint")
 
 
@@ -192,29 +222,39 @@ def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
     }
 
 
-def report_from_dict(told: Mapping[str, Any]) -> Report:
+def report_from_dict(values: Mapping[str, Any]) -> Report:
     """What `report_as_dict` has made of a report; of another version's what is there."""
-    report = _filled(Report("", Verdict(FAILED, 0, 0), {}, 0, 0.0, ""), REPORT_KEYS, told)
+    report = _filled(Report("", Verdict(FAILED, 0, 0), {}, 0, 0.0, ""), REPORT_KEYS, values)
     return report._replace(
-        verdict=_filled(report.verdict, VERDICT_KEYS, told),
-        sizes=dict(told.get("roles") or {TRAINER: int(told.get("world_size") or 0)}),
-        failed=tuple(map(_failure_from_dict, told.get("failures") or ())),
-        secondary=tuple(_failure_from_dict(one)._replace(is_secondary=True) for one in told.get("suffered") or ()),
-        stopped=tuple(map(_named, told.get("stopped_by_flota") or ())),
-        ignored=tuple(map(_named, told.get("ignored") or ())),
-        ended=tuple(map(_named, told.get("ended_before") or ())),
+        verdict=_filled(report.verdict, VERDICT_KEYS, values),
+        sizes=dict(values.get("roles") or {TRAINER: int(values.get("world_size") or 0)}),
+        failed=tuple(map(_failure_from_dict, values.get("failures") or ())),
+        secondary=tuple(
+            _failure_from_dict(one)._replace(is_secondary=True) for one in values.get("secondary_failures") or ()
+        ),
+        stopped=tuple(map(_named, values.get("stopped_by_flota") or ())),
+        ignored=tuple(map(_named, values.get("ignored") or ())),
+        ended=tuple(map(_named, values.get("ended_before") or ())),
+        restarts=tuple(_restart_from_dict(one) for one in values.get("restarts") or ()),
     )
 
 
-def _failure_from_dict(told: Mapping[str, Any]) -> FailedWorker:
-    failed = _filled(FailedWorker(), FAILURE_KEYS, told)
-    return failed._replace(code=-failed.code if told.get("signal") else failed.code, said=tuple(map(str, failed.said)))
+def _restart_from_dict(values: Mapping[str, Any]) -> PastRestart:
+    restart = _filled(PastRestart(0, 0.0, ""), {field: field for field in PastRestart._fields}, values)
+    return restart._replace(lost=tuple(map(str, restart.lost)))
 
 
-def _filled(value: Value, keys: Mapping[str, str], told: Mapping[str, Any]) -> Value:
+def _failure_from_dict(values: Mapping[str, Any]) -> FailedWorker:
+    failed = _filled(FailedWorker(), FAILURE_KEYS, values)
+    return failed._replace(
+        code=-failed.code if values.get("signal") else failed.code, said=tuple(map(str, failed.said))
+    )
+
+
+def _filled(value: Value, keys: Mapping[str, str], values: Mapping[str, Any]) -> Value:
     """With what is there, each as what its field is."""
-    known = {key: field for key, field in keys.items() if told.get(key) is not None}
-    return value._replace(**{field: type(getattr(value, field))(told[key]) for key, field in known.items()})
+    known = {key: field for key, field in keys.items() if values.get(key) is not None}
+    return value._replace(**{field: type(getattr(value, field))(values[key]) for key, field in known.items()})
 
 
 def _named(worker: int | str) -> tuple[str, int]:

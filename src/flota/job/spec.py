@@ -55,7 +55,8 @@ class LogSpec(NamedTuple):
     stdout_filters: tuple[str, ...] = ()
     stderr_filters: tuple[str, ...] = ()
     events_on_console: bool = False
-    verbose: bool = False  # all that is known of all who failed
+    verbose: bool = False  # the settings at the start, and all that is known of all workers that failed
+    quiet: bool = False  # of flota's own lines, show only errors
 
     def shows(self, rank: int) -> bool:
         if self.only is not None and rank not in self.only:

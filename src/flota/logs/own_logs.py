@@ -1,5 +1,4 @@
-"""flota's own two logs: <job_id>.<node>.log, its messages, and events.<node>.jsonl, what happened, for programs;
-and the banners in the first: the job's configuration and a worker's variables.
+"""flota's own two logs: <job_id>.<node>.log, its messages, and events.<node>.jsonl, what happened, for programs.
 
 JSON is written without the json module, which imports re: 5 ms of CPU while the workers' interpreters need it.
 """
@@ -7,7 +6,7 @@ JSON is written without the json module, which imports re: 5 ms of CPU while the
 from __future__ import annotations
 
 import time
-from _collections_abc import Iterable, Mapping
+from _collections_abc import Mapping
 from _json import encode_basestring_ascii as quoted
 
 from flota.logs.directory import append, open_append
@@ -16,35 +15,50 @@ from flota.logs.nonblocking_writer import NonblockingWriter
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 RED, YELLOW, PLAIN = "\033[31m", "\033[33m", "\033[0m"
 COLOURS = {"WARNING": YELLOW, "ERROR": RED}
-NAME_WIDTH, GAP, VALUE_WIDTH = 40, 2, 45
-START_LINE = "Local start {} processes. First process distributed environment info (Only For Debug):"
+LABELS = {"WARNING": "warning: ", "ERROR": "error: "}
 
 
 class OwnLog:
-    """Writes messages at or above the level to stderr and to the file, there without colour."""
+    """Writes messages at or above the level to the file, with level and time, and to stderr, as people read them.
 
-    def __init__(self, path: str, writer: NonblockingWriter, level: str, *, colour: bool) -> None:
+    `quiet`: only errors go to stderr.
+    """
+
+    def __init__(self, path: str, writer: NonblockingWriter, level: str, *, quiet: bool, colour: bool) -> None:
         self.writer = writer
         self._lowest = LEVELS[level]
+        self._lowest_shown = max(self._lowest, LEVELS["ERROR"]) if quiet else self._lowest
         self._colour = colour
         self._file = open_append(path)
 
-    def write_line(self, level: str, text: str) -> None:
-        """One sentence, after its level and the time."""
-        now = time.time()
-        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-        self.write_text(level, f"{level} {clock},{int(now * 1000) % 1000:03d} flota] {text}")
+    def write_line(self, level: str, text: str, *details: str) -> None:
+        """A sentence, and indented lines that belong to it."""
+        below = "".join(f"\n  {line}" for line in details)
+        self._write_file(level, f"{stamp(level)}{text}{below}")
+        self._write_console(level, f"flota: {LABELS.get(level, '')}", f"{text}{below}")
 
-    def write_text(self, level: str, text: str) -> None:
-        """Text as it is."""
-        if LEVELS[level] < self._lowest:
-            return
-        append(self._file, f"{text}\n".encode(errors="surrogateescape"))
-        paint = COLOURS.get(level) if self._colour else None
-        if paint:
-            first, newline, rest = text.partition("\n")
-            text = f"{paint}{first}{PLAIN}{newline}{rest}"
-        self.writer.write(f"{text}\n".encode(errors="surrogateescape"))
+    def write_text(self, level: str, text: str, on_console: str | None = None) -> None:
+        """Lines as they are. `on_console`: shorter ones for stderr."""
+        self._write_file(level, text)
+        first, newline, rest = (text if on_console is None else on_console).partition("\n")
+        self._write_console(level, first, f"{newline}{rest}")
+
+    def _write_file(self, level: str, text: str) -> None:
+        if LEVELS[level] >= self._lowest:
+            append(self._file, f"{text}\n".encode(errors="surrogateescape"))
+
+    def _write_console(self, level: str, painted: str, text: str) -> None:
+        if LEVELS[level] >= self._lowest_shown:
+            paint = COLOURS.get(level) if self._colour else None
+            head = f"{paint}{painted}{PLAIN}" if paint else painted
+            self.writer.write(f"{head}{text}\n".encode(errors="surrogateescape"))
+
+
+def stamp(level: str) -> str:
+    """What a line of the file, and of Paddle's start block, begins with."""
+    now = time.time()
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+    return f"{level} {clock},{int(now * 1000) % 1000:03d} flota] "
 
 
 class EventLog:
@@ -83,21 +97,3 @@ def to_json_lines(value: Mapping[str, object]) -> str:
     """A mapping as JSON with one key per line."""
     lines = ",\n".join(f" {quoted(name)}: {to_json(part)}" for name, part in value.items())
     return "{\n" + lines + "\n}\n"
-
-
-def configuration_banner(pairs: Iterable[tuple[str, str]]) -> str:
-    """As Paddle's launcher prints it; so is `variable_table`."""
-    lines = [f"{name}: {value}".rstrip() for name, value in sorted(pairs)]
-    return "\n".join(["-----------  Configuration Arguments -----------", *lines, "-" * 48])
-
-
-def variable_table(pairs: Iterable[tuple[str, str]]) -> str:
-    width = NAME_WIDTH + GAP + VALUE_WIDTH
-    rows = [f"{name:<{NAME_WIDTH}}{'':{GAP}}{_end_of(value)}".rstrip() for name, value in pairs]
-    head = f"{'Distributed Envs':^{NAME_WIDTH}}{'':{GAP}}Value"
-    return "\n".join(["=" * width, head, "-" * width, *rows, "=" * width])
-
-
-def _end_of(value: str) -> str:
-    """The end of a long value is what differs between workers."""
-    return value if len(value) <= VALUE_WIDTH else f"... {value[4 - VALUE_WIDTH :]}"

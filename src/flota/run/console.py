@@ -6,23 +6,17 @@ import os
 
 from flota.frameworks import left_out, shown_variables
 from flota.host.loop import WRITABLE, Loop
-from flota.humanize import counts_in_words, duration_in_words, restart_in_words, signal_name
+from flota.humanize import restart_in_words, signal_name
 from flota.job.plan import Worker, lead_role
-from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, report_as_dict
+from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, exception_message, report_as_dict
 from flota.job.roles import COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs.directory import open_append, remove, write_whole
 from flota.logs.follow import FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
-from flota.logs.own_logs import (
-    START_LINE,
-    EventLog,
-    OwnLog,
-    configuration_banner,
-    to_json_lines,
-    variable_table,
-)
+from flota.logs.own_logs import EventLog, OwnLog, to_json_lines
+from flota.run.job_messages import start_message, stopped_message, success_message
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, ShepherdLost, StartFailed, StopRequested, WorkerExited, WorkerStarted
@@ -52,7 +46,8 @@ class Console:
         directory = spec.log.directory
         job = spec.job_id.replace("/", "_")
         colour = os.isatty(2) and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        self.own_log = OwnLog(f"{directory}/{job}.{node}.log", self.err, spec.log.level, colour=colour)
+        path = f"{directory}/{job}.{node}.log"
+        self.own_log = OwnLog(path, self.err, spec.log.level, quiet=spec.log.quiet, colour=colour)
         self.events = EventLog(
             f"{directory}/events.{node}.jsonl", spec.job_id, node, self.err if spec.log.events_on_console else None
         )
@@ -60,6 +55,7 @@ class Console:
         self.event = self.events.write
         self.follower = LogFollower(self.out, timestamps=spec.log.timestamps)
         self._copies: dict[str, int] = {}
+        self._shows_blocks = False
         if self.follower.inotify >= 0:
             loop.watch(self.follower.inotify, self.follower.on_changed)
 
@@ -69,15 +65,20 @@ class Console:
         remove(f"{self.spec.log.directory}/report.json")  # an earlier job's
         for note in notes:
             self.say("INFO", note)
+        self._shows_blocks = bool(configuration)
         if configuration:
-            self.own_log.write_text("INFO", configuration_banner(configuration))
+            from flota.logs.start_blocks import columns_of, configuration_block
+
+            self.own_log.write_text("INFO", configuration_block(configuration, columns_of(2)))
 
     def show_first_round(self, started: Started) -> None:
         self.event("job_started", world_size=started.roster.workers, pid=os.getpid())
         main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
         env = (main or started.plans)[0].env
-        self.say("INFO", START_LINE.format(len(started.plans)))
-        self.own_log.write_text("INFO", variable_table((name, env[name]) for name in shown_variables(self.spec, env)))
+        if self._shows_blocks:
+            self._show_variables(env, len(started.plans))
+        if not self.spec.nodes:
+            self.say("INFO", start_message(self.spec, os.uname().nodename, os.getcwd()))
         for name in left_out(self.spec, env):
             self.say("WARNING", f"{name} left out: this many workers do not fit into one variable")
         for name in dict.fromkeys(role.name for role in self.spec.all_roles):
@@ -86,6 +87,13 @@ class Console:
             if 0 < devices < workers:
                 who = "workers" if name == TRAINER else f"{name} workers"
                 self.say("WARNING", f"{workers} {who} share {devices} device{'s' * (devices > 1)}")
+
+    def _show_variables(self, env: Mapping[str, str], workers: int) -> None:
+        from flota.logs.start_blocks import columns_of, start_line, variable_table
+
+        rows = [(name, env[name]) for name in shown_variables(self.spec, env)]
+        columns = columns_of(2)
+        self.own_log.write_text("INFO", f"{start_line(workers, columns)}\n{variable_table(rows, columns)}")
 
     def _save(self, name: str, text: str) -> None:
         try:
@@ -101,45 +109,51 @@ class Console:
             self.event("start_failed", **_facts(started, event.worker), error=os.strerror(event.errno))
         elif isinstance(event, WorkerExited):
             self.event(
-                "worker_exited", **_facts(started, event.worker), code=event.code, told_to_stop=event.asked_to_stop
+                "worker_exited", **_facts(started, event.worker), code=event.code, asked_to_stop=event.asked_to_stop
             )
         elif isinstance(event, ShepherdLost):
             self.event("shepherd_lost", code=event.code)
         elif isinstance(event, StopRequested):
             self.event("stop_requested", signal=signal_name(event.signal))
 
-    def tell_restart(self, action: StartRound, culprit: FailedWorker) -> None:
-        from flota.failures.report_text import culprit_in_words
+    def report_restart(self, action: StartRound, culprit: FailedWorker) -> None:
+        from flota.failures.report_text import culprit_in_words, restart_details
 
         restart = restart_in_words(action.attempt, self.spec.restarts.limit, action.delay)
-        self.say("WARNING", f"{culprit_in_words(culprit)}; {restart}")
+        self.say("WARNING", f"{culprit_in_words(culprit, first=False)}; {restart}", *restart_details(culprit))
 
-    def write_down(self, report: Report, *, alone: bool) -> None:
+    def write_report(self, report: Report, *, alone: bool) -> None:
         """For programs, and before anything that may have to wait for a terminal. `alone`: report.json is this node's
         to write."""
-        told = report_as_dict(report)
-        self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code, report=told)
+        values = report_as_dict(report)
+        self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code, report=values)
         if alone and not self.spec.interactive:
-            self._save("report.json", to_json_lines(told))
+            self._save("report.json", to_json_lines(values))
 
-    def tell(self, report: Report) -> None:
-        """The last screen: at most 25 lines, the culprit first."""
+    def show_report(self, report: Report, signal: str = "") -> None:
+        """The last lines. `signal`: the one that came to this node, if any."""
         if not self.out.at_line_start and os.isatty(1) and os.isatty(2):
             self.err.write(b"\n")
-        took = duration_in_words(report.seconds)
         if report.verdict.kind == SUCCEEDED:
-            but = f"; ignored: {', '.join(label(*one) for one in report.ignored)}" if report.ignored else ""
-            self.say("INFO", f"{_all_in_words(report)} ended well after {took}{but}")
+            self.say("INFO", success_message(report))
             return
         if report.failed:
-            from flota.failures.report_text import failure_page
-
-            self.own_log.write_text("ERROR", "\n".join(failure_page(report, verbose=self.spec.log.verbose)))
+            self._show_failures(report)
         elif report.verdict.reason and report.verdict.kind != STOPPED:
             self.say("ERROR", report.verdict.reason)
         if report.verdict.kind == STOPPED:
-            reason = f": {report.verdict.reason}" if report.verdict.reason else ""
-            self.say("INFO", f"stopped by {signal_name(report.verdict.signal)} after {took}{reason}")
+            self.say("INFO", stopped_message(report, signal))
+
+    def _show_failures(self, report: Report) -> None:
+        """What the culprit printed last is not shown a second time where it has just been shown."""
+        from flota.failures.report_text import failure_report
+
+        lines = failure_report(report, verbose=self.spec.log.verbose)
+        culprit = report.failed[0]
+        shown = any(stream.path == culprit.log for stream in self.follower.logs) and _same_place()
+        brief = culprit._replace(said=tuple(exception_message(culprit)))
+        short = failure_report(report._replace(failed=(brief, *report.failed[1:]))) if shown and brief.said else lines
+        self.own_log.write_text("ERROR", "\n".join(lines), "\n".join(lines if self.spec.log.verbose else short))
 
     # What workers say.
 
@@ -237,11 +251,10 @@ def _facts(started: Started, number: int) -> dict[str, object]:
     return {"rank": worker.rank, **({} if worker.name == TRAINER else {"role": worker.name})}
 
 
-def _all_in_words(report: Report) -> str:
-    if set(report.sizes) == {TRAINER} and not report.ignored:
-        return f"{report.workers} worker{'s' * (report.workers != 1)}"
-    names = [name for name, _ in report.ignored]
-    return counts_in_words({name: size - names.count(name) for name, size in report.sizes.items()}) or "nobody"
+def _same_place() -> bool:
+    """Whether stdout and stderr go to the same terminal or file."""
+    out, err = os.fstat(1), os.fstat(2)
+    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
 
 
 def _listed(spec: JobSpec, roster: Roster) -> list[str]:

@@ -10,7 +10,17 @@ from flota.failures.oom import MemoryEvidence, MemoryWatch
 from flota.humanize import ending_in_words
 from flota.job.causes import HINTS, NOT_STARTED, is_hang
 from flota.job.plan import ERROR, Worker, own_file
-from flota.job.report import HANG_IN_WORDS, NO_STEP, FailedWorker, Report, Verdict, with_failures
+from flota.job.report import (
+    HANG_IN_WORDS,
+    MOST_RESTARTS,
+    NO_STEP,
+    FailedWorker,
+    PastRestart,
+    Report,
+    Verdict,
+    failure_in_brief,
+    with_failures,
+)
 from flota.job.roles import IGNORE
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
@@ -38,6 +48,7 @@ class FailureEvidence:
         self.rounds = 0
         self.last: Started | None = None
         self.found: tuple[FailedWorker, ...] = ()  # in the last round that failed, in order of blame
+        self.restarts: list[PastRestart] = []
         self._memory: MemoryWatch | None = None
         self._forget()
 
@@ -92,8 +103,14 @@ class FailureEvidence:
             stopped=self._names([worker for worker, end in self.exits.items() if end.asked_to_stop]),
             ignored=tuple(self.ignored),
             several=self.spec.nodes is not None,
+            began=self.began + self.epoch,
+            restarts=tuple(self.restarts[-MOST_RESTARTS:]),
         )
         return with_failures(report, self.found, self.succeeded()) if verdict.failures else report
+
+    def note_restart(self, ended_round: int) -> None:
+        at = time.monotonic() + self.epoch
+        self.restarts.append(PastRestart(ended_round, at, failure_in_brief(self.found[0])))
 
     def succeeded(self) -> tuple[tuple[str, int], ...]:
         ends = self.exits.items()

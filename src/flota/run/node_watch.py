@@ -9,12 +9,13 @@ from abc import abstractmethod
 
 from flota.host.signals import Signals
 from flota.humanize import counts_in_words, ending_in_words, signal_name
-from flota.job.report import Report
+from flota.job.report import NO_STEP, Report
 from flota.job.roles import label
 from flota.job.spec import JobSpec
 from flota.preemption.stop_step import NOW
 from flota.run.console import Console
 from flota.run.evidence import FailureEvidence
+from flota.run.job_messages import stop_message
 from flota.run.round_watch import RoundWatch
 from flota.run.start import PASSED_ON, Started
 from flota.stragglers.step_times import Pacing
@@ -61,6 +62,8 @@ class NodeWatch(RoundWatch):
         self.console = Console(spec, environ, self.loop)
         self.evidence = FailureEvidence(spec, time.monotonic(), time.time() - time.monotonic())
         self.hurried = False
+        self.stopped_by = ""  # the signal that came first
+        self.saved_at = NO_STEP  # the step at which the workers were asked to save
         if warm:
             warm.attach(self.loop, self.console.say)
         self.hang_watch: HangWatch | None = None
@@ -124,10 +127,11 @@ class NodeWatch(RoundWatch):
         """So long does a step take each rank of this node."""
 
     def conclude(self, report: Report, *, writes: bool = True) -> Report:
-        """Tell how the job ended: to programs first, then to people, who may keep us waiting."""
-        self.console.write_down(report, alone=writes)
+        """Report how the job ended: to programs first, then to people, whose terminal may keep us waiting."""
+        report = report._replace(stop_step=self.saved_at)
+        self.console.write_report(report, alone=writes)
         self._show_the_rest()
-        self.console.tell(report)
+        self.console.show_report(report, self.stopped_by)
         self._show_the_rest()
         self.evidence.close()
         return report
@@ -143,11 +147,9 @@ class NodeWatch(RoundWatch):
         for number in self.signals.read():
             name = signal_name(number)
             if number == self.preempt_signal:
-                self.console.say("INFO", f"{name} received")
-                self.stop(int(_signal.SIGTERM))
+                self._stop_by(name, int(_signal.SIGTERM))
             elif number in self.stop_signals:
-                self.console.say("INFO", f"{name} received")
-                self.stop(number)
+                self._stop_by(name, number)
             elif not self.in_round:
                 continue
             elif name in PASSED_ON:
@@ -161,8 +163,19 @@ class NodeWatch(RoundWatch):
             elif name == "SIGCHLD":
                 self.round.reap_orphans()
 
+    def _stop_by(self, name: str, number: int) -> None:
+        """First ask, then print: a slow disk may block the node, and workers do not wait for it."""
+        again, self.stopped_by = bool(self.stopped_by), self.stopped_by or name
+        self.stop(number)
+        phase = self.supervisor.phase if self.in_round else ""
+        if phase == Phase.STOPPING:
+            message = stop_message(number, len(self.supervisor.alive), self.spec.grace, again=again)
+            self.console.say("INFO", message)
+        elif phase != Phase.PREEMPTING or again:
+            self.console.say("INFO", f"{name} received")
+
     def stop(self, number: int) -> None:
-        """Somebody wants this node to end."""
+        """A signal has asked this node to end."""
         if self.in_round:
             self.step(StopRequested(number))
         else:
@@ -172,8 +185,10 @@ class NodeWatch(RoundWatch):
         """First ask, then print: a slow disk may block the node, and workers do not wait for it."""
         step = super().ask_to_stop_gracefully()
         wait = self.spec.grace if self.spec.preempt_timeout is None else self.spec.preempt_timeout
-        when = f"at step {step}" if step != NOW else "now"
-        self.console.say("INFO", f"the workers are asked to save and end {when}, within {wait:g} s")
+        when = f" at step {step}" if step != NOW else ""
+        cause = f"{self.stopped_by} received; " if self.stopped_by else ""
+        self.console.say("INFO", f"{cause}asking all ranks to save and exit{when} (up to {wait:g} s)")
+        self.saved_at = step if step != NOW else NO_STEP
         return step
 
     def _to_all(self, word: str, number: int) -> None:

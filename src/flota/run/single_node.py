@@ -74,7 +74,8 @@ class SingleNode(NodeWatch):
             self.let_servers_end()
 
     def start_again(self, action: StartRound) -> None:
-        self.console.tell_restart(action, self.evidence.found[0])
+        self.console.report_restart(action, self.evidence.found[0])
+        self.evidence.note_restart(action.round - 1)
         if action.delay:
             self._again, self._try_at = action, time.monotonic() + action.delay
         else:

@@ -12,7 +12,7 @@ from flota.host.ports import release
 from flota.host.process_start import ProcessSpec
 from flota.job.plan import WorkerPlan, plan_workers
 from flota.logs.directory import open_directory, write_round_headers
-from flota.logs.own_logs import START_LINE, variable_table
+from flota.logs.start_blocks import NO_LIMIT, START_LINE, variable_table
 from flota.run.start import one_node_roster
 from flota.run.worker_ports import hold_ports
 from flota.spawning import worker_process
@@ -96,7 +96,7 @@ def start(
         )
         if options.print_config:
             env = plans[0].env
-            table = variable_table((name, env[name]) for name in shown_variables(options.spec, env))
+            table = variable_table([(name, env[name]) for name in shown_variables(options.spec, env)], NO_LIMIT)
             sys.stdout.write(f"{START_LINE.format(len(plans))}\n{table}\n")
         has_template = options.start_method == "forkserver"
         request = SpawnRequest(

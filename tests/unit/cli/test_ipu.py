@@ -183,8 +183,8 @@ MISTAKES = [
     ("--devices 4 --start_port 7000", "train.py", "`--start_port` is refused: all instances on IPUs have the port 8090", ""),
     ("--devices 4 --virtual-local-rank", "train.py", "`--virtual-local-rank` is refused: poprun gives out the IPUs", ""),
     ("--devices 4 --run_mode ps", "train.py", "`--run_mode` is refused: a job on IPUs has no roles", "leave it out"),
-    ("--devices 4 --rank 1", "train.py", "--rank 1 in a job of 1 node", "leave it out"),
-    ("--devices 4 --json", "train.py", "--json means something only with --dry-run", "add --dry-run"),
+    ("--devices 4 --rank 1", "train.py", "--rank 1 is out of range: the job has 1 node", "leave it out"),
+    ("--devices 4 --json", "train.py", "--json has an effect only with --dry-run", "add --dry-run"),
 ]  # fmt: skip
 
 

@@ -266,8 +266,8 @@ WRONG = [
     ("--master etcd://a,,b", "--master needs HOST:PORT: ``", "--master"),
     ("--rdzv-endpoint a:x", "--rdzv-endpoint needs a port", "--rdzv-endpoint 10.0.0.1"),
     ("--master-addr 10.0.0.1:5", "--master-addr needs an address without a port", "--master-port 29500"),
-    ("--rank 2", "--rank 2 in a job of 2 nodes", "--rank 0 to --rank 1"),
-    ("--rank -2", "--rank -2 in a job of 2 nodes", "--rank 0 to --rank 1"),
+    ("--rank 2", "--rank 2 is out of range: the job has 2 nodes", "--rank 0 to --rank 1"),
+    ("--rank -2", "--rank -2 is out of range: the job has 2 nodes", "--rank 0 to --rank 1"),
     ("--master a:1 --rdzv-endpoint b:1", "--master a:1 and --rdzv-endpoint b:1 contradict", "not both"),
     ("--master a:1 --master-addr b", "--master a:1 and --master-addr b contradict", "not both"),
     ("--master a:1 --master-port 2", "--master a:1 and --master-port 2 contradict", "not both"),
@@ -283,13 +283,13 @@ WRONG = [
     ("--ips 127.0.0.1:1,127.0.0.2:1", "addresses without ports", "--ips 10.0.0.1,10.0.0.2"),
     ("--ips 203.0.113.7,203.0.113.8", "this machine is not in --ips `203.0.113.7,203.0.113.8`", "ip -brief address"),
     ("--ips 127.0.0.1,127.0.0.2 --host 127.0.0.3", "127.0.0.1,127.0.0.2`: it has `127.0.0.3`", "ip -brief address"),
-    ("--ips 127.0.0.1,127.0.0.2", "--ips has more than one address of this machine", "--host 127.0.0.1"),
+    ("--ips 127.0.0.1,127.0.0.2", "--ips lists more than one address of this machine", "--host 127.0.0.1"),
     ("--ips 127.0.0.1,203.0.113.7 --rank 1", "this machine is number 0 there", "not both"),
     ("--ips 127.0.0.1,203.0.113.7 --start_port 1", "a port above 1 beside --ips: `1`", "--start_port 6070"),
     ("--tls-cert nowhere.pem", "cannot read --tls-cert `nowhere.pem`: No such file", "ls -l nowhere.pem"),
     ("--tls-ca /", "cannot read --tls-ca `/`: Is a directory", "ls -l /"),
-    ("--tls-cert /dev/null", "--tls-cert means something only with --tls-key", "add --tls-key"),
-    ("--tls-key /dev/null", "--tls-key means something only with --tls-cert", "add --tls-cert"),
+    ("--tls-cert /dev/null", "--tls-cert has an effect only with --tls-key", "add --tls-key"),
+    ("--tls-key /dev/null", "--tls-key has an effect only with --tls-cert", "add --tls-cert"),
 ]
 
 
@@ -365,10 +365,10 @@ def test_etcds_user_is_nothing_to_the_embedded_master(nodes_spec):
     [
         ({"FLOTA_TOKEN": "abc", "FLOTA_TOKEN_FILE": "x"}, "FLOTA_TOKEN and FLOTA_TOKEN_FILE contradict each other"),
         ({"FLOTA_TOKEN_FILE": "/nowhere"}, "cannot read FLOTA_TOKEN_FILE `/nowhere`: No such file"),
-        ({"FLOTA_TOKEN_FILE": "/dev/null"}, "the token of FLOTA_TOKEN_FILE is empty"),
-        ({"FLOTA_TOKEN": "a c"}, "the token of FLOTA_TOKEN is empty, or has spaces"),
-        ({"FLOTA_ETCD_USER": "root"}, "FLOTA_ETCD_USER means something only with FLOTA_ETCD_PASSWORD"),
-        ({"FLOTA_ETCD_PASSWORD": "abc"}, "FLOTA_ETCD_PASSWORD means something only with FLOTA_ETCD_USER"),
+        ({"FLOTA_TOKEN_FILE": "/dev/null"}, "the token in FLOTA_TOKEN_FILE is empty"),
+        ({"FLOTA_TOKEN": "a c"}, "the token in FLOTA_TOKEN is empty, or contains spaces"),
+        ({"FLOTA_ETCD_USER": "root"}, "FLOTA_ETCD_USER has an effect only with FLOTA_ETCD_PASSWORD"),
+        ({"FLOTA_ETCD_PASSWORD": "abc"}, "FLOTA_ETCD_PASSWORD has an effect only with FLOTA_ETCD_USER"),
         ({"FLOTA_ETCD_PASSWORD_FILE": "/nowhere"}, "cannot read FLOTA_ETCD_PASSWORD_FILE"),
     ],
 )

@@ -181,7 +181,7 @@ def test_counts_and_their_defaults(cast, words, expected):
         ("--servers 127.0.0.1:1", NoAddresses, "no address for a trainer on any node"),
         ("--servers 127.0.0.1:1 --trainers ,", NoAddresses, "no address for a trainer on any node"),
         ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --heter_workers ';'", NoAddresses, "for a heter on any node"),
-        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --heter_worker_num 1", NoAddresses, "--heter_worker_num counts"),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --heter_worker_num 1", NoAddresses, "--heter_worker_num gives"),
         ("--servers 127.0.0.1 --trainers 127.0.0.1", BadValue, "--servers needs addresses with ports: `127.0.0.1`"),
         ("--servers 127.0.0.1:0 --trainers 127.0.0.1", BadValue, "`127.0.0.1:0`"),
         ("--servers 127.0.0.1:65536 --trainers 127.0.0.1", BadValue, "`127.0.0.1:65536`"),

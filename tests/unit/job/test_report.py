@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flota.errors import HANG
-from flota.failures.report_text import failure_page
+from flota.failures.report_text import failure_report
 from flota.job.causes import HUNG
 from flota.job.report import FAILED, FailedWorker, Report, Verdict, report_as_dict, report_from_dict, with_failures
 
@@ -27,7 +27,7 @@ FULL = with_failures(
 
 
 def test_the_page_has_everything_in_25_lines():
-    page = failure_page(FULL)
+    page = failure_report(FULL)
 
     assert len(page) <= 25
     assert page[0].startswith("ABORT!!! Out of all 8 trainers, the trainer process with rank=[1,2,4] was aborted.")
@@ -40,8 +40,8 @@ def test_the_page_has_everything_in_25_lines():
         "memory: the cgroup may have 64 MiB",
         "log on gpu01: /log/workerlog.4",
         "hint: do better",
-        "also failed by themselves: rank 1 on gpu01 with exit code 1 (ValueError), rank 2 on gpu01 with exit code 1 (ValueError)",
-        "only suffered: ranks 0, 5",
+        "also failed on their own: rank 1 on gpu01 with exit code 1 (ValueError), rank 2 on gpu01 with exit code 1 (ValueError)",
+        "failed as a consequence: ranks 0, 5",
         "not restarted: no progress",
         "stopped by flota: ranks 3, 6-7; server 1",
     ]
@@ -50,22 +50,22 @@ def test_the_page_has_everything_in_25_lines():
 def test_who_left_too_early_is_followed_by_what_came_of_it():
     left = FIRST._replace(cause="left-early", code=0, said=SAID[:8])
     secondary = (failed(0, is_secondary=True), failed(5, is_secondary=True))
-    page = failure_page(with_failures(BLANK, (left, *secondary)))
+    page = failure_report(with_failures(BLANK, (left, *secondary)))
 
     at = page.index("then rank 0 on gpu01 with exit code 1 (ValueError):")
-    assert page[at + 1 : at + 8] == ["  line 0", "    …", "  line 11", "  line 12", "  line 13", "  line 14", "only suffered: ranks 0, 5"]  # fmt: skip
+    assert page[at + 1 : at + 8] == ["  line 0", "    …", "  line 11", "  line 12", "  line 13", "  line 14", "failed as a consequence: ranks 0, 5"]  # fmt: skip
     assert len(page) <= 25
 
 
 def test_what_came_of_it_is_cut_to_the_lines_that_are_left():
     left = FIRST._replace(cause="left-early", code=0, evidence="")
-    page = failure_page(with_failures(BLANK, (left, failed(0, is_secondary=True), failed(5, is_secondary=True))))
+    page = failure_report(with_failures(BLANK, (left, failed(0, is_secondary=True), failed(5, is_secondary=True))))
 
     assert len(page) == 25
     assert page[20:23] == [
         "then rank 0 on gpu01 with exit code 1 (ValueError):",
         "  line 14",
-        "only suffered: ranks 0, 5",
+        "failed as a consequence: ranks 0, 5",
     ]
 
 
@@ -73,27 +73,27 @@ def test_who_had_ended_well_long_before_a_connection_was_lost_is_named():
     lost = FIRST._replace(cause="lost-connection", exception="BrokenPipeError")
     report = with_failures(BLANK, (lost,), (("trainer", 0), ("trainer", 1), ("server", 0)))
 
-    assert "ended well before that: ranks 0-1; server 0" in failure_page(report)
-    assert failure_page(report_from_dict(report_as_dict(report))) == failure_page(report)
+    assert "finished successfully before that: ranks 0-1; server 0" in failure_report(report)
+    assert failure_report(report_from_dict(report_as_dict(report))) == failure_report(report)
 
 
 def test_other_suspects_of_a_hang_are_said_to_hang():
     suspects = tuple(failed(rank)._replace(code=HANG, cause=HUNG, ending="hang", said=()) for rank in (2, 1, 3))
-    page = failure_page(with_failures(BLANK, (*suspects, failed(5))))
+    page = failure_report(with_failures(BLANK, (*suspects, failed(5))))
 
     assert "also hung: ranks 1, 3" in page
-    assert "also failed by themselves: rank 5 on gpu01 with exit code 1 (ValueError)" in page
+    assert "also failed on their own: rank 5 on gpu01 with exit code 1 (ValueError)" in page
 
 
 def test_verbose_has_all_of_all():
-    page = failure_page(FULL, verbose=True)
+    page = failure_report(FULL, verbose=True)
 
     assert page.count("  line 10") == 5
-    assert "rank 5 on gpu01 with exit code 1 (ValueError) (only suffered):" in page
+    assert "rank 5 on gpu01 with exit code 1 (ValueError) (as a consequence):" in page
 
 
 def test_of_many_failures_only_some_are_named():
-    page = failure_page(with_failures(BLANK, tuple(failed(rank) for rank in range(8))))
+    page = failure_report(with_failures(BLANK, tuple(failed(rank) for rank in range(8))))
 
     assert page[-3].endswith("rank 4 on gpu01 with exit code 1 (ValueError) and 3 more")
 
@@ -102,7 +102,7 @@ def test_json_and_back():
     told = report_as_dict(FULL)
 
     assert report_as_dict(report_from_dict(told)) == told
-    assert failure_page(report_from_dict(told)) == failure_page(FULL)
+    assert failure_report(report_from_dict(told)) == failure_report(FULL)
 
 
 def test_a_lost_shepherd_and_a_signal_come_back_as_they_were():
@@ -121,4 +121,4 @@ def test_what_an_older_flota_has_written_can_be_told():
         "failures": [{"rank": 0, "exit_code": 3}],
     }
 
-    assert failure_page(report_from_dict(old))[1] == "rank 0 failed first: exit code 3 after 0.0 s"
+    assert failure_report(report_from_dict(old))[1] == "rank 0 failed first: exit code 3 after 0.0 s"

@@ -56,10 +56,10 @@ def test_the_steps_are_read_when_nothing_is_left_to_do_but_tell(channel, supervi
     alone.supervisor, alone.in_round, alone._again = supervisor, True, None
     alone.hang_watch = alone.warm = None
     alone.evidence = SimpleNamespace(note=lambda _: None)
-    alone.console = SlowConsole()
+    alone.console, alone.stopped_by = SlowConsole(), "SIGTERM"
 
     alone.stop(signal.SIGTERM)
 
-    told = worker._page.stop_step()
-    assert told > 1000, "the worker was there when it was told"
-    assert alone.console.said == [f"the workers are asked to save and end at step {told}, within 30 s"]
+    step = worker._page.stop_step()
+    assert step > 1000, "the worker was there when it was asked"
+    assert alone.console.said == [f"SIGTERM received; asking all ranks to save and exit at step {step} (up to 30 s)"]

@@ -58,7 +58,7 @@ def test_workers_and_their_devices(nprocs, options, workers, chosen):
         ({"nprocs": "2"}, BadOption, "`'2'`"),
         ({"nprocs": 3, "gpus": "4,5"}, DevicesDoNotFit, "nprocs=3, but gpus names 2: `4,5`"),
         ({"nprocs": 1, "gpus": "4,5"}, DevicesDoNotFit, "nprocs=1, but gpus names 2: `4,5`"),
-        ({"gpus": "0,1"}, UnknownDevice, "unknown gpu device `0`: this machine shows `4,5,6,7`"),
+        ({"gpus": "0,1"}, UnknownDevice, "unknown gpu device `0`: this machine has `4,5,6,7`"),
         ({"gpus": "4,4"}, RepeatedDevice, "gpus names `4` twice"),
         ({"gpus": "4", "devices": "5"}, RefusedFlag, "`devices` is refused: gpus is given, too"),
         ({"start_method": "thread"}, BadOption, "start_method needs one of spawn, fork, forkserver: `'thread'`"),
@@ -109,7 +109,7 @@ def test_gpus_are_found_beside_other_devices():
 def test_devices_where_there_are_none_are_an_error():
     hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "XPU_VISIBLE_DEVICES"), "")
 
-    with pytest.raises(UnknownDevice, match="unknown device `4`: this machine shows no device") as caught:
+    with pytest.raises(UnknownDevice, match="unknown device `4`: this machine has no devices") as caught:
         options_of(2, environ=hidden, gpus="4,5")
 
     assert caught.value.hint == "leave gpus out, or write devices='cpu'"

@@ -1,4 +1,4 @@
-"""Words in the script's place: a subcommand is a file with `main(words) -> int`, and a row in REGISTRY."""
+"""Subcommands: each is a file with `main(words) -> int` and a row in REGISTRY."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from flota.values import NamedTuple
 
 
 class Subcommand(NamedTuple):
-    """The name is the file's, too."""
+    """`name` is also the name of its file."""
 
     name: str
     arguments: str
@@ -14,9 +14,9 @@ class Subcommand(NamedTuple):
 
 
 REGISTRY = (
-    Subcommand("why", "[LOG_DIR …]", "how a job ended, once more"),
-    Subcommand("stack", "[RANK …]", "where the ranks of a running job stand"),
-    Subcommand("completion", "bash|zsh|fish", "a completion script for the shell"),
+    Subcommand("why", "[LOG_DIR …]", "print again how a job ended"),
+    Subcommand("stack", "[RANK …]", "print what each rank is waiting on"),
+    Subcommand("completion", "bash|zsh|fish", "print a completion script for a shell"),
 )
 
 

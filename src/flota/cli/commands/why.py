@@ -4,10 +4,11 @@ import os
 
 from flota.errors import NoReport, UnknownFlag
 from flota.failures.report_from_logs import Telling, find_tellings, piece_together
-from flota.failures.report_text import failure_page
-from flota.humanize import duration_in_words, signal_name
+from flota.failures.report_text import failure_report
+from flota.humanize import duration_in_words
 from flota.job.report import STOPPED, SUCCEEDED, Report
 from flota.logs.directory import is_locked
+from flota.run.job_messages import stopped_message, success_message
 
 USAGE = """\
 usage: flota why [--verbose] [LOG_DIR …]
@@ -56,12 +57,12 @@ def retold(tellings: list[Telling], *, verbose: bool) -> list[str]:
 def page_of(report: Report, *, verbose: bool) -> list[str]:
     verdict, took = report.verdict, duration_in_words(report.seconds)
     if verdict.kind == SUCCEEDED:
-        return [f"job {report.job_id}: {report.workers} workers ended well"]
+        return [f"job {report.job_id}: {success_message(report)}"]
     if verdict.kind == STOPPED:
-        return [f"job {report.job_id}: stopped by {signal_name(verdict.signal)}"]
+        return [f"job {report.job_id}: {stopped_message(report, '')}"]
     if not report.failed:
         return [f"job {report.job_id}: {verdict.reason or verdict.kind} after {took}"]
-    return failure_page(report, verbose=verbose)
+    return failure_report(report, verbose=verbose)
 
 
 def unfinished(silent: list[Telling], *, verbose: bool) -> list[str]:
@@ -73,7 +74,7 @@ def unfinished(silent: list[Telling], *, verbose: bool) -> list[str]:
     head = f"job {report.job_id} on {names} left no report: flota itself was ended. Its events and logs say:"
     if not report.failed:
         return [head, "no worker had failed"]
-    return [head, *failure_page(report, verbose=verbose)]
+    return [head, *failure_report(report, verbose=verbose)]
 
 
 def is_under_way(telling: Telling) -> bool:

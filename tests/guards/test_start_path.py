@@ -8,7 +8,7 @@ import sys
 from tests.launching import WORKERS, environment
 
 SLOW = {
-    "argparse", "asyncio", "collections", "ctypes", "dataclasses", "enum", "functools", "inspect", "json", "logging",
+    "argparse", "asyncio", "collections", "ctypes", "dataclasses", "enum", "functools", "importlib.metadata", "inspect", "json", "logging",
     "pathlib", "re", "selectors", "shutil", "signal", "socket", "ssl", "struct", "subprocess", "tempfile", "threading",
     "tomllib", "traceback", "types", "typing",
 }  # fmt: skip

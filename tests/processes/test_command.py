@@ -577,10 +577,6 @@ def test_help_has_a_page_per_group(flota):
         assert group in overview
 
 
-def test_version(flota):
-    assert flota.run("--version").stdout.startswith("flota ")
-
-
 def test_bash_completes_flags_and_choices(flota):
     script = f"""
 eval "$({COMMAND} completion bash)"

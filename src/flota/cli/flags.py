@@ -66,7 +66,7 @@ FLAGS = (
     Flag("use-env", "switch", False, "script", "with python -m flota.torch_launch: do not insert --local-rank", origin="torch launch"),
     Flag("dry-run", "switch", False, "script", "print what would be started, and start nothing"),
     Flag("json", "switch", False, "script", "with --dry-run: print JSON"),
-    Flag("version", "switch", False, "script", "print the versions of flota and Python"),
+    Flag("version", "switch", False, "script", "print the versions of flota, Python and extras"),
     Flag("help", "help", None, "script", "print this page; --help GROUP or --help all for more", "[GROUP]", short="-h"),
     Flag("start-method", "choice:spawn,fork,forkserver", "spawn", "script", "no effect: flota starts scripts as programs", "METHOD", variables="PET_START_METHOD", origin="torchrun", note="has no effect: flota starts scripts as programs"),
 

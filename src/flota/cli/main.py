@@ -75,10 +75,9 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
 
         return print_help(str(line.given["help"].value), torch_launch=legacy_local_rank)
     if "version" in line.given:
-        from flota import __version__
+        from flota.cli.version import print_version
 
-        print(f"flota {__version__}")
-        return 0
+        return print_version()
     if sys.platform == "win32":
         raise UnsupportedSystem("Windows")
     if not hasattr(os, "waitid"):

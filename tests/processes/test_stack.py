@@ -170,5 +170,5 @@ def test_it_needs_py_spy(flota, hung, tmp_path_factory):
     )  # fmt: skip
 
     assert ended.returncode == 2
-    assert "pip install 'flota[stacks]'" in ended.stderr
+    assert "hint: run `pip install py-spy`, or `pip install '.[stacks]'` in a clone" in ended.stderr
     wait_until(lambda: hung.process.poll() is None, "the job to go on")

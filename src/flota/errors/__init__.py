@@ -13,6 +13,9 @@ BUG = 70
 TRY_AGAIN = 75
 HANG = 124  # as timeout(1) ends
 
+# flota is installed from a clone: no package index has it yet.
+INSTALL_SPY = "run `pip install py-spy`, or `pip install '.[stacks]'` in a clone of flota"
+
 
 class FlotaError(Exception):
     """Something in the user's world that flota cannot go on with."""
@@ -341,7 +344,7 @@ class NoSuchRank(TemplateError[int, str]):
 
 class NoSpy(TemplateError[()]):
     message = "py-spy, which reads the stacks, is not installed"
-    hint = "run `pip install 'flota[stacks]'`"
+    hint = INSTALL_SPY
 
 
 class StacksUnreadable(TemplateError[str]):

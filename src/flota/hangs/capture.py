@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from flota.errors import INSTALL_SPY
 from flota.hangs.procfs import line_of, observe, runs_python, task_of
 from flota.hangs.stack_dump import Sample, Stack, parse_spy, stacks_in_words
 from flota.hangs.wait_sites import RankPosition, position_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from flota.run.node_watch import NodeWatch
 
 
-NO_SPY = "there is no py-spy: run `pip install 'flota[stacks]'`"
+NO_SPY = f"there is no py-spy: {INSTALL_SPY}"
 LIMIT = 10.0  # seconds
 AT_ONCE = 32
 

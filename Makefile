@@ -9,7 +9,7 @@ MAY_INSTALL := $(filter 1 true,$(or $(SYSTEM),$(CI)))
 # The tests say themselves what their workers get; a shell's own habits must not leak in.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
-.PHONY: demo test check processes hosts lab frameworks soak bench docs system peers clean
+.PHONY: demo test check processes hosts lab frameworks soak bench docs dist system peers clean
 
 demo: $(BIN)/flota
 	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/plain_python/train.py
@@ -17,7 +17,7 @@ demo: $(BIN)/flota
 # All tiers, two things at a time: frameworks are fetched while the first tiers run. Each prints its own result when it
 # has ended; one that fails does not keep the others from running, and fails this.
 test: $(VENV)/dev
-	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check peers processes lab frameworks
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check dist peers processes lab frameworks
 
 # Tier 1: nothing but Python.
 check: $(VENV)/dev
@@ -53,6 +53,10 @@ peers: $(VENV)/dev
 
 docs: $(VENV)/dev
 	$(BIN)/python docs/make_reference.py
+
+# The sdist and the wheel, checked, and the demo run from the wheel in an empty environment.
+dist: $(VENV)/dev
+	$(BIN)/python -m tests.dist
 
 clean:
 	rm -rf $(VENV) .peers build dist src/*.egg-info

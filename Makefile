@@ -9,7 +9,7 @@ MAY_INSTALL := $(filter 1 true,$(or $(SYSTEM),$(CI)))
 # The tests say themselves what their workers get; a shell's own habits must not leak in.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
-.PHONY: demo test check processes hosts lab frameworks soak bench docs dist system peers clean
+.PHONY: demo test check processes hosts lab frameworks soak bench docs pictures dist system peers clean
 
 demo: $(BIN)/flota
 	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/plain_python/train.py
@@ -53,6 +53,11 @@ peers: $(VENV)/dev
 
 docs: $(VENV)/dev
 	$(BIN)/python docs/make_reference.py
+
+# Terminal pictures of real jobs. Needs root, or user namespaces.
+pictures: $(VENV)/dev
+	$(BIN)/python -m pip install --quiet -e '.[pictures]'
+	$(BIN)/python docs/make_pictures.py
 
 # The sdist and the wheel, checked, and the demo run from the wheel in an empty environment.
 dist: $(VENV)/dev

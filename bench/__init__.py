@@ -1,1 +1,1 @@
-"""What flota promises about speed, memory and CPU: one file a claim, each measured beside its peers in the same run."""
+"""What flota claims about speed, memory and CPU: one file per claim, measured in one run with other launchers."""

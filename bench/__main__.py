@@ -1,4 +1,4 @@
-"""python -m bench [NAME...]: measure all claims, or these, and print one table. Exit code 1 when a bar is missed."""
+"""python -m bench [NAME...]: measure all claims, or these, and print a table. Exits with 1 if a limit is missed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ CLAIMS = (
     "cold_nodes",
     "restart_of_nodes",
     "blame",
-    "meet_hundred",
-    "meet_thousands",
+    "join_hundred",
+    "join_thousands",
     "memory_of_master",
 )
 
@@ -38,9 +38,9 @@ CLAIMS = (
 def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in CLAIMS]
     if unknown:
-        print(f"bench: no claim `{unknown[0]}`; there are: {', '.join(CLAIMS)}", file=sys.stderr)
+        print(f"bench: no claim `{unknown[0]}`; the claims are: {', '.join(CLAIMS)}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of every clean-up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs every clean-up
     adopt_orphans()
     try:
         environments.prepare()
@@ -52,7 +52,7 @@ def main(names: list[str]) -> int:
     print(render(rows))
     missed = sum(not row.met for row in rows)
     seconds = time.monotonic() - began
-    print(f"\n{len(rows) - missed} of {len(rows)} bars met, {seconds:.0f} s on {os.cpu_count()} CPUs", end="; ")
+    print(f"\n{len(rows) - missed} of {len(rows)} limits met, {seconds:.0f} s on {os.cpu_count()} CPUs", end="; ")
     print(f"load average {load} before, {_load()} after")
     return 1 if missed else 0
 

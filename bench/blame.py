@@ -1,7 +1,7 @@
-"""Crashes of one rank of four, while the others wait for it: whether the report names rank and cause, and when.
+"""Crashes of one rank of four, while the others wait for it: whether the report names rank and cause, and how soon.
 
-The same script and faults for all launchers. Others are judged kindly: the rank must be in what the launcher itself
-says of the first failure, the cause may be anywhere on the screen.
+All launchers run the same script with the same faults. For the other launchers the test is lenient: the rank must be in
+what the launcher itself prints about the first failure, but the cause may be anywhere in the output.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bench.harness import FLOTA, PADDLE, TORCHRUN, directory, free_port, launch,
 from bench.table import NOT_MEASURED, Row
 
 WORKERS, CULPRIT = 4, 2
-BAR = 1.0  # seconds from the fall to the end of the launcher, the moment of doubt included
+BAR = 1.0  # seconds from the crash to the exit of the launcher, including the wait for the first failure
 PATIENCE = 120.0
-# Any of these on the screen tells the cause; besides, what is in brackets in flota's own line.
+# Any of these in the output names the cause, and so does the text in parentheses of flota's own line.
 WORDS = {
     "killed": ("SIGKILL",),
     "terminated": ("SIGTERM",),
@@ -43,8 +43,8 @@ WORDS = {
 }
 
 
-class Told(NamedTuple):
-    """What a launcher made of a crash."""
+class Diagnosis(NamedTuple):
+    """What a launcher reported about a crash."""
 
     rank: bool
     cause: bool
@@ -56,43 +56,43 @@ class Told(NamedTuple):
 
     @property
     def words(self) -> str:
-        partly = "the rank alone" if self.rank else "the cause alone" if self.cause else "wrong"
+        partly = "rank only" if self.rank else "cause only" if self.cause else "wrong"
         return f"{'right' if self.right else partly}, {self.seconds:.1f} s"
 
 
 def measure() -> list[Row]:
     kinds = [*KINDS, EARLY]
-    told = {kind: {launcher: _crash(launcher, kind) for launcher in launchers()} for kind in kinds}
-    return [*(_row(kind, answers) for kind, answers in told.items()), _sum(list(told.values()))]
+    found = {kind: {launcher: _crash(launcher, kind) for launcher in launchers()} for kind in kinds}
+    return [*(_row(kind, answers) for kind, answers in found.items()), _sum(list(found.values()))]
 
 
-def _row(kind: Kind, told: dict[str, Told]) -> Row:
-    own = told[FLOTA]
+def _row(kind: Kind, found: dict[str, Diagnosis]) -> Row:
+    own = found[FLOTA]
     return Row(
         f"crash: {kind.fault}",
         own.words,
         ratio="-",
         bar=f"right, <= {BAR:.0f} s",
         met=own.right and own.seconds <= BAR,
-        torchrun=told[TORCHRUN].words,
-        paddle=told[PADDLE].words if PADDLE in told else NOT_MEASURED,
+        torchrun=found[TORCHRUN].words,
+        paddle=found[PADDLE].words if PADDLE in found else NOT_MEASURED,
     )
 
 
-def _sum(told: list[dict[str, Told]]) -> Row:
-    right = {launcher: f"{sum(one[launcher].right for one in told)} right" for launcher in launchers()}
+def _sum(found: list[dict[str, Diagnosis]]) -> Row:
+    right = {launcher: f"{sum(one[launcher].right for one in found)} right" for launcher in launchers()}
     return Row(
-        f"of {len(told)} kinds of crashes: rank and cause",
+        f"of {len(found)} kinds of crashes: rank and cause",
         right[FLOTA],
         ratio="-",
-        bar=f"{len(told)} right",
-        met=all(one[FLOTA].right for one in told),
+        bar=f"{len(found)} right",
+        met=all(one[FLOTA].right for one in found),
         torchrun=right[TORCHRUN],
         paddle=right.get(PADDLE, NOT_MEASURED),
     )
 
 
-def _crash(launcher: str, kind: Kind) -> Told:
+def _crash(launcher: str, kind: Kind) -> Diagnosis:
     endpoints = ",".join(f"127.0.0.1:{free_port()}" for _ in range(WORKERS))
     env = {**environments.environ(), "FAULT": kind.fault, "CULPRIT": str(CULPRIT)}
     env |= {"CRASH_ENDPOINTS": endpoints} if launcher == TORCHRUN else {}
@@ -107,12 +107,12 @@ def _crash(launcher: str, kind: Kind) -> Told:
         return _judge(launcher, kind, ended.stdout + ended.stderr, over - float(fell.read_text()))
 
 
-def _judge(launcher: str, kind: Kind, screen: str, seconds: float) -> Told:
+def _judge(launcher: str, kind: Kind, screen: str, seconds: float) -> Diagnosis:
     if launcher == FLOTA:
         page = screen[screen.find("ABORT!!!") :].splitlines()
         words = "left too early" if kind is EARLY else "failed first"
         rank, line = f"rank {CULPRIT} {words}: ", page[1] if len(page) > 1 else ""
-        return Told(line.startswith(rank), line.startswith(f"{rank}{kind.ending}"), seconds)
+        return Diagnosis(line.startswith(rank), line.startswith(f"{rank}{kind.ending}"), seconds)
     marks = {
         TORCHRUN: ("Root Cause", f"rank      : {CULPRIT} "),
         PADDLE: ("Container failed", f"Container rank {CULPRIT} "),
@@ -121,7 +121,7 @@ def _judge(launcher: str, kind: Kind, screen: str, seconds: float) -> Told:
     summary = screen[screen.find(begin) :] if begin in screen else ""
     summary = "\n".join(summary.splitlines()[:8])
     cause = any(word.format(kind.code) in screen for word in _telling(kind))
-    return Told(named in summary, cause, seconds)
+    return Diagnosis(named in summary, cause, seconds)
 
 
 def _telling(kind: Kind) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Sixteen nodes of one worker on one machine, started at once: to the first line of the script in the last worker."""
+"""Sixteen nodes of one worker each, started at once on one machine: the time to the first line of the last worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual environments that are measured: flota's own, made here, and the peers', made by `make peers`."""
+"""The virtual environments under measurement: flota's, which is created here, and those that `make peers` creates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 BENCH, TORCH, PADDLE = (ROOT / ".peers" / name for name in ("bench", "torch", "paddle"))
 PYTHON = BENCH / "bin" / "python"
 PACKAGE = ("pyproject.toml", "README.md", "LICENSE", "src")
-# A shell's habits and an outer job's variables would change what launchers and their workers do.
+# Variables of the shell or of an outer job would change what launchers and their workers do.
 FOREIGN = ("PYTHON", "VIRTUAL_ENV", "CONDA", "FLOTA_", "PET_", "PADDLE_", "TORCHELASTIC_", "MASTER_", "OMP_")
 
 
 class MissingPeer(Exception):
-    """A peer's environment is not there."""
+    """An environment of another launcher is missing."""
 
 
 def environ() -> dict[str, str]:
@@ -27,16 +27,16 @@ def environ() -> dict[str, str]:
 
 
 def prepare() -> None:
-    """flota as users have it: installed from its sources as they are now, not editable, and compiled."""
+    """flota as users install it: from the current sources, compiled, not editable."""
     if not (TORCH / "bin" / "torchrun").exists():
-        raise MissingPeer("torchrun is not there to compare with: run `make peers`")
+        raise MissingPeer("torchrun is missing: run `make peers`")
     mark = BENCH / "sources.sha256"
     digest = _digest_of_sources()
     if mark.exists() and mark.read_text() == digest:
         return
     if not mark.exists():
         _quietly(sys.executable, "-m", "venv", str(BENCH))
-        # Old pips write a console script that imports re, which would be counted as flota's.
+        # Old versions of pip write a console script that imports re, which would count as flota's time.
         _quietly(str(PYTHON), "-m", "pip", "install", "--upgrade", "pip")
     with tempfile.TemporaryDirectory() as copy:
         _copy_package(Path(copy))
@@ -49,7 +49,7 @@ def has_paddle() -> bool:
 
 
 def _copy_package(to: Path) -> None:
-    """Built from a copy: a build in place would leave its own files, and find stale ones."""
+    """Build from a copy: a build in place would leave files behind, and use stale ones."""
     for name in PACKAGE:
         source = ROOT / name
         if source.is_dir():

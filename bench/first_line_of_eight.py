@@ -1,4 +1,4 @@
-"""From the command's start to the first line of the script in all of eight workers."""
+"""From the start of the command until all of eight workers have reached the first line of the script."""
 
 from __future__ import annotations
 

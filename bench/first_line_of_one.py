@@ -1,4 +1,4 @@
-"""From the command's start to the script's first line: what a user waits for, each time."""
+"""From the start of the command to the first line of the script: what users wait for at every start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.environments import ROOT
 from bench.harness import FLOTA, PADDLE, PLAIN, TORCHRUN, alternate, seconds_to_first_lines
 from bench.table import Row, fraction, milliseconds
 
-CONFIGURED = "flota beside a pyproject.toml"
+CONFIGURED = "flota with a pyproject.toml"
 
 
 def measure() -> list[Row]:
@@ -27,7 +27,7 @@ def measure() -> list[Row]:
         "plain": milliseconds(took[PLAIN]),
     }
     rows = []
-    for what, flota in (("1 worker", took[FLOTA]), ("1 worker, a pyproject.toml there", took[CONFIGURED])):
+    for what, flota in (("1 worker", took[FLOTA]), ("1 worker, with a pyproject.toml", took[CONFIGURED])):
         of_torchrun, of_plain = flota / took[TORCHRUN], flota / took[PLAIN]
         shown = {"what": f"start to first line, {what}", "flota": milliseconds(flota), **peers}
         ratio = fraction(flota, took[TORCHRUN])

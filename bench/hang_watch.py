@@ -1,5 +1,5 @@
-"""What watching for hangs and slow ranks takes of a CPU while eight workers step and print, often or just often enough.
-All in the same seconds.
+"""The CPU time of watching for hangs and slow ranks while eight workers report steps and print, often or just often
+enough not to look like a hang. All cases are measured at the same time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _row(name: str, percent: float, unwatched: float) -> Row:
     return Row(
         f"CPU over {WATCHED:.0f} s, 8 workers, --hang-timeout {name}",
         f"{percent:.4f} %",
-        ratio=f"{percent - unwatched:+.4f} % to unwatched",
+        ratio=f"{percent - unwatched:+.4f} % vs. unwatched",
         bar=f"<= {BAR} % more",
         met=percent - unwatched <= BAR,
         plain=f"{unwatched:.4f} %",

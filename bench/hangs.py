@@ -1,6 +1,7 @@
-"""Hangs of one rank of three, while the others wait for it, and quiet work that is none: who is named, and when.
+"""Hangs of one rank of three, while the others wait for it, and silent work: which rank is named, and how soon.
 
-The same script and faults for all launchers. Others are judged kindly: any word about the rank will do.
+All launchers run the same script with the same faults. For the other launchers the test is lenient: it is enough
+that the rank is mentioned.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ QUIET = (
 )  # fmt: skip
 
 
-class Told(NamedTuple):
-    """What a launcher made of a hang within twice the timeout."""
+class Detection(NamedTuple):
+    """What a launcher reported about a hang within twice the timeout."""
 
     found: bool
     right: bool
@@ -43,14 +44,14 @@ class Told(NamedTuple):
 
 
 def measure() -> list[Row]:
-    told = {kind: {launcher: _hang(launcher, kind) for launcher in launchers()} for kind in HANGS}
+    found = {kind: {launcher: _hang(launcher, kind) for launcher in launchers()} for kind in HANGS}
     alarms = {kind: _is_alarmed(kind) for kind in QUIET}
     return [
-        *(_row(kind, answers) for kind, answers in told.items()),
+        *(_row(kind, answers) for kind, answers in found.items()),
         *(
             Row(
-                f"quiet work: {kind}",
-                "an alarm" if alarmed else "left alone",
+                f"silent work: {kind}",
+                "an alarm" if alarmed else "no alarm",
                 ratio="-",
                 bar="no alarm",
                 met=not alarmed,
@@ -60,20 +61,20 @@ def measure() -> list[Row]:
     ]
 
 
-def _row(kind: str, told: dict[str, Told]) -> Row:
-    seconds = told[FLOTA].seconds
+def _row(kind: str, found: dict[str, Detection]) -> Row:
+    seconds = found[FLOTA].seconds
     return Row(
         f"hang: {kind}, --hang-timeout {TIMEOUT:.0f}s",
-        told[FLOTA].words,
+        found[FLOTA].words,
         ratio=f"{seconds / TIMEOUT:.1f} x the timeout",
         bar=f"right, <= {2 * TIMEOUT:.0f} s",
-        met=told[FLOTA].right and seconds <= 2 * TIMEOUT,
-        torchrun=told[TORCHRUN].words,
-        paddle=told[PADDLE].words if PADDLE in told else NOT_MEASURED,
+        met=found[FLOTA].right and seconds <= 2 * TIMEOUT,
+        torchrun=found[TORCHRUN].words,
+        paddle=found[PADDLE].words if PADDLE in found else NOT_MEASURED,
     )
 
 
-def _hang(launcher: str, kind: str) -> Told:
+def _hang(launcher: str, kind: str) -> Detection:
     env = {**environments.environ(), "HANG_PORT": str(free_port())}
     flags = ("--hang-timeout", TIMEOUT, "--grace", 1) if launcher == FLOTA else ()
     with directory() as here:
@@ -97,12 +98,12 @@ def _hang(launcher: str, kind: str) -> Told:
                 _end(process)
 
 
-def _wait_for_word(process: subprocess.Popen[bytes], screen: Path, kind: str, began: float) -> Told:
+def _wait_for_word(process: subprocess.Popen[bytes], screen: Path, kind: str, began: float) -> Detection:
     while time.monotonic() < began + 2 * TIMEOUT and process.poll() is None:
         time.sleep(0.02)
     text = screen.read_text(errors="replace").partition("step 3")[2]
     right = HANGS[kind] in text
-    return Told(right or f"rank {CULPRIT}" in text, right, time.monotonic() - began)
+    return Detection(right or f"rank {CULPRIT}" in text, right, time.monotonic() - began)
 
 
 def _is_alarmed(kind: str) -> bool:
@@ -115,7 +116,7 @@ def _is_alarmed(kind: str) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Gently first, so that it ends its workers; those that it forgets are ended with the run."""
+    """SIGTERM first, so that it stops its workers; those that it leaves behind are killed at the end of the run."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(10)

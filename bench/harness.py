@@ -1,4 +1,4 @@
-"""What claims share: the launchers' command lines, turns taken fairly, and directories that are gone afterwards."""
+"""Shared by all claims: command lines of the launchers, measurements in turn, and temporary directories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Turn = Callable[[], float]
 
 
 def launch(launcher: str, workers: int, *words: object) -> list[str]:
-    """A launcher's command line; `words` are more of its flags, the script and the script's arguments."""
+    """A launcher's command line; `words` are additional flags, the script and the script's arguments."""
     bench, torch, paddle = (path / "bin" for path in (environments.BENCH, environments.TORCH, environments.PADDLE))
     heads: dict[str, tuple[object, ...]] = {
         FLOTA: (bench / "flota", "--nproc_per_node", workers, "--log_dir", "log"),
@@ -31,24 +31,24 @@ def launch(launcher: str, workers: int, *words: object) -> list[str]:
 
 
 def launch_plainly(workers: int, *words: object) -> list[str]:
-    """The same script without a launcher: as it is, or several started by a shell."""
+    """The same script without a launcher: run directly, or several of them started by a shell."""
     return side_by_side(workers, [str(environments.PYTHON), *map(str, words)])
 
 
 def launchers() -> list[str]:
-    """Those that there are to compare: Paddle's is not on every machine."""
+    """The launchers to compare: Paddle's is not available on every machine."""
     return [FLOTA, TORCHRUN, *([PADDLE] if environments.has_paddle() else [])]
 
 
 def side_by_side(count: int, command: list[str]) -> list[str]:
-    """A command so many times at once, by a shell."""
-    # Sessions of their own, as launchers give: the kernel shares out a busy machine's CPUs by session.
+    """Run a command `count` times at once, by a shell."""
+    # Each in its own session, as with launchers: the kernel divides the CPUs of a busy machine between sessions.
     return command if count == 1 else ["sh", "-c", 'setsid "$@" & ' * count + "wait", "sh", *command]
 
 
 def alternate(turns: dict[str, tuple[int, Turn]]) -> dict[str, float]:
-    """Medians of so many turns each. Taken alternately, because a noisy moment must not hit one of them alone, and
-    after one uncounted turn each, which fills the file cache and writes what bytecode is missing.
+    """Medians of the given number of turns. The turns alternate, so that noise on the machine affects all of them. One
+    turn each is not counted: it fills the file cache and writes missing bytecode.
     """
     turns = {name: turn for name, turn in turns.items() if name != PADDLE or environments.has_paddle()}
     for _, take in turns.values():
@@ -58,13 +58,13 @@ def alternate(turns: dict[str, tuple[int, Turn]]) -> dict[str, float]:
     for number in range(rounds):
         for name in turns if number % 2 else reversed(turns):
             count, take = turns[name]
-            if number * count // rounds != (number + 1) * count // rounds:  # few turns are spread over all rounds
+            if number * count // rounds != (number + 1) * count // rounds:  # spread few turns over all rounds
                 taken[name].append(take())
     return {name: statistics.median(values) for name, values in taken.items()}
 
 
 def seconds_to_first_lines(launcher: str, workers: int, *files: Path) -> float:
-    """From the command's start to the first line of the script, in the last worker to get there."""
+    """From the start of the command to the first line of the script in the last worker."""
     with directory(*files) as here:
         script = noting_script(here)
         command = launch_plainly(workers, *script) if launcher == PLAIN else launch(launcher, workers, *script)
@@ -73,7 +73,7 @@ def seconds_to_first_lines(launcher: str, workers: int, *files: Path) -> float:
 
 
 def noting_script(here: Path) -> tuple[Path, Path]:
-    """A script that notes its start below a directory."""
+    """A script that records its start time in a directory, and that directory."""
     notes = here / "notes"
     notes.mkdir()
     return WORKERS / "note_start.py", notes
@@ -87,7 +87,7 @@ def last_start(here: Path, workers: int) -> float:
 
 
 class Sleepers:
-    """A job whose workers note their starts and sleep; with several nodes, on one machine."""
+    """A job whose workers record their start times and sleep; several nodes run on one machine."""
 
     def __init__(self, launcher: str, workers: int, here: Path, *flags: object, nodes: int, script: Path) -> None:
         self.workers = workers * nodes
@@ -97,12 +97,12 @@ class Sleepers:
         self.command = side_by_side(nodes, node)
 
     def launcher_below(self, pid: int) -> set[int]:
-        """A launcher's own processes, when all of its workers are there."""
+        """The launcher's own processes, once all of its workers have started."""
         workers = self.wait_for(attempt=0)
         return {pid, *descendants(pid)} - workers.keys()
 
     def wait_for(self, attempt: int) -> dict[int, float]:
-        """When each of an attempt's workers started, by pid, as soon as all have."""
+        """Wait until all workers of an attempt have started. Returns the start times by pid."""
         notes = self.notes / str(attempt)
         wait_until(
             lambda: notes.exists() and len(list(notes.iterdir())) == self.workers,
@@ -115,12 +115,12 @@ class Sleepers:
 def sleeping_job(
     launcher: str, workers: int, *flags: object, nodes: int = 1, script: Path = WORKERS / "note_and_sleep.py"
 ) -> Iterator[tuple[int, Sleepers]]:
-    """A launcher's pid and its job, ended with the block. `script`: notes and waits, or works, until it is ended."""
+    """A launcher's pid and its job, stopped when the block ends. `script` records its start and sleeps or works."""
     with directory() as here:
         job = Sleepers(launcher, workers, here, *flags, nodes=nodes, script=script)
         with running(job.command, here) as process:
             yield process.pid, job
-            # The dead are the cheapest: what was measured counts only if the job was there to the end.
+            # A dead job uses no resources: the measurement counts only if the job ran to the end.
             if process.poll() is not None:
                 raise Broken(f"`{' '.join(job.command)}` ended with {process.returncode} while it was measured")
 

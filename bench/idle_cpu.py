@@ -1,4 +1,4 @@
-"""What a launcher itself takes of a CPU while eight workers sleep. All are watched during the same seconds."""
+"""The CPU time of the launcher itself while eight workers sleep. All launchers are measured at the same time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def measure() -> list[Row]:
         Row(
             f"CPU over {WATCHED:.0f} s, 8 sleeping workers",
             shown[FLOTA],
-            ratio=f"1/{used[TORCHRUN] / used[FLOTA]:,.0f} of torchrun" if used[FLOTA] else "nothing at all",
+            ratio=f"1/{used[TORCHRUN] / used[FLOTA]:,.0f} of torchrun" if used[FLOTA] else "no CPU time at all",
             bar=f"<= {BAR} %",
             met=100 * used[FLOTA] / WATCHED <= BAR,
             torchrun=shown[TORCHRUN],

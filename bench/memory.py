@@ -1,4 +1,4 @@
-"""What a launcher itself holds in memory while eight workers sleep."""
+"""The memory of the launcher itself while eight workers sleep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two workers that write as fast as they can, both shown: how fast, whether every line arrives, and in what memory."""
+"""Two workers that write as fast as they can, both shown: speed, completeness of the lines, and memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bench.table import Row
 from bench.writer import LINES, WRITERS, Checker, built_writer, rate, shell
 
 BAR = 5
-FLAT = 2 << 20  # bytes between the first quarter's highest and the highest of all
-SAMPLED = 20_000  # lines between two looks at the memory
+FLAT = 2 << 20  # bytes by which the peak may exceed the peak of the first quarter
+SAMPLED = 20_000  # lines between two samples of the memory
 
 
 def measure() -> list[Row]:
@@ -54,7 +54,7 @@ def _row_of_memory(samples: list[int]) -> Row:
 
 
 def _seconds(command: list[str]) -> float:
-    """Until the command and the reader of its pipe have both ended."""
+    """The time until the command and the reader of its pipe have both exited."""
     began = time.monotonic()
     with directory() as here, subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as cat:
         assert cat.stdin
@@ -68,7 +68,7 @@ def _seconds(command: list[str]) -> float:
 
 
 def _check(command: list[str]) -> tuple[Checker, list[int]]:
-    """Every line by its number, and the node's memory meanwhile."""
+    """Check every line by its number, and sample the node's memory in the meantime."""
     checker = Checker()
     memory = []
     with directory() as here, running(command, here, stdout=subprocess.PIPE) as process:
@@ -76,7 +76,7 @@ def _check(command: list[str]) -> tuple[Checker, list[int]]:
         for number, line in enumerate(process.stdout):
             checker.read(line)
             if number % SAMPLED == 0:
-                # The node's alone: the shepherd copies nothing, and its end would hide a growth of the node's.
+                # Only the node's: the shepherd copies nothing, and its exit would hide growth of the node.
                 memory.append(resident_memory(process.pid))
         check_ending(command, process.wait(PATIENCE), here)
     return checker, memory

@@ -1,4 +1,4 @@
-"""Two workers that write as fast as they can, nothing shown: a launcher must not be in the way of their logs."""
+"""Two workers that write as fast as they can, not shown: a launcher must not slow down their logs."""
 
 from __future__ import annotations
 

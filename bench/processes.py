@@ -1,4 +1,4 @@
-"""Commands under measurement, what /proc says of them, and their certain end."""
+"""Runs the commands under measurement, reads their resource usage from /proc, and kills everything that they leave."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import NamedTuple
 from bench.environments import environ
 
 PR_SET_CHILD_SUBREAPER = 36
-PATIENCE = 60.0  # seconds; no measured command should need so long
+PATIENCE = 60.0  # seconds; no measured command should take that long
 
 
 class Broken(Exception):
-    """A measured command did not do what it was measured for."""
+    """A measured command did not do what it should."""
 
 
 class Span(NamedTuple):
-    """The clock before a command and after it."""
+    """The time before and after a command."""
 
     began: float
     ended: float
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 
 def finish(command: list[str], directory: Path) -> Span:
-    """Run a command to its end, which must be a good one."""
+    """Run a command, which must succeed."""
     began = time.monotonic()
     with running(command, directory) as process:
         ended = _moment_of_end(process.pid)
@@ -45,11 +45,11 @@ def finish(command: list[str], directory: Path) -> Span:
 
 
 def _moment_of_end(pid: int) -> float:
-    """Waited for, not looked for: `Popen.wait` with a limit looks every 50 ms, a quarter of some of our times."""
+    """Waits on a pidfd: `Popen.wait` with a timeout polls every 50 ms, a quarter of some of the times measured here."""
     descriptor = os.pidfd_open(pid)
     try:
         if not select.select([descriptor], [], [], PATIENCE)[0]:
-            raise Broken(f"process {pid} did not end in {PATIENCE} s")
+            raise Broken(f"process {pid} did not exit in {PATIENCE} s")
         return time.monotonic()
     finally:
         os.close(descriptor)
@@ -57,12 +57,12 @@ def _moment_of_end(pid: int) -> float:
 
 def check_ending(command: list[str], code: int, directory: Path) -> None:
     if code:
-        raise Broken(f"`{' '.join(command)}` ended with {code}:\n{(directory / 'stderr').read_text()}")
+        raise Broken(f"`{' '.join(command)}` exited with {code}:\n{(directory / 'stderr').read_text()}")
 
 
 @contextmanager
 def running(command: list[str], directory: Path, stdout: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that is gone, with all it started, when the block ends."""
+    """Run a command, and kill it and all that it started when the block ends."""
     with open(directory / "stderr", "wb") as stderr:
         process = subprocess.Popen(
             command,
@@ -80,12 +80,12 @@ def running(command: list[str], directory: Path, stdout: int = subprocess.DEVNUL
 
 
 def adopt_orphans() -> None:
-    """Whatever a launcher leaves behind becomes our child, wherever it hid."""
+    """Make processes that a launcher leaves behind children of this process."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_orphans() -> None:
-    """Between claims, when nothing is measured, every process below us is one."""
+    """Between claims, when nothing is measured, every descendant is an orphan."""
     for pid in descendants(os.getpid()):
         descriptor = _descriptor(pid)
         if descriptor is not None:
@@ -114,7 +114,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def proportional_memory(pid: int) -> int:
-    """Bytes: what is shared is shared out among its users."""
+    """Bytes; shared memory is divided between the processes that share it."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10
@@ -126,7 +126,7 @@ def resident_memory(pid: int) -> int:
 
 
 def peak_memory(pid: int) -> int:
-    """The most that was ever resident."""
+    """The peak of the resident memory."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
@@ -134,15 +134,15 @@ def peak_memory(pid: int) -> int:
 
 
 def cpu_used(own: dict[str, set[int]], seconds: float) -> dict[str, float]:
-    """Seconds of CPU that each group of processes has taken when so many have passed."""
+    """CPU time of each group of processes over this many seconds."""
     before = {name: sum(map(cpu_seconds, pids)) for name, pids in own.items()}
     time.sleep(seconds)
     return {name: sum(map(cpu_seconds, pids)) - before[name] for name, pids in own.items()}
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of all its threads, by the scheduler's own count: clock ticks are far too coarse for a process that sleeps. And
-    of its children that have ended, for which there is nothing better.
+    """CPU time of all threads, from the scheduler's statistics: clock ticks are too coarse for a process that sleeps.
+    Includes exited children, for which there are only clock ticks.
     """
     stats = [task.joinpath("schedstat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
     ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[13:15]
@@ -158,7 +158,7 @@ def children(pid: int) -> list[int]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """As its user would stop it; then whatever it left behind, by descriptors that cannot mean anybody else."""
+    """Stop it as its user would, then kill what it left behind; a pidfd cannot refer to another process."""
     left = [_descriptor(pid) for pid in descendants(process.pid)] if process.poll() is None else []
     process.terminate()
     try:
@@ -179,6 +179,6 @@ def _descriptor(pid: int) -> int | None:
 
 
 def _kill(descriptor: int) -> None:
-    with suppress(ProcessLookupError):  # ended by itself
+    with suppress(ProcessLookupError):  # it has exited
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     os.close(descriptor)

@@ -1,6 +1,6 @@
-"""From the death of one worker to all eight of the next attempt at their first line: a job's first restart.
+"""From the death of one worker until all eight of the next attempt reach their first line: a job's first restart.
 
-(torchrun waits for a random time of up to 0.3 s when a job meets again for the first time, and not later on.)
+(torchrun waits for a random time of up to 0.3 s in the first rendezvous after the start, but not in later ones.)
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from functools import partial
 from bench.harness import FLOTA, PLAIN, TORCHRUN, alternate, seconds_to_first_lines, sleeping_job
 from bench.table import Row, fraction, milliseconds
 
-SETTLING = 0.5  # seconds; nobody is still importing when the blow falls
+SETTLING = 0.5  # seconds; no worker is still importing when one is killed
 
 
 def measure() -> list[Row]:
     took = alternate(
         {
-            # What eight interpreters need to boot on this machine: no restart of theirs can take less.
+            # The time that eight interpreters take to boot on this machine: the lower bound of a restart.
             PLAIN: (9, partial(seconds_to_first_lines, PLAIN, 8)),
             FLOTA: (9, partial(_seconds, FLOTA, "--max_restart")),
             TORCHRUN: (9, partial(_seconds, TORCHRUN, "--max-restarts")),

@@ -1,4 +1,4 @@
-"""From the death of one worker to the next round's workers at their first line, on all of eight nodes."""
+"""From the death of one worker until the workers of the next round reach their first line, on all of eight nodes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bench.harness import FLOTA, PLAIN, alternate, free_port, seconds_to_first_l
 from bench.table import NOT_MEASURED, Row, milliseconds
 
 COUNT = 8
-SETTLING = 1.0  # seconds; nobody is still importing when the blow falls
+SETTLING = 1.0  # seconds; no worker is still importing when one is killed
 BAR = 0.5  # seconds
 
 
 def measure() -> list[Row]:
-    # What so many interpreters need to boot on this machine: no restart of theirs can take less.
+    # The time that this many interpreters take to boot on this machine: the lower bound of a restart.
     plain = partial(seconds_to_first_lines, PLAIN, COUNT)
     took = alternate({PLAIN: (7, plain), FLOTA: (7, _seconds)})
     return [
         Row(
-            f"SIGKILL of a worker to the next round on all of {COUNT} nodes",
+            f"SIGKILL of a worker to the next round on all {COUNT} nodes",
             milliseconds(took[FLOTA]),
             ratio=NOT_MEASURED,
             bar=f"<= {BAR} s",

@@ -1,15 +1,15 @@
-"""Rows of the one table that a run prints. Text only."""
+"""The table that a run prints, as text."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-HEAD = ("what", "flota", "torchrun", "Paddle's launcher", "plain python or shell", "ratio", "bar", "met?")
+HEAD = ("what", "flota", "torchrun", "Paddle's launcher", "plain python or shell", "ratio", "limit", "met?")
 NOT_MEASURED = "-"
 
 
 class Row(NamedTuple):
-    """One bar and what was measured for it."""
+    """One limit, and what was measured for it."""
 
     what: str
     flota: str
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 def render(rows: list[Row]) -> str:
-    """A Markdown table, so that a run can be pasted as it is."""
+    """A Markdown table, so that the output can be pasted into documents."""
     lines = [HEAD, *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     texts = [_line(line, widths) for line in lines]

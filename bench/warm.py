@@ -1,4 +1,4 @@
-"""Real torch DDP: starts and restarts to the first completed step on all ranks, and what its workers take in memory."""
+"""Real torch DDP: starts and restarts until all ranks have completed a step, and the memory of the workers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SCRIPT = WORKERS / "train_with_torch.py"
 PYTHON = ("--python", environments.TORCH / "bin" / "python")
 WARM = (*PYTHON, "--warm", "auto", "--max_restart", 3)
 COLD = (*PYTHON, "--max_restart", 3)
-SETTLING = 3.0  # seconds of training before the blow falls
-# With its store shared between attempts, torchrun's workers do not find each other after a restart.
+SETTLING = 3.0  # seconds of training before a worker is killed
+# If attempts share a store, torchrun's workers do not find each other after a restart.
 RECOVERS = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
 
@@ -63,7 +63,7 @@ def _row(what: str, took: dict[str, float], bar: int) -> Row:
 def _memory() -> Row:
     warm, cold = _mebibytes(*WARM), _mebibytes(*COLD)
     return Row(
-        "memory (PSS) of 8 torch workers, forks and the parked parent against cold ones",
+        "memory (PSS) of 8 torch workers: forks and their parked parent, compared with a cold start",
         f"{warm:,.0f} MiB",
         ratio=f"{warm / cold:.2f} of cold",
         bar="<= 0.35 of cold",
@@ -88,7 +88,7 @@ def _seconds_to_restart(launcher: str, workers: int, *flags: object) -> float:
 
 
 def _mebibytes(*flags: object) -> float:
-    """Of all below flota: its workers, and what they come from."""
+    """Of all descendants of flota: the workers, and the interpreters that they were forked from."""
     with sleeping_job(FLOTA, 8, *flags, script=SCRIPT) as (pid, job):
         job.wait_for(attempt=0)
         time.sleep(SETTLING)

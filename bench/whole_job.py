@@ -1,4 +1,4 @@
-"""A job of eight workers whose script ends at once: what the launcher itself costs, from its start to its end."""
+"""A job of eight workers whose script exits at once: the time that the launcher itself takes, from start to exit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def measure() -> list[Row]:
     took = alternate({name: (turns, partial(_seconds, name)) for name, turns in TURNS.items()})
     return [
         Row(
-            "whole job, 8 workers that end at once",
+            "whole job, 8 workers that exit at once",
             milliseconds(took[FLOTA]),
             ratio=fraction(took[FLOTA], took[TORCHRUN]),
             bar="<= 1/12 of torchrun",

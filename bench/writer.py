@@ -14,13 +14,13 @@ from bench import environments
 from bench.harness import WORKERS, directory
 
 WRITERS = 2
-LINES = 2_000_000  # a writer
+LINES = 2_000_000  # per writer
 LINE_LENGTH = 100
 MEGABYTES = WRITERS * LINES * LINE_LENGTH / 1e6
 
 
 class Writer(NamedTuple):
-    """How the program is named to a launcher, and how it is run without one."""
+    """The arguments for a launcher, and the command without one."""
 
     launched: tuple[str, ...]
     plain: str
@@ -28,7 +28,7 @@ class Writer(NamedTuple):
 
 @contextmanager
 def built_writer() -> Iterator[Writer]:
-    """Compiled where there is a C compiler."""
+    """The compiled program, or a Python script if there is no C compiler."""
     compiler = shutil.which("cc")
     if not compiler:
         script = str(WORKERS / "write_lines.py")
@@ -41,19 +41,19 @@ def built_writer() -> Iterator[Writer]:
 
 
 def shell(one_writer: str) -> list[str]:
-    """The writers started by a shell; `one_writer` says what each does, `$RANK` being its number."""
+    """The writers, started by a shell; `one_writer` is the command of each, with its number in `$RANK`."""
     return ["sh", "-c", " ".join(f"(export RANK={rank}; {one_writer}) &" for rank in range(WRITERS)) + " wait"]
 
 
 class Checker:
-    """Reads what a console showed: every line of every writer, whole and in order."""
+    """Checks the console output: every line of every writer must be complete and in order."""
 
     def __init__(self) -> None:
         self.seen = [0] * WRITERS
         self.wrong = 0
 
     def read(self, line: bytes) -> None:
-        body = line[-LINE_LENGTH:]  # behind the launcher's prefix
+        body = line[-LINE_LENGTH:]  # after the launcher's prefix
         rank = int(body[:1])
         self.wrong += int(body[2:12]) != self.seen[rank]
         self.seen[rank] += 1
@@ -64,7 +64,7 @@ class Checker:
 
 
 def rate(seconds: float) -> float:
-    """Megabytes of the writers' own output a second of the whole command."""
+    """Megabytes of the writers' own output per second of the whole command."""
     return MEGABYTES / seconds
 
 

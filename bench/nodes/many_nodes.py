@@ -1,13 +1,13 @@
 """Many nodes in one process, against a master that is a real flota: many_nodes.py PORT COUNT [last].
 
-It asks what a node's Registration asks, in the same words (flota's own messages, keys and records) and over as many
-connections: a lease, a watch that names it, the record, the record again when the roster is there, renewals. What is
-left out is what costs the load process alone, because thousands of nodes share its one CPU here and have one each in
-life: answers' heads are looked through and not parsed by h11, and a roster is compared with the last one, and decoded
-when it is another. A node that is not answered in time asks again on a new connection, as in life.
+It sends the same requests as a node's Registration (flota's own messages, keys and records), over as many connections:
+a lease, a watch that names it, the record, the record again when the roster has arrived, renewals. Only work of the
+nodes themselves is reduced, because thousands of nodes share one CPU here, but have one each in a real job: headers of
+answers are searched, not parsed by h11, and a roster is decoded only if it differs from the last one. A node that is
+not answered in time sends its request again on a new connection, as a real node does.
 
-COUNT nodes start at once; with `last`, one of them when all others have joined. The first line of output has the times.
-Then the nodes live on until the process is ended.
+COUNT nodes start at once; with `last`, one of them starts after all others have joined. The first line of output has
+the times. Then the nodes keep running until the process is killed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Follower:
         self.lease = 0
         self.questions: Wire | None = None
         self.waiting: deque[tuple[Request, Callable[[Any], None]]] = deque()
-        self.lost_at = math.inf  # when the first of them is taken for lost
+        self.lost_at = math.inf  # when the first of them counts as lost
         self.listens = self.has_roster = False
 
     def start(self) -> None:
@@ -132,7 +132,7 @@ class Follower:
 
 
 class Crowd:
-    """All nodes but the master's, and what they share."""
+    """All nodes except the master's, and what they share."""
 
     def __init__(self, port: int, count: int) -> None:
         self.master = ("127.0.0.1", port)
@@ -148,7 +148,7 @@ class Crowd:
         self.nodes: list[Follower] = []
 
     def gather(self, count: int) -> None:
-        """Records like the master's own, of other hosts."""
+        """Create nodes with records like the master's own, but of other hosts."""
         like = self._record_of_master()
         chance = random.Random(count)
         for number in range(count):
@@ -158,12 +158,12 @@ class Crowd:
             self.nodes.append(Follower(self, record))
 
     def _record_of_master(self) -> NodeRecord:
-        """As soon as its node is in its own store."""
+        """Wait until the master's node is in its own store."""
         found: list[KeyValue] = []
         give_up = time.monotonic() + PATIENCE
         while not found:
             if time.monotonic() > give_up:
-                sys.exit("many_nodes: no master, or none with a record")
+                sys.exit("many_nodes: no master, or no record in it")
             if self._is_master_there():
                 self._ask_for_records(found)
             else:
@@ -187,7 +187,7 @@ class Crowd:
         found += answers[0].kvs
 
     def has_roster(self, line: bytes) -> bool:
-        """Whether a line of a watch says so. Nearly always its events are the very ones that other nodes got."""
+        """Whether a line of a watch contains the roster. Usually other nodes have received the same events."""
         text = line[line.find(EVENTS) :]
         for known, is_roster in self.heard:
             if text == known:

@@ -1,8 +1,8 @@
 """Many of torch's DynamicRendezvousHandlers over one TCPStore: torch_handlers.py PORT COUNT PROCESSES.
 
-Each handler has a connection and a thread of its own, as its agent has in life. They are shared out among some
-processes, forked when torch has been imported, because threads of one Python process would wait for each other. The
-last handler begins when all others are participants. The first line of output has the times.
+Each handler has its own connection and thread, as in a real agent. They are distributed over several processes, forked
+after torch has been imported, because threads of one Python process would wait for each other. The last handler starts
+when all others are participants. The first line of output contains the times.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def parameters(port: int, count: int, *, is_host: bool) -> RendezvousParameters:
     return RendezvousParameters("c10d", f"127.0.0.1:{port}", RUN, count, count, is_host=is_host)
 
 
-def meet(port: int, count: int, done: int, number: int) -> None:
-    asked = parameters(port, count, is_host=False)
-    backend, store = create_backend(asked)
-    create_handler(store, backend, asked).next_rendezvous()
+def join(port: int, count: int, done: int, number: int) -> None:
+    wanted = parameters(port, count, is_host=False)
+    backend, store = create_backend(wanted)
+    create_handler(store, backend, wanted).next_rendezvous()
     os.write(done, f"{number} {time.monotonic()}\n".encode())
 
 
@@ -40,7 +40,7 @@ def fork_handlers(port: int, count: int, done: int, numbers: range) -> None:
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in numbers:
-        threading.Thread(target=meet, args=(port, count, done, number)).start()
+        threading.Thread(target=join, args=(port, count, done, number)).start()
     threading.Event().wait()
 
 

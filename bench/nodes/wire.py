@@ -1,4 +1,4 @@
-"""One connection of a load process to the master: requests out; whole bodies in, or a stream's whole lines."""
+"""One connection of a load process to the master: sends requests, receives whole bodies or whole lines of a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGEST_READ = 1 << 20
 
 
 class Crowd(Protocol):
-    """Whose connections these are."""
+    """The owner of the connections."""
 
     master: tuple[str, int]
     epoll: select.epoll
@@ -33,7 +33,7 @@ class Wire:
         self.in_head = True
         self.parts: list[bytes] = []
         self.have = 0
-        self.needed = 0  # bytes until it is worth looking again
+        self.needed = 0  # bytes that must have arrived before the next attempt to parse
         self.out = b""
         self.awaited = 0
 
@@ -77,7 +77,7 @@ class Wire:
             change(self.socket.fileno(), events)
 
     def _take(self) -> bool:
-        """Whether something was taken off what has arrived."""
+        """Parse the next part. Returns whether there may be more."""
         data = b"".join(self.parts)
         end = data.find(b"\r\n\r\n" if self.in_head else b"\r\n")
         body = b""

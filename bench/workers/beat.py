@@ -1,4 +1,4 @@
-"""Notes how many microseconds a heartbeat takes, with a step, with a number too, or a look whether to stop."""
+"""Records the microseconds of the slowest call: a heartbeat with a step, one with a number as well, should_stop."""
 
 import sys
 import time

@@ -1,1 +1,1 @@
-"""Ends at once."""
+"""Exits at once."""

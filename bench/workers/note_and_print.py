@@ -1,4 +1,4 @@
-"""Notes the clock under its attempt's number; then prints a line every 15 seconds, and is asleep in between."""
+"""Records its start time for its attempt; then prints a line every 15 seconds, and sleeps in between."""
 
 import sys
 import time

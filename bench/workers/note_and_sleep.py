@@ -1,4 +1,4 @@
-"""Notes the clock under its attempt's number, and sleeps until it is ended."""
+"""Records its start time for its attempt, and sleeps until it is stopped."""
 
 import time
 

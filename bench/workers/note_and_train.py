@@ -1,4 +1,4 @@
-"""Notes the clock under its attempt's number; then steps, 20 a second: a heartbeat each, and a line for every tenth."""
+"""Records its start time for its attempt; then makes 20 steps per second, each with a heartbeat, every tenth with a line."""
 
 import sys
 import time

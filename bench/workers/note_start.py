@@ -1,4 +1,4 @@
-"""Notes the clock at its first line, and ends."""
+"""Records the time at its first line, and exits."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Notes a clock under its attempt's number."""
+"""Records a time for this worker's attempt."""
 
 import os
 
@@ -6,7 +6,7 @@ import os
 def note(directory, clock):
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     os.makedirs(f"{directory}/{attempt}", exist_ok=True)
-    # Moved into place: whoever sees the note can read all of it.
+    # Renamed when complete: a reader never sees a part of it.
     with open(f"{directory}/{os.getpid()}.tmp", "w") as file:
         file.write(str(clock))
     os.replace(file.name, f"{directory}/{attempt}/{os.getpid()}")

@@ -1,4 +1,4 @@
-"""torch DDP on gloo: notes the clock when its first step is done, and trains until it is ended."""
+"""torch DDP on gloo: records the time of its first completed step, and trains until it is stopped."""
 
 import sys
 import time

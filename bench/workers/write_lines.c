@@ -1,5 +1,5 @@
-/* Writes numbered lines of 100 bytes, 80 a write, as fast as the other end takes them: write_lines COUNT.
-   A line: the rank, a blank, ten digits, a blank, filling, a newline. */
+/* Writes numbered lines of 100 bytes, 80 per write, as fast as the reader takes them: write_lines COUNT.
+   A line: the rank, a space, ten digits, a space, padding, a newline. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { LINE = 100, LINES = 80, BLOCK = LINE * LINES, FIRST_DIGIT = 2, TENS = 10 };
 
-/* Adds 80 in place: printing every number anew would cost more than writing it. */
+/* Adds 80 in place: formatting every number would cost more than writing it. */
 static void advance(char *line) {
     int carry = LINES / 10;
     for (int at = TENS; carry && at >= FIRST_DIGIT; at--) {

@@ -1,4 +1,4 @@
-"""What write_lines.c does, for machines without a C compiler; slower, and the same for every launcher."""
+"""The same as write_lines.c, for machines without a C compiler; slower, but equally for all launchers."""
 
 import os
 import sys

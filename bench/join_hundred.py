@@ -1,4 +1,4 @@
-"""From the start of the last of 128 nodes, all others having joined, to the roster at all of them."""
+"""From the start of the last of 128 nodes, after all others have joined, until all nodes have the roster."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import subprocess
 
 from bench import environments
 from bench.harness import FLOTA, TORCHRUN, alternate, directory, free_port
-from bench.meeting import NODES, first_line, meeting
+from bench.large_job import NODES, first_line, large_job
 from bench.processes import running
 from bench.table import Row, fraction, milliseconds
 
 COUNT = 128
-PROCESSES = 4  # that the handlers are shared out among: of 1, 4, 16 and 32 torch is fastest with so many on two CPUs
+PROCESSES = 4  # to distribute the handlers over: of 1, 4, 16 and 32, torch is fastest with 4 on two CPUs
 BAR = 0.5  # seconds
 
 
 def measure() -> list[Row]:
     took = alternate({FLOTA: (5, _flota), TORCHRUN: (3, _torch)})
     shown = {
-        "what": f"last of {COUNT} nodes to the roster at all",
+        "what": f"join: start of the last of {COUNT} nodes to the roster on all",
         "flota": milliseconds(took[FLOTA]),
         "ratio": fraction(took[FLOTA], took[TORCHRUN]),
         "torchrun": f"{milliseconds(took[TORCHRUN])} (its handlers)",
@@ -30,8 +30,8 @@ def measure() -> list[Row]:
 
 
 def _flota() -> float:
-    with meeting(COUNT, "last") as met:
-        return met.after_last
+    with large_job(COUNT, "last") as job:
+        return job.after_last
 
 
 def _torch() -> float:

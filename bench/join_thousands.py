@@ -1,4 +1,4 @@
-"""Thousands of nodes that start at once, to the roster at all of them: how long, and how it grows with their number."""
+"""Thousands of nodes that start at once: the time until all have the roster, and how it grows with their number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from math import log
 
 from bench.harness import alternate
-from bench.meeting import meeting
+from bench.large_job import large_job
 from bench.table import NOT_MEASURED, Row
 
 BARS = {1024: 2.0, 4096: 10.0}  # seconds
@@ -19,7 +19,7 @@ def measure() -> list[Row]:
     took = alternate({str(nodes): (turns, partial(_seconds, nodes)) for nodes, turns in TURNS.items()})
     rows = [
         Row(
-            f"{nodes:,} nodes, start to the roster at all",
+            f"join: start of {nodes:,} nodes to the roster on all",
             f"{took[str(nodes)]:.2f} s",
             ratio=NOT_MEASURED,
             bar=f"<= {bar:.0f} s",
@@ -34,5 +34,5 @@ def measure() -> list[Row]:
 
 
 def _seconds(nodes: int) -> float:
-    with meeting(nodes) as met:
-        return met.seconds
+    with large_job(nodes) as job:
+        return job.seconds

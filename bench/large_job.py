@@ -1,4 +1,4 @@
-"""A job of many nodes on this machine: a real flota that serves as master, and one load process that is all others."""
+"""A job of many nodes on this machine: a real flota that serves the master, and one load process for all others."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bench.harness import FLOTA, directory, free_port, launch
 from bench.processes import Broken, running, wait_until
 
 NODES = Path(__file__).resolve().parent / "nodes"
-WORKERS = 8  # a node; the master's own sleep
+WORKERS = 8  # per node; those of the master's node sleep
 
 
-class Met(NamedTuple):
-    """When nodes met, by the machine's clock, and the master's pid."""
+class JoinTimes(NamedTuple):
+    """When the nodes started and had joined, by the machine's clock, and the master's pid."""
 
     master: int
     began: float
@@ -32,13 +32,13 @@ class Met(NamedTuple):
 
     @property
     def after_last(self) -> float:
-        """From the start of the last node, all others having joined, to the roster at all of them."""
+        """From the start of the last node, after all others have joined, until all nodes have the roster."""
         return self.ended - self.last_began
 
 
 @contextmanager
-def meeting(nodes: int, *words: str) -> Iterator[Met]:
-    """A job whose nodes have met, and live on until the block ends; `words` are the load process's."""
+def large_job(nodes: int, *words: str) -> Iterator[JoinTimes]:
+    """A job whose nodes have joined, and run until the block ends; `words` are arguments of the load process."""
     allow_connections()
     port = free_port()
     with directory() as here, directory() as beside:
@@ -46,9 +46,9 @@ def meeting(nodes: int, *words: str) -> Iterator[Met]:
         master = launch(FLOTA, WORKERS, *job, "--no-python", "sleep", 3600)
         others = [environments.PYTHON, NODES / "many_nodes.py", port, nodes - 1, *words]
         with running(master, here) as process, running([*map(str, others)], beside, subprocess.PIPE) as load:
-            said = first_line(load, beside)
-            ended = max(said["ended"], round_began(here))
-            yield Met(process.pid, said["began"], said["last_began"], ended)
+            times = first_line(load, beside)
+            ended = max(times["ended"], round_began(here))
+            yield JoinTimes(process.pid, times["began"], times["last_began"], ended)
 
 
 def first_line(process: subprocess.Popen[bytes], here: Path) -> dict[str, float]:
@@ -56,12 +56,12 @@ def first_line(process: subprocess.Popen[bytes], here: Path) -> dict[str, float]
     line = process.stdout.readline()
     if not line:
         raise Broken(f"no times: {(here / 'stderr').read_text()}")
-    said: dict[str, float] = json.loads(line)
-    return said
+    times: dict[str, float] = json.loads(line)
+    return times
 
 
 def round_began(here: Path) -> float:
-    """When the master's own node had the roster; by its own word, since nobody can ask it."""
+    """When the master's own node had the roster, from its event log: it cannot be asked."""
 
     def times() -> list[float]:
         lines = [line for file in (here / "log").glob("events.*.jsonl") for line in file.read_text().splitlines()]
@@ -72,6 +72,6 @@ def round_began(here: Path) -> float:
 
 
 def allow_connections() -> None:
-    """A master has two connections a node."""
+    """A master has two connections per node."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,7 +1,7 @@
-"""Writes what the documents take from the code: every flag, every variable of a worker, the tables of decisions.
+"""Generates the parts of the documents that come from the code: flags, variables of a worker, tables of decisions.
 
-python docs/make_reference.py            writes
-python docs/make_reference.py --check    writes nothing, and ends with 1 where a document is out of step
+python docs/make_reference.py            update the documents
+python docs/make_reference.py --check    write nothing; exit with 1 if a document is out of date
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from flota.supervise.events import Event
 
 DOCS = Path(__file__).parent
 
-# The answers that depend on a flag's value, or on there being one machine only.
+# Effects that depend on the flag's value, or on the number of machines.
 CONDITIONS = {
-    "devices": "does this: devices to use, as listed in *_VISIBLE_DEVICES; cpu for none [all]; before `ipu` a number",
-    "rank": "does this: below the number of machines, or -1; others are an error",
-    "ips": "one address: the same as `--host`; several: the machines in order, the first serves on `--start_port` - 1",
-    "standalone": "no effect: it is what flota does with one machine",
-    "use-env": "does this: with `python -m flota.torch_launch`, `--local-rank` is not inserted",
+    "devices": "devices to use, as listed in *_VISIBLE_DEVICES; cpu for none [all]; before `ipu` a number",
+    "rank": "this machine's number: below the number of machines, or -1; other values are an error",
+    "ips": "one address: same as `--host`; several: the machines in order; the first serves on `--start_port` - 1",
+    "standalone": "no effect: flota does this on one machine anyway",
+    "use-env": "with `python -m flota.torch_launch`: do not insert `--local-rank`",
 }
 
 
-class OutOfStep(Exception):
-    """The code has something that the documents cannot explain."""
+class OutOfDate(Exception):
+    """The documents lack a place or an explanation for something in the code."""
 
 
 def main(words: list[str]) -> int:
@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
             continue
         stale += 1
         if checking:
-            print(f"out of step: docs/{name}; run `make docs`")
+            print(f"out of date: docs/{name}; run `make docs`")
         else:
             path.write_text(new)
             print(f"wrote docs/{name}")
@@ -68,12 +68,12 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def filled(text: str, name: str, content: str) -> str:
-    """The text with what stands between a part's two marks replaced."""
+    """The text with the content between the two marks of a part replaced."""
     begin, end = marks(name)
     before, found_begin, rest = text.partition(begin)
     _, found_end, after = rest.partition(end)
     if not found_begin or not found_end:
-        raise OutOfStep(f"no marks for {name}")
+        raise OutOfDate(f"no marks for {name}")
     return f"{before}{begin}\n\n{content.strip()}\n\n{end}{after}"
 
 
@@ -88,13 +88,13 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 def flags_page(old: str) -> str:
     unknown = set(CONDITIONS) - set(BY_NAME)
     if unknown:
-        raise OutOfStep(f"no such flags: {unknown}")
+        raise OutOfDate(f"no such flags: {unknown}")
     groups = [f"## {title[0].upper()}{title[1:]}\n\n{flags_table(group)}" for group, title in GROUPS.items()]
     parts = {
         "flags": "\n".join(groups),
         "platforms": table(("platform", "recognised by"), map(platform_row, platforms.REGISTRY)),
-        "subcommands": table(("word", "answer"), map(subcommand_row, SUBCOMMANDS)),
-        "arguments behind ipu": ipu_tables(),
+        "subcommands": table(("word", "effect"), map(subcommand_row, SUBCOMMANDS)),
+        "arguments after ipu": ipu_tables(),
     }
     for name, content in parts.items():
         old = filled(old, name, content)
@@ -115,7 +115,7 @@ def flags_table(group: str) -> str:
         if flag.group == group:
             rows.append(flag_row(flag))
             rows += [alias_row(alias) for alias in ALIASES if alias.of == flag.name]
-    return table(("flag", "default", "variables", "from", "answer"), rows)
+    return table(("flag", "default", "variables", "from", "effect"), rows)
 
 
 def flag_row(flag: Flag) -> tuple[str, ...]:
@@ -129,23 +129,23 @@ def flag_row(flag: Flag) -> tuple[str, ...]:
         default_of(flag),
         ", ".join(f"`{name}`" for name in read),
         flag.origin,
-        answer_of(flag),
+        effect_of(flag),
     )
 
 
 def ipu_tables() -> str:
-    """What stands behind the word `ipu`, and what may not stand before it."""
-    arguments = [(f"`--{flag.dest} {flag.metavar}`", flag.origin, f"does this: {flag.help}") for flag in IPU_FLAGS]
+    """The arguments after `ipu`, and the flags that are refused before it."""
+    arguments = [(f"`--{flag.dest} {flag.metavar}`", flag.origin, flag.help) for flag in IPU_FLAGS]
     flags_of: dict[str, list[str]] = {}
     for dest, why in REFUSED.items():
         flags_of.setdefault(why, []).append(f"`--{dest}`")
     refused = [(", ".join(names), f"refused: {why}") for why, names in flags_of.items()]
-    return "\n".join([table(("argument", "from", "answer"), arguments), table(("before `ipu`", "answer"), refused)])
+    return "\n".join([table(("argument", "from", "effect"), arguments), table(("before `ipu`", "effect"), refused)])
 
 
 def alias_row(alias: Alias) -> tuple[str, ...]:
     names = ", ".join(f"`{name}`" for name in alias.variables.split())
-    old = "; an old name, said once when it is used" if alias.deprecated else ""
+    old = "; an old name: flota prints one note when it is used" if alias.deprecated else ""
     return (
         f"`--{underscored(alias.name)}`",
         "",
@@ -155,19 +155,19 @@ def alias_row(alias: Alias) -> tuple[str, ...]:
     )
 
 
-def answer_of(flag: Flag) -> str:
+def effect_of(flag: Flag) -> str:
     if flag.refused:
         return f"refused: {flag.refused}"
     if flag.note == ALONE:
-        return f"does this: {flag.help}; no effect on one machine"
+        return f"{flag.help}; no effect on one machine"
     if flag.note == UNSERVED:
-        return f"does this: {flag.help}; no effect without parameter servers"
+        return f"{flag.help}; no effect without parameter servers"
     if flag.note:
         return flag.note.removeprefix("has ")
-    old = "; deprecated, said once when it is used" if flag.name in DEPRECATED else ""
+    old = "; deprecated: flota prints one note when it is used" if flag.name in DEPRECATED else ""
     if flag.name in CONDITIONS:
         return f"{CONDITIONS[flag.name]}{old}"
-    return f"does this: {flag.help}"
+    return flag.help
 
 
 def default_of(flag: Flag) -> str:
@@ -191,13 +191,13 @@ def underscored(name: str) -> str:
 
 
 def example(frameworks: tuple[str, ...], devices: DeviceSet) -> tuple[JobSpec, Roster]:
-    """Two workers on one machine, with ports that no reader takes for real ones."""
+    """Two workers on one machine, with round port numbers that readers recognise as examples."""
     command = Command("script", "train.py", (), "python")
     spec = JobSpec(command, 2, LogSpec("/job/log"), devices=devices, frameworks=frameworks, threads=1)
     return spec, Roster(0, 0, (Seat("", "gpu01", "127.0.0.1", Ports(("40001", "40002"), "40003", "40004", "40005")),))
 
 
-ASTRAY = " (with several machines, where the hostname leads to 127.0.1.1 or nowhere)"
+UNRESOLVED = " (on several machines, if the hostname does not resolve, or resolves to 127.0.1.1)"
 WITHOUT = NO_DEVICES
 WITH = DeviceSet("gpu", "CUDA_VISIBLE_DEVICES", ("4", "5"), ("4", "5"), by_id=False)
 
@@ -208,7 +208,7 @@ def of_framework(name: str, frameworks: tuple[str, ...], devices: DeviceSet) -> 
 
 
 def framework_table(name: str) -> str:
-    """What a framework's variables are for rank 1 of 2; and which of them need devices, or --framework."""
+    """The variables of a framework for rank 1 of 2, with those marked that need devices or --framework."""
     together = FRAMEWORKS
     plain, on_devices = (of_framework(name, together, devices) for devices in (WITHOUT, WITH))
     alone = {**of_framework(name, (name,), WITH), **of_framework(name, (name,), WITHOUT)}
@@ -237,13 +237,13 @@ def own_table() -> str:
         [
             *(variable_row(name, value, "", meanings) for name, value in shown.items()),
             *(variable_row(name, value, " (with `--devices 5,4`)", meanings) for name, value in narrowed.items()),
-            *(variable_row(name, value, ASTRAY, meanings) for name, value in interface_variables("eth0").items()),
+            *(variable_row(name, value, UNRESOLVED, meanings) for name, value in interface_variables("eth0").items()),
         ],
     )
 
 
 def meanings_in(module: str) -> dict[str, str]:
-    """The comment at each variable: `"RANK": value,  # meaning`, or on a line of its own `# RANK: meaning`."""
+    """The comment on each variable: `"RANK": value,  # meaning`, or on a separate line `# RANK: meaning`."""
     text = Path(str(import_module(module).__file__)).read_text()
     own_line = re.findall(r"^ +# (\w+): (.+)$", text, re.MULTILINE)
     behind = re.findall(r'^[^#\n]*"(\w+)"(?:\]|:)[^#\n]*  # (.+)$', text, re.MULTILINE)
@@ -252,12 +252,12 @@ def meanings_in(module: str) -> dict[str, str]:
 
 def variable_row(name: str, value: str, where: str, meanings: dict[str, str]) -> tuple[str, ...]:
     if name not in meanings:
-        raise OutOfStep(f"{name} has no comment that says what it means where a worker is given it")
+        raise OutOfDate(f"{name} is set without a comment that explains it")
     return f"`{name}`", f"`{value}`{where}", meanings[name]
 
 
 def with_section(text: str, title: str) -> str:
-    """The page with a section for this framework, before those that are about no framework."""
+    """The page with a section for this framework, inserted before the sections about other subjects."""
     if f"## {title}\n" in text:
         return text
     begin, end = marks(f"variables of {title}")
@@ -293,7 +293,7 @@ def architecture_page(old: str) -> str:
 def decisions(
     head: str, rows: Iterable[tuple[str, Any]], columns: dict[str, Any], cells: Mapping[Any, Any], nothing: object
 ) -> str:
-    """A table of functions, by their names; `-` is decided to be nothing."""
+    """A table of functions by name; `-` means that nothing is done."""
     return table(
         (head, *columns),
         [(name, *(in_words(cells[column, row], nothing) for column in columns.values())) for name, row in rows],

@@ -1,4 +1,4 @@
-"""The flota() fixture: the real command, in a directory of its own, leaving nobody behind."""
+"""The fixture flota(): runs the real command in a temporary directory, and kills what it leaves behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from tests.launching import Flota
 
-# The same examples every time, so that a run says something about the change and not about luck; soak looks for new ones.
+# The same examples in every run, so that results depend on the code only; soak looks for new ones.
 settings.register_profile("same", derandomize=True, database=None)
 settings.register_profile("soak", derandomize=False)
 settings.load_profile("soak" if os.environ.get("FLOTA_SOAK") else "same")
@@ -17,7 +17,7 @@ settings.load_profile("soak" if os.environ.get("FLOTA_SOAK") else "same")
 
 @pytest.fixture(scope="session", autouse=True)
 def own_tmp(tmp_path_factory):
-    """What frameworks leave in the folder for temporary files goes with the tests' own files."""
+    """Temporary files of frameworks are removed together with those of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
         yield

@@ -1,4 +1,4 @@
-"""IPU jobs for tests: a stand-in for poprun, and the arguments that a job needs."""
+"""IPU jobs for tests: a replacement for poprun, and the arguments that a job needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARGUMENTS = (
 
 
 def install_poprun(directory: Path) -> dict[str, str]:
-    """Put the stand-in into a directory; the environment that has it on PATH."""
+    """Write the replacement for poprun to a directory. Returns variables that put it on PATH."""
     program = directory / "sdk" / "poprun"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\n{(WORKERS / 'poprun.py').read_text()}")

@@ -1,4 +1,4 @@
-"""Runs the real command for tests, waits on conditions, and counts survivors by their state in /proc."""
+"""Runs the real command for tests, waits for conditions, and finds processes that are left."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ WORKERS = Path(__file__).parent / "processes" / "workers"
 COMMAND = Path(sys.executable).parent / "flota"
 DEADLINE = 20.0
 PR_SET_CHILD_SUBREAPER = 36
-also: dict[str, str] = {}  # variables of every flota, for tests that are run again under another setting
+also: dict[str, str] = {}  # variables for every flota, for tests that are repeated with another setting
 
-# The tests may themselves run under nohup, or as a shell's background job: signals ignored there would stay ignored.
+# The tests may run under nohup or as a background job of a shell, where signals are ignored: flota would inherit that.
 for ignored in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     signal.signal(ignored, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Whatever flota leaves behind becomes a child of this process, so that no survivor can hide.
+# Processes that flota leaves behind become children of this process, so that they are always found.
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class Running:
-    """A flota under way."""
+    """A running flota."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self.process = process
@@ -51,21 +51,21 @@ class Running:
         return [pid for pid in children(self.pid) if name_of(pid) == "flota-shepherd"]
 
     def wait_for(self, *names: str) -> None:
-        """Until workers have made these files."""
+        """Wait until workers have created these files."""
         for name in names:
-            wait_until((self.directory / name).exists, f"{name} to be made")
+            wait_until((self.directory / name).exists, f"{name} to be created")
 
 
 class Flota:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.started: list[Running] = []
-        self.before = survivors()  # of the whole run's fixtures, such as an etcd: none of ours
+        self.before = survivors()  # processes of session fixtures, such as an etcd
 
     def start(
         self, *words: object, env: dict[str, str] | None = None, command: list[object] | None = None, **options: Any
     ) -> Running:
-        """Start flota; a word that names one of tests/processes/workers is that script."""
+        """Start flota. A word that is the name of a file in tests/processes/workers is replaced by its path."""
         argv = [*(command or [COMMAND]), *(script(word) for word in words)]
         given: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
@@ -84,7 +84,7 @@ class Flota:
         return subprocess.CompletedProcess(running.process.args, running.process.returncode, out, err)
 
     def log(self, rank: int, directory: str = "log") -> str:
-        """A worker's own output: its log without flota's marks."""
+        """A worker's own output: its log without the lines that flota adds."""
         return worker_output(self.directory / directory / f"workerlog.{rank}")
 
     def end(self) -> None:
@@ -110,14 +110,14 @@ def script(word: object) -> object:
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
-    """This process's environment, less what would change what is tested."""
+    """The environment of this process, without variables that would affect the tests."""
     unwanted = ("PYTHON", "FLOTA_", "PADDLE_", "PET_", "TORCH", "VIRTUAL_ENV", "CONDA_", "OMP_", "NO_COLOR", "CUDA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
     return {**kept, **also, **(extra or {})}
 
 
 def slow_spy(stage: Path, spy: Path = COMMAND.parent / "py-spy") -> str:
-    """A script in the place of py-spy. Its last look, for native frames, takes until `spoke` is there."""
+    """A script that replaces py-spy. Its last dump, with native frames, waits until the file `spoke` exists."""
     waits = f'touch dumping; until [ -e spoke ]; do sleep 0.05; done; {spy} "$@"; touch dumped'
     return f'cd {stage}; case "$*" in *--native*) {waits};; *) exec {spy} "$@";; esac'
 
@@ -146,7 +146,7 @@ def children(pid: int) -> list[int]:
 
 
 def state(pid: int) -> str:
-    """R, S, … as the kernel says; X for a process that is gone."""
+    """R, S, … as reported by the kernel; X if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -161,7 +161,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def survivors() -> list[int]:
-    """Living processes below this one, zombies not counted (and reaped)."""
+    """Descendants of this process that are alive. Zombies are reaped and not counted."""
     alive = [pid for pid in descendants(os.getpid()) if state(pid) not in "ZX"]
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -173,4 +173,4 @@ def survivors() -> list[int]:
 
 def assert_nobody_left(timeout: float = 4.0, spared: Collection[int] = ()) -> None:
     left = set(survivors()) - set(spared)
-    wait_until(lambda: not set(survivors()) - set(spared), f"no survivor, but there are {left}", timeout)
+    wait_until(lambda: not set(survivors()) - set(spared), f"these processes to exit: {left}", timeout)

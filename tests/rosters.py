@@ -1,4 +1,4 @@
-"""Ports of seats and node records, for tests that care for little else."""
+"""Ports of seats and node records for tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from flota.job.roster import Ports
 
 
 def ports_of(*numbers: int) -> Ports:
-    """The workers', then the three masters'."""
+    """The ports of the workers, then those of the three masters."""
     texts = [str(number) for number in numbers]
     return Ports(tuple(texts[:-3]), *texts[-3:])

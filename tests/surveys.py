@@ -1,4 +1,4 @@
-"""Node records and surveys, for tests of what nodes are asked."""
+"""Node records and surveys for tests of questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flota.job.survey_outcomes import Question
 from tests.rosters import ports_of
 
 ASKED_AT = 10.0
-EPOCH = 1_000_000.0  # makes a time of day of the coordinator's time
+EPOCH = 1_000_000.0  # converts the coordinator's time to a time of day
 
 
 def record_of(host: str = "host0", **facts) -> NodeRecord:
@@ -26,7 +26,7 @@ def present_of(host: str, *, said: int = 0, **facts) -> Present:
 
 
 def survey_of(question: Question, present: list[Present], answers: dict, *, policy=None, job=None, **facts) -> Survey:
-    """Asked of these nodes, of which some have answered after 20 ms."""
+    """A survey of these nodes; those in `answers` have answered after 20 ms."""
     terms = Terms("job", len(present), len(present), ("torch",), *([policy] if policy else []))
     seats = tuple(take_seat(one.node, one.record) for one in present)
     survey = Survey(

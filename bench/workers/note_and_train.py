@@ -1,4 +1,4 @@
-"""Records its start time for its attempt; then makes 20 steps per second: a heartbeat each, and a line for every tenth."""
+"""Records its start time, then makes 20 steps per second, with a heartbeat each and a line for every tenth."""
 
 import sys
 import time

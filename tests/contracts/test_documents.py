@@ -140,7 +140,7 @@ def test_all_ports_of_a_counted_job_are_its_own(flota):
 
 
 @pytest.mark.parametrize(("words", "kind"), [("", "gpu"), ("--heter_devices=cpu", "cpu")])
-def test_heterogeneous_workers_compute_on_what_the_machine_shows_unless_told(flota, words, kind):
+def test_heterogeneous_workers_use_the_machines_devices_by_default(flota, words, kind):
     workers = planned(flota, f"--trainer_num=1 --heter_worker_num=1 {words}", "0,1")
 
     own = {worker["role"]: worker["env"] for worker in workers}

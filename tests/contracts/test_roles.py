@@ -182,7 +182,7 @@ def test_every_difference_has_a_reason_and_every_dump_a_case():
     assert set(cases) == {file.stem for file in DUMPS.glob("*.json") if re.search("_(ps|rpc)_", file.stem)}
 
 
-def test_a_coordinator_is_told_what_it_is(flota):
+def test_a_coordinator_gets_its_role(flota):
     """Paddle's launcher kills it before it can dump anything."""
     env = next(one["env"] for one in planned(flota, "--coordinator_num", 2) if one["role"] == "coordinator")
 
@@ -201,7 +201,7 @@ def test_a_coordinator_is_told_what_it_is(flota):
         (["--servers", "10.9.9.9:1", "--trainers", "127.0.0.1,127.0.0.1:7"], "10.9.9.9:6767"),
     ],
 )
-def test_gloo_meets_at_the_first_server_at_one_port_for_all(flota, flags, endpoint):
+def test_gloo_uses_one_port_of_the_first_server_for_all(flota, flags, endpoint):
     workers = planned(flota, *flags)
 
     assert {worker["env"]["PADDLE_GLOO_HTTP_ENDPOINT"] for worker in workers} == {endpoint}

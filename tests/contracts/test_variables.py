@@ -158,7 +158,7 @@ def test_with_virtual_local_rank_every_worker_counts_from_0(flota, framework):
     assert env["FLAGS_selected_gpus" if framework == "paddle" else "JAX_LOCAL_DEVICE_IDS"] == "0"
 
 
-def test_jax_is_told_its_device(flota):
+def test_jax_gets_its_device(flota):
     assert (
         env_of(flota, "--framework", "jax", rank=1, env={"CUDA_VISIBLE_DEVICES": "4,5"})["JAX_LOCAL_DEVICE_IDS"] == "1"
     )
@@ -208,7 +208,7 @@ def test_host_names_this_machine(flota):
     assert env["PADDLE_CURRENT_ENDPOINT"].startswith("127.0.0.2:")
 
 
-def test_ipv6_addresses_stand_in_brackets(flota):
+def test_ipv6_addresses_are_in_brackets(flota):
     env = env_of(flota, "--host", "::1")
 
     assert env["MASTER_ADDR"] == "::1"
@@ -273,7 +273,7 @@ def test_many_workers_really_start(flota):
     assert result.returncode == 0, (result.stderr, COMMAND)
 
 
-def test_workers_are_told_the_interface_where_the_hostname_misleads():
+def test_workers_get_the_interface_if_the_hostname_resolves_wrongly():
     two = roster(1, 1)
     worker = plan_workers(spec(), two, 1)[0]
 
@@ -288,7 +288,7 @@ def test_workers_are_told_the_interface_where_the_hostname_misleads():
     assert not [name for name in untold.env if name.endswith("IFNAME")]
 
 
-def test_the_secrets_of_a_meeting_are_taken_from_workers():
+def test_workers_do_not_get_the_secrets_of_the_store():
     one = roster(1)
 
     plan = equip(spec(), one, plan_workers(spec(), one, 0)[0], {})

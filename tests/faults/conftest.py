@@ -1,3 +1,3 @@
 """The hosts of the network lab, as in tests/netns."""
 
-from tests.netns.conftest import job, streets, town  # noqa: F401
+from tests.netns.conftest import job, shared, shared_session  # noqa: F401

@@ -1,4 +1,4 @@
-"""Cgroups with a limit on memory, of either version."""
+"""Cgroups with a memory limit, version 1 or 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 @contextlib.contextmanager
 def limited_group(mebibytes: int) -> Iterator[Path]:
-    """A group of its own below the root of the hierarchy that has memory."""
+    """A new cgroup below the root of the memory hierarchy."""
     first = ROOT / "memory" if (ROOT / "memory").is_dir() else ROOT
     if not os.access(first / "cgroup.procs", os.W_OK) or not controls_memory(first):
         pytest.skip("no memory controller that this user may use")

@@ -1,4 +1,4 @@
-"""Kinds of crashes, and what the first line of the report must say of each. Each is a function of workers/crashes.py."""
+"""Kinds of crashes, and the first line of the report for each. Each is a function in workers/crashes.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CRASHES, ADVANCES = (Path(__file__).parent / "workers" / name for name in ("cras
 
 
 class Kind(NamedTuple):
-    """`ending`: how the sentence goes on behind `rank N failed first: `."""
+    """`ending`: the text after `rank N failed first: `."""
 
     fault: str
     ending: str

@@ -23,9 +23,9 @@ WORDS = "--nnodes 3 --nproc_per_node 2 --grace 5"
 
 
 @pytest.fixture
-def met(town, tmp_path):
+def met(shared, tmp_path):
     """A job that meets at the embedded master."""
-    return Job(town.lab, tmp_path, town.master(HTTP))
+    return Job(shared.lab, tmp_path, shared.master(HTTP))
 
 
 def start(job, host, fault, words=WORDS, offsets=OFFSETS):
@@ -74,8 +74,8 @@ def test_every_node_names_rank_host_and_cause(met, kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.fault in ("raises", "dies_slowly", "is_killed")])
-def test_the_same_where_they_meet_at_an_etcd(town, tmp_path, kind):
-    job = Job(town.lab, tmp_path, town.master(ETCD))
+def test_the_same_with_an_etcd(shared, tmp_path, kind):
+    job = Job(shared.lab, tmp_path, shared.master(ETCD))
 
     nodes = [start(job, host, kind.fault) for host in HOSTS]
 
@@ -88,7 +88,7 @@ def test_who_left_while_others_worked_is_named(met):
     check(met, nodes, EARLY, "left too early")
 
 
-def test_a_kill_for_memory_is_told_from_one_by_somebody(met):
+def test_an_oom_kill_is_distinguished_from_a_kill_by_a_user(met):
     with limited_group(256) as group:
         first = start(met, 1, MEMORY.fault)
         second = start(met, 2, MEMORY.fault)

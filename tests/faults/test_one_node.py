@@ -53,7 +53,7 @@ def test_who_left_while_others_worked_is_named(flota):
     assert "all ranks have to do the same number of steps" in result.stderr
 
 
-def test_a_kill_for_memory_is_told_from_one_by_somebody(flota):
+def test_an_oom_kill_is_distinguished_from_a_kill_by_a_user(flota):
     with limited_group(256) as group:
         enter = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$0" "$@"', COMMAND]
 
@@ -109,7 +109,7 @@ def test_who_has_done_its_work_is_not_to_blame_for_a_service_that_is_down(flota)
     assert "  ConnectionRefusedError: " in result.stderr
 
 
-def test_what_came_of_one_that_left_too_early_is_on_the_page(flota):
+def test_the_report_shows_the_consequences_of_a_rank_that_left_too_early(flota):
     (flota.directory / "w.py").write_text(f"{LEFT}raise ConnectionResetError(104, 'Connection reset by peer')")
 
     result = flota.run("--nproc_per_node", 2, "w.py")
@@ -194,7 +194,7 @@ if os.environ["FLOTA_ROLE"] == "trainer":
         "signal.signal(signal.SIGTERM, signal.default_int_handler); wait()",
     ],
 )
-def test_nobody_is_blamed_for_being_told_to_stop_or_for_what_it_had_caught(flota, others):
+def test_no_rank_is_blamed_for_being_stopped_or_for_an_exception_that_it_caught(flota, others):
     """The network is to blame, and the one that met it is all there is to name."""
     (flota.directory / "w.py").write_text(VICTIM + others)
     ignored = "on_failure = 'ignore'\n" if others == "is_ready()" else ""

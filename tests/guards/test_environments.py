@@ -37,7 +37,7 @@ def test_where_pip_finds_no_cpu_build_of_torch_the_plain_one_is_taken(pip, tmp_p
     assert installed[-1][0] == "torch==2.13.0"
 
 
-def test_any_other_failure_of_pip_is_told(pip, tmp_path):
+def test_any_other_failure_of_pip_is_reported(pip, tmp_path):
     pip(FULL)
 
     with pytest.raises(SetUpFailed, match="No space left"):

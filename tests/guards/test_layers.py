@@ -98,7 +98,7 @@ def test_only_cli_asks_platforms():
     assert askers == {"cli", "platforms"}
 
 
-def test_what_scripts_import_stands_alone():
+def test_what_scripts_import_does_not_depend_on_other_packages():
     """A worker has an interpreter and packages of its own: it takes along as little of flota as can be."""
     used = {
         name for path in MODULES if package(path) == "worker" for name in imported(path) if name.startswith("flota")

@@ -124,7 +124,7 @@ def test_every_public_name_is_there(name):
     assert name in dir(flota)
 
 
-def test_public_names_are_told_to_type_checkers_too():
+def test_type_checkers_know_the_public_names():
     [block] = [node for node in ast.parse((SOURCE / "__init__.py").read_text()).body if isinstance(node, ast.If)]
 
     told = {alias.asname: node.module for node in block.body for alias in node.names}

@@ -154,7 +154,7 @@ def test_kinds_of_one_name_have_variables_of_their_own():
     assert len(set(variables)) == len(variables)
 
 
-def test_nobody_imports_a_registered_file_by_its_name():
+def test_no_module_imports_a_registered_file_by_its_name():
     source = ROOT / "src" / "flota"
     for folder in ("frameworks", "platforms", "cli/commands"):
         package = f"flota.{folder.replace('/', '.')}"

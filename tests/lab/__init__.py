@@ -4,7 +4,7 @@
         lab.host(1).popen(["python", "job.py"])
         lab.cut(2)
 
-Nothing has a name outside the test's process, so labs never meet, and nothing outlives that process.
+Nothing has a name outside the test's process, so labs do not interfere, and nothing outlives that process.
 """
 
 from tests.lab.lab import Lab, missing

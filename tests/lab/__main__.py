@@ -1,6 +1,7 @@
-"""A lab by hand: `python -m tests.lab up 3`, then `run 1`, `cut 2`, `heal`, and `down` in the end.
+"""A lab for manual use: `python -m tests.lab up 3`, then `run 1`, `cut 2`, `heal`, and finally `down`.
 
-`up` leaves a process behind that holds the lab and does as it is told on a socket. LAB names the lab, if one is not enough.
+`up` leaves a process running that holds the lab and receives commands on a socket. To use more than one lab, set the
+variable LAB to a name.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from pathlib import Path
 from tests.lab import Lab, kernel, missing
 
 USAGE = """\
-up COUNT                    make hosts 1 to COUNT
+up COUNT                    create hosts 1 to COUNT
 run HOST [COMMAND …]        run a command on a host, or a shell
-cut HOST [carrier=1]        frames vanish; or the cable is pulled
+cut HOST [carrier=1]        drop all packets, or unplug the cable
 partition 1,2 3,4           a switch for each group
 heal [HOST …]               undo cut and partition
 shape HOST [delay_ms=20] [jitter_ms=3] [loss_percent=1] [rate_mbit=100]
 unshape HOST
-crash HOST                  kill all that runs on a host
-down                        end it all"""
+crash HOST                  kill every process on a host
+down                        remove the lab"""
 ADDRESS = Path("/run", f"flota-lab.{os.environ.get('LAB', 'lab')}")
 FAULTS = ("cut", "partition", "heal", "shape", "unshape", "crash")
 
 
 def main(words: list[str]) -> str | None:
-    """What went wrong, if anything did."""
+    """Returns an error message, or None."""
     match words:
         case ["up", count]:
             return missing() or up(count)
@@ -44,13 +45,13 @@ def main(words: list[str]) -> str | None:
 
 def up(count: str) -> str | None:
     if ask("heal")[1] is None:
-        return "there is a lab already: python -m tests.lab down"
+        return "a lab is already running: python -m tests.lab down"
     ADDRESS.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "tests.lab", "hold", count]
     holder = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
     assert holder.stdout
-    sys.stdout.write(holder.stdout.read().decode())  # until it closes it, or ends
-    return None if ADDRESS.exists() else "there is no lab"
+    sys.stdout.write(holder.stdout.read().decode())  # until it closes the pipe, or exits
+    return None if ADDRESS.exists() else "the lab could not be created"
 
 
 def hold(count: int) -> None:
@@ -64,11 +65,11 @@ def hold(count: int) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        obey(lab, server)
+        serve(lab, server)
     ADDRESS.unlink()
 
 
-def obey(lab: Lab, server: socket.socket) -> None:
+def serve(lab: Lab, server: socket.socket) -> None:
     while True:
         client, _ = server.accept()
         with client:
@@ -96,12 +97,12 @@ def act(lab: Lab, words: list[str]) -> str | None:
 
 
 def ask(*words: str) -> tuple[str, str | None]:
-    """The holder's answer, and what went wrong."""
+    """The answer of the process that holds the lab, and an error message or None."""
     with socket.socket(socket.AF_UNIX) as holder:
         try:
             holder.connect(str(ADDRESS))
         except OSError:
-            return "", "there is no lab: python -m tests.lab up 3"
+            return "", "no lab is running: python -m tests.lab up 3"
         holder.sendall(" ".join(words).encode() + b"\n")
         answer = holder.makefile().readline().strip()
     done, _, rest = answer.partition(" ")
@@ -115,7 +116,7 @@ def run(host: str, command: list[str]) -> str | None:
     here = os.getcwd()
     for kind in ("net", "uts", "mnt"):
         kernel.enter(f"{namespaces}/{kind}")
-    os.chdir(here)  # new mounts begin at /
+    os.chdir(here)  # a new mount namespace starts at /
     os.environ["HOSTNAME"] = socket.gethostname()
     try:
         os.execvp(command[0], command)

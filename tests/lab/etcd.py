@@ -1,4 +1,4 @@
-"""A real etcd on hosts of a lab: one member, or a cluster that outlives one."""
+"""A real etcd on hosts of a lab: one member, or a cluster that survives the loss of one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.lab.hosts import Host
 from tests.launching import state, wait_until
 
 CLIENTS, PEERS = 2379, 2380
-PATIENCE = 2.0  # with one answer; an etcd that is stopped or has no majority gives none
+PATIENCE = 2.0  # seconds for one answer; an etcd that is stopped or has no majority does not answer
 DEADLINE = 20.0
 
 
@@ -49,7 +49,7 @@ class Member:
             self.process = self.host.popen(self._argv, stdout=log, stderr=subprocess.STDOUT)
 
     def ask(self, path: str, body: object) -> dict[str, Any]:
-        """What this member answers on its own host, where no cut can come between. OSError when it does not."""
+        """Ask this member on its own host, which network faults do not affect. Raises OSError if it does not answer."""
         line = self.host.call(socket.create_connection, ("127.0.0.1", CLIENTS), PATIENCE)
         client = http.client.HTTPConnection("127.0.0.1", CLIENTS)
         client.sock = line
@@ -67,8 +67,8 @@ class Member:
             client.close()
 
     def is_ready(self) -> bool:
-        """Whether it reads what a majority has agreed on."""
-        assert self.process.poll() is None, f"etcd on {self.host.name} ended: {self._log.read_text()[-2000:]}"
+        """Whether it can read, which needs a majority."""
+        assert self.process.poll() is None, f"etcd on {self.host.name} exited: {self._log.read_text()[-2000:]}"
         try:
             return bool(self.ask("/v3/kv/range", {"key": "YQ=="}))
         except OSError:
@@ -76,7 +76,7 @@ class Member:
 
 
 class Etcd:
-    """One member on each of these hosts, ready. The lab's end is its end too."""
+    """One member on each of these hosts, ready for requests. It ends with the lab."""
 
     def __init__(self, hosts: Sequence[Host], directory: Path, program: str | None = None) -> None:
         cluster = ",".join(f"{host.name}={_peer_url(host)}" for host in hosts)
@@ -85,7 +85,7 @@ class Etcd:
 
     @property
     def addresses(self) -> list[str]:
-        """Where clients find the members."""
+        """The addresses of the members for clients."""
         return [member.address for member in self.members.values()]
 
     @property
@@ -93,12 +93,12 @@ class Etcd:
         return [member.address6 for member in self.members.values()]
 
     def leader(self) -> int:
-        """The host of the leader; waits for an election that is under way."""
+        """The number of the leader's host; waits for an election to finish."""
         give_up = time.monotonic() + DEADLINE
         while time.monotonic() < give_up:
             terms = {int(status["raftTerm"]): number for number, status in self._statuses() if _leads(status)}
             if terms:
-                return terms[max(terms)]  # one that was cut off may not know yet that it leads no more
+                return terms[max(terms)]  # a former leader that was cut off may not know yet that it lost the election
             time.sleep(0.02)
         raise AssertionError(f"no leader in {DEADLINE} s")
 
@@ -110,7 +110,7 @@ class Etcd:
                 continue
 
     def pause(self, seconds: float | None = None, *, members: Iterable[int] | None = None) -> None:
-        """Stop members where they are (all, unless some are named), until `resume` or for some seconds."""
+        """Suspend all members, or the named ones, until `resume` or for some seconds."""
         paused = list(self.members if members is None else members)
         pids = [self.members[number].process.pid for number in paused]
         for pid in pids:
@@ -118,7 +118,7 @@ class Etcd:
         wait_until(lambda: all(state(pid) == "T" for pid in pids), "etcd to stop")
         if seconds is not None:
             timer = threading.Timer(seconds, self.resume, kwargs={"members": paused})
-            timer.daemon = True  # nobody waits for it when the test is over
+            timer.daemon = True  # does not delay the end of the test process
             timer.start()
 
     def resume(self, *, members: Iterable[int] | None = None) -> None:
@@ -130,7 +130,7 @@ class Etcd:
         self.members[number].process.wait()
 
     def restart(self, number: int) -> None:
-        """Start a killed member again, with the data it had."""
+        """Start a killed member again, with its data."""
         self.members[number].start()
         self._wait([self.members[number]])
 

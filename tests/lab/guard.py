@@ -1,7 +1,7 @@
-"""Ends all that runs in a lab when the lab's owner is gone, however it went.
+"""Kills every process in a lab when the owner of the lab has exited, in whatever way.
 
-Also a program: `guard.py DIRECTORY DESCRIPTOR …`. Its standard input is a pipe that only the owner holds, so its end is
-the owner's end. It holds the namespaces open: a number of one that is gone may belong to another lab a moment later.
+Also a program: `guard.py DIRECTORY DESCRIPTOR …`. Its standard input is a pipe that only the owner has, so end of
+file means that the owner has exited. It keeps the namespaces open: otherwise another lab could reuse their numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(directory: str, descriptors: list[str]) -> None:
 
 
 def end_all(namespaces: Collection[int]) -> None:
-    """SIGKILL to every process in these network namespaces, until there is none."""
+    """Send SIGKILL to every process in these network namespaces, until there is none."""
     while found := processes_in(namespaces):
         for pid in found:
             _kill(pid, namespaces)
@@ -31,7 +31,7 @@ def end_all(namespaces: Collection[int]) -> None:
 
 
 def processes_in(namespaces: Collection[int]) -> list[int]:
-    """Living processes whose network is one of these; a zombie has no network any more."""
+    """Processes in these network namespaces; a zombie no longer has one."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and _namespace(int(name)) in namespaces]
 
 
@@ -48,7 +48,7 @@ def _kill(pid: int, namespaces: Collection[int]) -> None:
     except ProcessLookupError:
         return
     try:
-        # Asked again now that the number cannot change hands: this kills as root.
+        # Checked again, because now the pid cannot be reused: this kills as root.
         if _namespace(pid) in namespaces:
             signal.pidfd_send_signal(process, signal.SIGKILL)
     except ProcessLookupError:

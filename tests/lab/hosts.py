@@ -1,6 +1,6 @@
-"""One host of a lab: eth0, loopback, a hostname, an /etc/hosts and a /dev/shm of its own.
+"""One host of a lab: its own eth0, loopback, hostname, /etc/hosts and /dev/shm.
 
-Processes, files and CPUs are the machine's. This is a network, not a container.
+Processes, files and CPUs are shared with the machine: this is a network, not a container.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class Host(Namespace):
         super().__init__(name(number), directory)
 
     def connect(self) -> None:
-        """Bring up eth0, which the switch has put here. Nobody is at the gateway: what is sent into the world is lost."""
+        """Bring up eth0, which the switch has created. There is no gateway: packets to other networks are lost."""
         self.call(Path("/proc/sys/net/ipv6/conf/eth0/accept_dad").write_text, "0")
         self.ip(
             "link set lo up",
             f"addr add {self.address}/24 dev eth0",
-            f"addr add {self.address6}/64 dev eth0 nodad",  # the kernel would look for its double for a second
+            f"addr add {self.address6}/64 dev eth0 nodad",  # duplicate address detection would take a second
             "link set eth0 up",
             "route add default via 10.77.0.254",
             "route add default via fd77::ffff",
         )
 
     def etc_hosts(self, text: str) -> None:
-        """Another /etc/hosts for this host, e.g. `127.0.1.1 host1`, as Debian has it."""
+        """Replace the /etc/hosts of this host, for example with `127.0.1.1 host1`, as on Debian."""
         (self.directory / "hosts").write_text(text)
 
     def _mount(self) -> None:
@@ -42,7 +42,7 @@ class Host(Namespace):
         kernel.mount("shm", "/dev/shm", "tmpfs")
         contents = {"hosts": LOCAL, "hostname": f"{self.name}\n"}
         for file in FILES:
-            # An empty resolv.conf: an unknown name is refused at once, where a lost question would take seconds.
+            # An empty resolv.conf: an unknown name fails at once, whereas a lost DNS query would take seconds.
             (self.directory / file).write_text(contents.get(file, ""))
             if Path("/etc", file).exists():
                 kernel.mount(str(self.directory / file), f"/etc/{file}", flags=kernel.BIND)
@@ -61,7 +61,7 @@ def address6(number: int) -> str:
 
 
 def names(count: int) -> str:
-    """An /etc/hosts that knows every host. A name has one address: which of two comes first is the resolver's taste."""
+    """An /etc/hosts with every host. Each name has one address, because the order of two depends on the resolver."""
     rows = [
         f"{address(number)} {name(number)}\n{address6(number)} {name(number)}v6\n" for number in range(1, count + 1)
     ]

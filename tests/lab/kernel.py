@@ -13,12 +13,12 @@ _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctype
 
 
 def unshare(kinds: int) -> None:
-    """Give the calling thread namespaces of its own."""
+    """Move the calling thread to new namespaces."""
     _check(_libc.unshare(kinds), "unshare")
 
 
 def enter(path: str) -> None:
-    """Move the calling thread into the namespace of a file below /proc/PID/ns."""
+    """Move the calling thread to the namespace that a file below /proc/PID/ns refers to."""
     namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _check(_libc.setns(namespace, 0), f"setns {path}")

@@ -1,4 +1,4 @@
-"""A lab: hosts on a switch, and what can go wrong between them."""
+"""A lab: hosts on a switch, and network faults between them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NET_ADMIN, SYS_ADMIN = 12, 21  # capabilities, as bits
 
 
 def missing() -> str | None:
-    """What a lab lacks on this machine, as a reason to skip."""
+    """What this machine lacks for a lab, as a reason to skip; None if nothing is missing."""
     status = Path("/proc/self/status").read_text()
     able = int(status.partition("CapEff:")[2].split()[0], 16)
     if not (able >> NET_ADMIN & 1 and able >> SYS_ADMIN & 1):
@@ -63,11 +63,11 @@ class Lab:
         descriptors = [os.open(f"/proc/self/task/{place.thread}/ns/net", os.O_RDONLY) for place in self._places]
         words = [sys.executable, "-IS", GUARD, self.directory, *descriptors]
         try:
-            # A session of its own: Ctrl-C is for the tests, and the guard is for what comes after.
+            # In its own session: Ctrl-C must stop the tests, not the guard.
             return subprocess.Popen(
                 [str(word) for word in words],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,  # who reads the tests' output to its end must not wait for the guard
+                stdout=subprocess.DEVNULL,  # a reader of the tests' output must not wait for the guard
                 stderr=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 start_new_session=True,
@@ -87,18 +87,18 @@ class Lab:
         return self.hosts[number - 1]
 
     def cut(self, number: int, *, carrier: bool = False) -> None:
-        """Frames to and from a host vanish silently; with `carrier` its cable is pulled."""
+        """Silently drop all packets to and from a host; with `carrier`, unplug its cable."""
         self._switch.cut(number, carrier=carrier)
 
     def partition(self, *groups: Sequence[int]) -> None:
-        """Give each group a switch of its own; hosts that are in none have one together."""
+        """Put each group on its own switch; all hosts that are not in a group share another one."""
         named = [number for group in groups for number in group]
         assert len(named) == len(set(named)), f"a host is in two groups: {groups}"
         rest = [host.number for host in self.hosts if host.number not in named]
         self._switch.partition([*groups, rest] if rest else groups)
 
     def heal(self, *numbers: int) -> None:
-        """Undo cuts and partitions, of these hosts or of all; shapes stay."""
+        """Undo cuts and partitions of these hosts, or of all; shaping stays."""
         self._switch.plug(numbers or [host.number for host in self.hosts])
 
     def shape(
@@ -111,7 +111,7 @@ class Lab:
         rate_mbit: float = 0.0,
         dropped_port: int = 0,
     ) -> None:
-        """Delay, lose or slow a host's frames, each way; of one TCP port, lose all."""
+        """Delay, drop or slow down a host's packets in each direction; drop all packets of one TCP port."""
         quality = [delay_ms / 1e3, jitter_ms / 1e3, loss_percent / 100, rate_mbit * 1e6 / 8, dropped_port]
         self._switch.shape(number, quality)
         self.host(number).ip("link set eth0 gso_max_segs 1")
@@ -121,16 +121,16 @@ class Lab:
         self.host(number).ip("link set eth0 gso_max_segs 65535")
 
     def crash(self, number: int) -> None:
-        """SIGKILL to everything on a host. Its kernel lives, and ends its connections; cut it before, and it lost power."""
+        """SIGKILL to every process on a host. Its kernel closes the connections; after `cut` it is a loss of power."""
         self.host(number).crash()
 
     def close(self) -> None:
-        """End everything that runs in the lab, and the lab."""
+        """Kill every process in the lab, and remove the lab."""
         guard, self._guard = self._guard, None
         if guard:
             assert guard.stdin
             guard.stdin.close()
-            if guard.wait(timeout=20):  # somebody killed it
+            if guard.wait(timeout=20):  # it was killed
                 end_all({place.inode for place in self._places})
         places, self._places = self._places, []
         for place in places:

@@ -1,7 +1,7 @@
-"""A place with its own network, hostname and mounts: a thread that lives there, and starts processes there.
+"""Namespaces for network, hostname and mounts: a thread that stays in them and starts processes there.
 
-Namespaces belong to threads. A thread that stays in them starts a process as quickly as anywhere, needs no code between
-fork and exec, and keeps the namespaces for as long as it lives; there is nothing to name and nothing to remove.
+Namespaces belong to threads. A thread that stays in them starts processes at no extra cost, needs no code between
+fork and exec, and keeps the namespaces as long as it lives. So they need no names and no clean-up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Namespace:
         self.call(self._enter)
 
     def call(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Call a function there. A socket that it makes belongs to that network, wherever it is used."""
+        """Call a function there. A socket that it creates belongs to that network, wherever it is used."""
         return self._thread.submit(function, *args, **options).result()
 
     def popen(
@@ -44,19 +44,19 @@ class Namespace:
         cwd: str | Path | None = None,
         **options: Any,
     ) -> subprocess.Popen[Any]:
-        """Start a command there; the Popen's process is the command itself."""
+        """Start a command there. The Popen object refers to the command itself."""
         variables = dict(os.environ if env is None else env)
         if variables.get("HOSTNAME", "") == os.environ.get("HOSTNAME", ""):
-            variables["HOSTNAME"] = self.name  # inherited, and so another machine's
+            variables["HOSTNAME"] = self.name  # the inherited value is that of the machine
         words = [str(word) for word in argv]
-        # The thread's own directory became / when it got its own mounts.
+        # The thread's working directory became / with the new mount namespace.
         options = {"stdin": subprocess.DEVNULL, "cwd": cwd or os.getcwd(), "env": variables, **options}
         process = self.call(lambda: subprocess.Popen(words, **options))
         self.started.append(process)
         return process
 
     def run(self, argv: Sequence[object], *, timeout: float = 30.0, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command there to its end; its output is text."""
+        """Run a command there and wait for it. Output is text."""
         given = options.pop("input", None)
         streams = ["stdout", "stderr"] if given is None else ["stdin", "stdout", "stderr"]
         pipes = dict.fromkeys(streams, subprocess.PIPE)
@@ -69,7 +69,7 @@ class Namespace:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def ip(self, *lines: str) -> None:
-        """Give lines to `ip`, all in one go."""
+        """Pass lines to `ip -batch`."""
         result = self.run(["ip", "-batch", "-"], input="".join(f"{line}\n" for line in lines))
         if result.returncode:
             raise OSError(f"{self.name}: ip: {result.stderr.strip()}, in {lines}")
@@ -78,11 +78,11 @@ class Namespace:
         return guard.processes_in({self.inode})
 
     def crash(self) -> None:
-        """SIGKILL to everything that runs there."""
+        """SIGKILL to every process there."""
         guard.end_all({self.inode})
 
     def close(self) -> None:
-        """Give the namespaces up; what ran there was ended before."""
+        """Release the namespaces, after all processes there have been killed."""
         self._thread.shutdown()
         for process in self.started:
             process.wait()
@@ -92,14 +92,14 @@ class Namespace:
 
     def _enter(self) -> None:
         kernel.unshare(kernel.NEW_NETWORK | kernel.NEW_HOSTNAME | kernel.NEW_MOUNTS)
-        kernel.mount("", "/", flags=kernel.RECURSIVE | kernel.SLAVE)  # or the machine would get these mounts too
+        kernel.mount("", "/", flags=kernel.RECURSIVE | kernel.SLAVE)  # otherwise the machine would see these mounts
         socket.sethostname(self.name)
         self._mount()
         self.thread = threading.get_native_id()
         self.inode = os.stat("/proc/thread-self/ns/net").st_ino
 
     def _mount(self) -> None:
-        """A /sys with this network's interfaces; the control groups are mounts in it, and stay."""
+        """Mount a /sys with the interfaces of this network; keep the cgroups, which are mounted below it."""
         groups = str(self.directory)
         kernel.mount("/sys/fs/cgroup", groups, flags=kernel.BIND | kernel.RECURSIVE)
         kernel.mount("sysfs", "/sys", "sysfs")

@@ -1,4 +1,4 @@
-"""flota on hosts of a lab: one node a host, each with its own directory and output."""
+"""Runs flota on hosts of a lab: one node per host, each with its own directory and output."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ numbers = itertools.count()
 
 
 class Node:
-    """A flota under way on a host."""
+    """A running flota on a host."""
 
     def __init__(
         self, host: Host, words: list[object], directory: Path, env: dict[str, str] | None, clock_offset: float
     ) -> None:
         self.host = host
         self.directory = directory
-        # Workers inherit it, and whatever they start: so no process of a job can hide, or be taken for another's.
+        # Workers and their children inherit it, so every process of a job can be found, and belongs to one job.
         self._mark = f"{MARK}={os.getpid()}.{next(numbers)}"
         variables = environment({**(env or {}), **dict([self._mark.split("=")])})
         with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
             command = [WRONG_CLOCK, clock_offset] if clock_offset else ["-m", "flota"]
             argv = [sys.executable, *command, *words]
-            # Another machine's processes do not hear this terminal's Ctrl-C.
+            # Processes of another machine do not receive Ctrl-C of this terminal.
             options = {"stdout": out, "stderr": err, "start_new_session": True}
             self.process = host.popen(argv, env=variables, cwd=directory, **options)
 
@@ -44,48 +44,48 @@ class Node:
         return (self.directory / "stderr").read_text(errors="replace")
 
     def wait_for(self, text: str, timeout: float = DEADLINE) -> None:
-        """Until it has said this, on either stream."""
+        """Wait until it has printed this text to stdout or stderr."""
         give_up = time.monotonic() + timeout
         while True:
-            ended = self.process.poll() is not None  # before looking: the last words come before the end
+            ended = self.process.poll() is not None  # checked first: output may arrive just before the exit
             if text in self.out or text in self.err:
                 return
-            assert not ended, f"it ended without {text!r}\n{self._story()}"
-            assert time.monotonic() < give_up, f"waited {timeout} s for {text!r}\n{self._story()}"
+            assert not ended, f"it exited without {text!r}\n{self._output()}"
+            assert time.monotonic() < give_up, f"waited {timeout} s for {text!r}\n{self._output()}"
             time.sleep(0.005)
 
     def wait_for_file(self, *names: str, timeout: float = DEADLINE) -> None:
-        """Until workers have made these files."""
+        """Wait until workers have created these files."""
         for name in names:
             wait_until((self.directory / name).exists, f"{name} on {self.host.name}", timeout)
 
     def wait(self, timeout: float = DEADLINE) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for it to exit. Returns its exit code."""
         try:
             return int(self.process.wait(timeout))
         except Exception as error:
-            error.add_note(self._story())
+            error.add_note(self._output())
             raise
 
     def log(self, rank: int) -> str:
-        """A worker's own output: its log without flota's marks."""
+        """A worker's own output: its log without the lines that flota adds."""
         return worker_output(self.directory / "log" / f"workerlog.{rank}")
 
     def survivors(self) -> dict[int, str]:
-        """The living processes of this node's part of the job, itself included, and their command lines."""
+        """The processes of this node that are alive, including itself, and their command lines."""
         found = {}
         for pid in self.host.processes():
             try:
                 if self._mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                     found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
-                continue  # it has just ended
+                continue  # it has just exited
         return found
 
     def assert_nobody_left(self, timeout: float = 4.0) -> None:
-        wait_until(lambda: not self.survivors(), f"no survivor on {self.host.name}, but {self.survivors()}", timeout)
+        wait_until(lambda: not self.survivors(), f"{self.survivors()} on {self.host.name} to exit", timeout)
 
-    def _story(self) -> str:
+    def _output(self) -> str:
         return f"--- {self.host.name}, stdout\n{self.out[-4000:]}\n--- {self.host.name}, stderr\n{self.err[-4000:]}"
 
 
@@ -106,8 +106,8 @@ class Nodes:
         config: str = "",
         clock_offset: float = 0.0,
     ) -> Node:
-        """Start flota on a host; a word that names one of tests/processes/workers is that script, `config` is the text
-        of its flota.toml, and its clock is wrong by so many seconds."""
+        """Start flota on a host. A word that is the name of a file in tests/processes/workers is replaced by its path.
+        `config`: the text of its flota.toml; `clock_offset`: the error of its clock, in seconds."""
         host = self.lab.host(number)
         again = sum(node.host is host for node in self.started)
         directory = self.directory / (f"{host.name}.{again + 1}" if again else host.name)
@@ -119,5 +119,5 @@ class Nodes:
         return self.started[-1]
 
     def start_all(self, *words: object, env: dict[str, str] | None = None) -> list[Node]:
-        """The same on every host."""
+        """Start the same command on every host."""
         return [self.start(host.number, *words, env=env) for host in self.lab.hosts]

@@ -1,7 +1,7 @@
-"""Carries frames between two ports, late, slow, or not at all: what a long or bad cable does.
+"""Forwards frames between two ports with delay, limited rate or loss, like a long or bad cable.
 
-A program of its own: `relay.py PORT PORT DELAY JITTER LOSS RATE DROPPED`, in seconds, seconds, 0 to 1, bytes a second (0:
-no limit), and a TCP port whose packets are lost (0: none). The kernel could do it, but not every kernel was built with it (netem).
+A separate program: `relay.py PORT PORT DELAY JITTER LOSS RATE DROPPED`, in seconds, seconds, 0 to 1, bytes per second
+(0: no limit), and a TCP port whose packets are dropped (0: none). The kernel's netem is not available on every kernel.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from collections import deque
 
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING, SO_RCVBUFFORCE = 263, 15, 23, 33
 EVERY_PROTOCOL, TCP = 3, 6
-OFFLOAD_HEADER = (
-    10  # before each frame: which checksum the kernel left to a network record, for the next one to fill in
-)
-BACKLOG = 0.25  # seconds of a line's work that wait before it; more is dropped, as a switch would
-TURN = 64  # frames taken in one go, so that those that are due get their turn
+OFFLOAD_HEADER = 10  # bytes before each frame: which checksum the kernel has left to the network card
+BACKLOG = 0.25  # seconds of queued frames; more are dropped, as in a switch
+TURN = 64  # frames read at once, so that frames that are due are not delayed
 
 
 class Direction:
@@ -37,7 +35,7 @@ class Direction:
         for _ in range(TURN):
             try:
                 frame = self.source.recv(70000)
-            except OSError:  # nothing there, or the cable is out
+            except OSError:  # no frame, or the cable is unplugged
                 return
             if self.dropped and int(self.dropped) in tcp_ports(frame[OFFLOAD_HEADER:]):
                 continue
@@ -53,7 +51,7 @@ class Direction:
                 pass  # lost: the other port is down or full
 
     def _due(self, size: int, now: float) -> float | None:
-        """When a frame arrives; None if it does not."""
+        """When a frame is delivered; None if it is dropped."""
         if random.random() < self.loss:
             return None
         sent = now
@@ -66,7 +64,7 @@ class Direction:
 
 
 def tcp_ports(frame: bytes) -> tuple[int, ...]:
-    """Where a TCP packet comes from and goes to; nothing for any other frame."""
+    """The source and destination ports of a TCP packet; empty for any other frame."""
     kind, rest = frame[12:14], frame[14:]
     if kind == b"\x08\x00" and rest[9] == TCP:
         at = 4 * (rest[0] & 15)

@@ -1,6 +1,6 @@
-"""The switch of a lab: bridges and one port a host, in a namespace that nothing leads out of.
+"""The switch of a lab: bridges with one port per host, in a namespace without an uplink.
 
-Host N's cable ends at port pN. While its frames are shaped, a relay carries them from pN on, and the bridge has qN.
+Host N's cable ends at port pN. While its packets are shaped, a relay connects pN to qN, which is on the bridge.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Switch(Namespace):
         self._plugged: dict[int, str] = {}  # host to bridge; a host that is cut has none
         self._pulled: set[int] = set()
         self._relays: dict[int, subprocess.Popen[Any]] = {}
-        # A bridge with an address would be one more host, which answers on ports that are cut.
+        # A bridge with an address would be an additional host, which answers on ports that are cut.
         for scope in ("all", "default"):
             self.call(Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text, "1")
 
@@ -35,7 +35,7 @@ class Switch(Namespace):
         self.ip(*(f"link add p{host.number} type veth peer name eth0 netns {host.thread}" for host in hosts))
 
     def plug(self, hosts: Iterable[int], bridge: str = MAIN) -> None:
-        """Put hosts on a bridge, with their cables in, and wait until frames pass."""
+        """Connect hosts to a bridge, with their cables plugged in, and wait until it forwards packets."""
         hosts = list(hosts)
         lines = [] if bridge in self._bridges else [f"link add {bridge} up type bridge mcast_snooping 0"]
         for host in hosts:
@@ -47,7 +47,7 @@ class Switch(Namespace):
         self.call(self._wait, [self._port(host) for host in hosts])
 
     def cut(self, host: int, *, carrier: bool) -> None:
-        """Frames vanish, and nobody is told; or the cable is out, and the host's kernel knows it."""
+        """Drop all packets without notice; or unplug the cable, which the host's kernel notices."""
         if carrier:
             self.ip(f"link set p{host} down")
             self._pulled.add(host)
@@ -61,7 +61,7 @@ class Switch(Namespace):
 
     def shape(self, host: int, quality: Sequence[float]) -> None:
         self.unshape(host)
-        # One packet a frame, or a loss would be that of a whole train of them.
+        # One packet per frame: otherwise one loss would drop several packets.
         self.ip(f"link add q{host} up gso_max_segs 1 type veth peer name r{host}", f"link set r{host} up")
         self.ip(f"link set p{host} nomaster")
         words = [sys.executable, "-IS", RELAY, f"p{host}", f"r{host}", *quality]
@@ -79,7 +79,7 @@ class Switch(Namespace):
             self._replug(host)
 
     def _replug(self, host: int) -> None:
-        """Another port for a host that stays where it is: also cut off, if it was."""
+        """Connect the new port of a host to its bridge, unless the host is cut off."""
         if bridge := self._plugged.get(host):
             self.ip(f"link set {self._port(host)} master {bridge}")
             self.call(self._wait, [] if host in self._pulled else [self._port(host)])
@@ -89,7 +89,7 @@ class Switch(Namespace):
 
     @staticmethod
     def _wait(ports: list[str]) -> None:
-        """The kernel notices a cable a moment late, and a bridge drops frames until then."""
+        """The kernel notices a cable with a delay, and a bridge drops packets until then."""
         give_up = time.monotonic() + 5
         for port in ports:
             state = Path("/sys/class/net", port, "brport/state")

@@ -1,4 +1,4 @@
-"""flota on a machine whose clock is wrong: `python wrong_clock.py SECONDS [flota's words …]`, with SECONDS < 0 for slow."""
+"""Runs flota with a wrong clock: `python wrong_clock.py SECONDS [arguments of flota …]`; SECONDS < 0: it is slow."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 
 if __name__ == "__main__":
     del sys.path[0]  # this directory; flota is installed
-    offset, right_time = float(sys.argv.pop(1)), time.time
-    time.time = lambda: right_time() + offset
+    offset, true_time = float(sys.argv.pop(1)), time.time
+    time.time = lambda: true_time() + offset
 
     from flota.cli.main import main
 

@@ -1,4 +1,4 @@
-"""machine(): a machine called box, with a network and an /etc/hosts of its own, that runs one command.
+"""machine(): runs one command on a machine called box, with its own network and /etc/hosts.
 job(): a job of many nodes, on hosts that tests share.
 """
 
@@ -17,7 +17,7 @@ from tests.lab.guard import end_all
 from tests.launching import environment
 from tests.netns.jobs import ETCD, HTTP, PORT, Job
 
-# No link-local addresses: the kernel adds one some time after a link has come up.
+# No link-local addresses: the kernel would add one some time after the link is up.
 ONE_NETWORK = """
 echo 1 > /proc/sys/net/ipv6/conf/default/addr_gen_mode
 ip link add eth0 type veth peer name far0
@@ -47,7 +47,7 @@ def machine(tmp_path):
         *command: object, network: str = TWO_NETWORKS, hosts: str = DEBIAN, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         (tmp_path / "hosts").write_text(hosts)
-        (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")  # nobody there, so unknown names fail at once
+        (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")  # no server, so unknown names fail at once
         mounts = "\n".join(f"mount --bind {tmp_path}/{name} /etc/{name}" for name in ("hosts", "resolv.conf"))
         script = f'set -e\n{mounts}\nhostname box\nip link set lo up\n{network}\nexec "$0" "$@"'
         return subprocess.run(
@@ -63,8 +63,8 @@ def machine(tmp_path):
     return run
 
 
-class Town:
-    """Hosts 1 to 10 with a real etcd on host 9, which no test harms: for all tests that do not need their own."""
+class SharedHosts:
+    """Hosts 1 to 10, with a real etcd on host 9 that no test disturbs: for all tests that do not need their own."""
 
     def __init__(self, directory: Path) -> None:
         self.lab = Lab(10)
@@ -81,28 +81,28 @@ class Town:
 
 
 @pytest.fixture(scope="session")
-def streets(tmp_path_factory):
-    """Built once: an etcd takes a second to come up."""
+def shared_session(tmp_path_factory):
+    """Created once: an etcd takes a second to start."""
     if missing():
         pytest.skip(str(missing()))
-    town = Town(tmp_path_factory.mktemp("town"))
-    yield town
-    town.lab.close()
+    hosts_and_etcd = SharedHosts(tmp_path_factory.mktemp("shared"))
+    yield hosts_and_etcd
+    hosts_and_etcd.lab.close()
 
 
 @pytest.fixture
-def town(streets):
-    yield streets
-    streets.tidy()
+def shared(shared_session):
+    yield shared_session
+    shared_session.tidy()
 
 
 @pytest.fixture
-def jobs(town, tmp_path):
-    """Both of those that `job` is one after the other, where a test is mostly waiting."""
-    return [Job(town.lab, tmp_path, town.master(kind)) for kind in (HTTP, ETCD)]
+def jobs(shared, tmp_path):
+    """A job with each kind of master, for tests that mostly wait: they run at the same time."""
+    return [Job(shared.lab, tmp_path, shared.master(kind)) for kind in (HTTP, ETCD)]
 
 
 @pytest.fixture(params=[HTTP, ETCD])
-def job(request, town, tmp_path):
-    """A job that meets at the embedded master on host 1, and one that meets at a real etcd."""
-    return Job(town.lab, tmp_path, town.master(request.param))
+def job(request, shared, tmp_path):
+    """A job with the embedded master on host 1, then one with a real etcd."""
+    return Job(shared.lab, tmp_path, shared.master(request.param))

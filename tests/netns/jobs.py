@@ -1,4 +1,4 @@
-"""Jobs of many nodes on the hosts of a lab, told what to do through files and asked who was there."""
+"""Jobs of many nodes on the hosts of a lab. Tests control their workers through files, and read what these record."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ names = itertools.count()
 
 
 def last_words(node: Node) -> str:
-    """The last line that a node has said."""
+    """The last line that a node has printed."""
     return node.err.rstrip().rpartition("\n")[2]
 
 
 def ask_store(lab: Lab, master: str, path: str, body: object) -> dict[str, Any]:
-    """What a store answers to somebody on host 1; nothing while it is not up."""
+    """Ask a store from host 1. Returns an empty answer while it is not reachable."""
     host, _, port = master.rpartition("/")[2].partition(":")
     client = http.client.HTTPConnection(host, int(port))
     try:
@@ -46,7 +46,7 @@ def ask_store(lab: Lab, master: str, path: str, body: object) -> dict[str, Any]:
 
 
 class Worker(NamedTuple):
-    """What a worker was told, as it noted it."""
+    """What a worker recorded of its variables."""
 
     rank: int
     world_size: int
@@ -61,7 +61,7 @@ class Round(NamedTuple):
 
 
 class Job:
-    """One job, whose nodes all get the same words; whatever else is wanted is said when one is started."""
+    """One job. All of its nodes get the same arguments; others are given when a node is started."""
 
     def __init__(self, lab: Lab, directory: Path, master: str = "", name: str = "") -> None:
         self.lab = lab
@@ -77,7 +77,7 @@ class Job:
         return self.master.startswith("etcd")
 
     def again(self) -> Job:
-        """Another job of the same name, in the same place."""
+        """Another job with the same name and the same master."""
         return Job(self.lab, self.stage / "again", self.master, self.name)
 
     def node(
@@ -90,10 +90,10 @@ class Job:
     def start(self, hosts: list[int], words: str, script: Path = STANDS_IN) -> list[Node]:
         return [self.node(host, words, script) for host in hosts]
 
-    # What is in the store.
+    # The content of the store.
 
     def wait_for_records(self, count: int, state: str = "") -> None:
-        """Until so many nodes have joined, and say this of themselves; people are told only after a while."""
+        """Wait until this many records contain `state`: the console reports it only after a while."""
         wait_until(lambda: sum(state in record for record in self._records()) >= count, f"{count} records {state}")
 
     def _records(self) -> list[str]:
@@ -102,17 +102,17 @@ class Job:
         found = ask_store(self.lab, self.master, "/v3/kv/range", {"key": begin, "range_end": end})
         return [base64.b64decode(entry["value"]).decode() for entry in found.get("kvs", [])]
 
-    # What workers do and have seen.
+    # The workers.
 
     def finish(self) -> None:
         (self.stage / "finish").touch()
 
     def fail(self, rank: int, how: int | str = 7) -> None:
-        (self.stage / "told").write_text(str(how))
-        (self.stage / "told").rename(self.stage / f"fail.{rank}")
+        (self.stage / "command").write_text(str(how))
+        (self.stage / "command").rename(self.stage / f"fail.{rank}")
 
     def round(self, number: int, count: int, timeout: float = DEADLINE) -> list[Worker]:
-        """The workers of a round, once there are so many, by rank."""
+        """Wait until a round has this many workers. Returns them by rank."""
         try:
             wait_until(
                 lambda: len(self.notes("worker", number)) >= count, f"{count} workers in round {number}", timeout
@@ -128,11 +128,11 @@ class Job:
         ]
 
     def rounds(self) -> list[int]:
-        """Those that had a worker."""
+        """The rounds that had a worker."""
         return sorted({int(path.name.split(".")[1]) for path in self.stage.glob("worker.*.*")})
 
     def settle(self, count: int, after: int = -1) -> Round:
-        """The first round of so many workers. An elastic job may have begun with fewer, on a slow machine."""
+        """The first round with this many workers. On a slow machine an elastic job may have started with fewer."""
         wait_until(lambda: self._of_size(count, after), f"{count} workers in a round after {after}")
         number = self._of_size(count, after)[0]
         return Round(number, [note["host"] for note in self.notes("worker", number).values()])
@@ -143,12 +143,12 @@ class Job:
         return [number for number, seen in sizes.items() if seen == [count] * count]
 
     def notes(self, kind: str, number: int) -> dict[int, dict[str, str]]:
-        """What workers of a round have noted, by rank."""
+        """What the workers of a round have recorded, by rank."""
         notes = {int(path.name.rpartition(".")[2]): path for path in self.stage.glob(f"{kind}.{number}.*")}
         return {rank: json.loads(notes[rank].read_text()) for rank in sorted(notes)}
 
     def last_stop(self, number: int) -> float:
-        """When the last worker of a round that was told to stop did so."""
+        """When the last worker of a round stopped after it was asked to."""
         return max(float(note["at"]) for note in self.notes("stopped", number).values())
 
     def seconds_to_stop(self, number: int) -> float:
@@ -156,14 +156,14 @@ class Job:
         return self.last_stop(number) - min(float(note["at"]) for note in self.notes("failed", number).values())
 
     def next_round(self, number: int, timeout: float = DEADLINE) -> int:
-        """The one after this that has workers: a number may be passed over when the coordinator changes hands."""
+        """The next round that has workers: a new coordinator may skip a number."""
         wait_until(lambda: max(self.rounds(), default=-1) > number, f"a round after {number}", timeout)
         return min(later for later in self.rounds() if later > number)
 
-    # How it ends.
+    # The end of the job.
 
     def codes(self, timeout: float = DEADLINE) -> list[int]:
-        """The exit codes of all nodes, in the order of their starting; nothing is left of any."""
+        """Wait for all nodes, and check that no process is left. Returns the exit codes in the order of the starts."""
         give_up = time.monotonic() + timeout
         codes = [node.wait(max(0.1, give_up - time.monotonic())) for node in self.nodes.started]
         for node in self.nodes.started:

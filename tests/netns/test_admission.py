@@ -34,21 +34,21 @@ while clients.append(server.accept()[0]) is None:
 
 
 @pytest.fixture
-def stranger(town):
+def stranger(shared):
     """Starts somebody else's service where host 1 would serve."""
 
     def start(kind: str) -> None:
-        town.lab.host(1).popen([sys.executable, "-c", STRANGERS[kind]], stdout=-3, stderr=-3)
+        shared.lab.host(1).popen([sys.executable, "-c", STRANGERS[kind]], stdout=-3, stderr=-3)
         probe = [sys.executable, "-c", "import socket; socket.create_connection(('10.77.0.1', 8090), 5)"]
-        wait_until(lambda: town.lab.host(1).run(probe).returncode == 0, "the stranger")
+        wait_until(lambda: shared.lab.host(1).run(probe).returncode == 0, "the stranger")
 
     return start
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-def test_a_strangers_service_is_not_taken_for_the_master(town, tmp_path, stranger, kind):
+def test_another_service_is_not_mistaken_for_the_master(shared, tmp_path, stranger, kind):
     stranger(kind)
-    job = Job(town.lab, tmp_path, town.master(HTTP))
+    job = Job(shared.lab, tmp_path, shared.master(HTTP))
     nodes = job.start([1, 2], "--nnodes 2")
 
     assert job.codes() == [2, 2]
@@ -78,9 +78,9 @@ def test_nodes_that_do_not_fit_are_turned_away_and_the_right_one_is_taken(job):
     assert job.rounds() == [0]
 
 
-def test_a_node_of_another_job_is_turned_away_by_the_master(town, tmp_path):
-    job = Job(town.lab, tmp_path, town.master(HTTP))
-    other = Job(town.lab, tmp_path, town.master(HTTP))
+def test_a_node_of_another_job_is_turned_away_by_the_master(shared, tmp_path):
+    job = Job(shared.lab, tmp_path, shared.master(HTTP))
+    other = Job(shared.lab, tmp_path, shared.master(HTTP))
     first = job.node(1, "--nnodes 2")
     stray = other.node(2, "--nnodes 2")
 
@@ -121,8 +121,8 @@ def test_a_rank_that_cannot_be_is_an_error_of_use(job, words):
 
 
 @pytest.mark.parametrize("given", [{"FLOTA_TOKEN": OTHER}, {}], ids=["wrong", "none"])
-def test_a_node_without_the_token_is_told_so_and_the_owner_too(town, tmp_path, given):
-    job = Job(town.lab, tmp_path, town.master(HTTP))
+def test_a_node_without_the_token_and_the_owner_both_get_a_message(shared, tmp_path, given):
+    job = Job(shared.lab, tmp_path, shared.master(HTTP))
     owner = job.node(1, "--nnodes 2", env={"FLOTA_TOKEN": TOKEN})
     intruder = job.node(2, "--nnodes 2", env=given)
 
@@ -135,8 +135,8 @@ def test_a_node_without_the_token_is_told_so_and_the_owner_too(town, tmp_path, g
     assert job.codes() == [0, 2, 0]
 
 
-def test_a_master_without_a_token_says_that_it_is_open_to_all(town, tmp_path):
-    job = Job(town.lab, tmp_path, town.master(HTTP))
+def test_a_master_without_a_token_says_that_it_is_open_to_all(shared, tmp_path):
+    job = Job(shared.lab, tmp_path, shared.master(HTTP))
     nodes = job.start([1, 2], "--nnodes 2", MEETS)
 
     assert job.codes() == [0, 0]

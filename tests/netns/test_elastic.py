@@ -39,7 +39,7 @@ def test_at_max_the_job_begins_at_once(job):
     assert job.codes() == [0, 0, 0]
 
 
-def test_from_min_on_the_job_begins_when_nobody_has_come_for_a_while(jobs):
+def test_with_min_nodes_the_job_starts_when_no_node_has_joined_for_a_while(jobs):
     words = "--nnodes 2:4 --elastic_timeout 4"
     for job in jobs:
         job.start([1, 2], words)
@@ -78,7 +78,7 @@ def test_a_node_that_joins_starts_a_new_round_in_which_the_others_keep_their_ran
 
 
 @pytest.mark.parametrize("leaver", [2, 3])
-def test_a_node_that_is_told_to_stop_leaves_and_the_others_go_on(job, leaver):
+def test_a_node_that_is_asked_to_stop_leaves_and_the_others_continue(job, leaver):
     nodes = job.start([1, 2, 3], f"--nnodes 2:3 {SOON}")
     before = job.settle(3)
     rest = [node for node in nodes if node is not nodes[leaver - 1]]
@@ -95,8 +95,8 @@ def test_a_node_that_is_told_to_stop_leaves_and_the_others_go_on(job, leaver):
     assert say([nodes[leaver - 1]], "stopped by SIGTERM")
 
 
-def test_the_coordinators_node_may_leave_too(town, tmp_path):
-    job = Job(town.lab, tmp_path, town.master("etcd"))
+def test_the_coordinators_node_may_leave(shared, tmp_path):
+    job = Job(shared.lab, tmp_path, shared.master("etcd"))
     first = job.node(2, f"--nnodes 2:3 {SOON}")
     job.wait_for_records(1)  # who comes first has the coordinator
     rest = job.start([1, 3], f"--nnodes 2:3 {SOON}")
@@ -158,7 +158,7 @@ def test_one_node_more_than_max_is_turned_away(job):
 # The end.
 
 
-def test_nodes_that_are_all_told_to_stop_end_once(job):
+def test_if_all_nodes_are_asked_to_stop_the_job_ends_without_another_round(job):
     nodes = job.start([1, 2, 3], f"--nnodes 1:3 {SOON}")
     full = job.settle(3)
 
@@ -182,8 +182,8 @@ def test_a_job_that_would_fall_below_min_stops_as_a_whole(job):
     assert say(nodes, "host2 was told to stop")
 
 
-def test_the_node_that_serves_stops_the_job_when_it_is_told_to(town, tmp_path):
-    job = Job(town.lab, tmp_path, town.master(HTTP))
+def test_the_serving_node_stops_the_job_when_it_is_asked_to_stop(shared, tmp_path):
+    job = Job(shared.lab, tmp_path, shared.master(HTTP))
     nodes = job.start([1, 2, 3], f"--nnodes 1:3 {SOON}")
     full = job.settle(3)
 

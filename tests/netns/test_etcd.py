@@ -69,7 +69,7 @@ def test_a_paused_etcd_gives_no_answer_until_it_is_resumed(lab, tmp_path):
     assert etcd.members[1].is_ready()
 
 
-def test_a_pause_may_end_by_itself(lab, tmp_path):
+def test_a_pause_can_end_on_its_own(lab, tmp_path):
     etcd = Etcd([lab.host(1)], tmp_path)
 
     etcd.pause(0.3)

@@ -120,7 +120,7 @@ def places(job: Job, number: int) -> list[str]:
     return [worker.host for worker in job.round(number, 3)]
 
 
-def test_a_job_that_recovers_ends_well(job):
+def test_a_job_that_recovers_succeeds(job):
     nodes = job.start([1, 2], "--nnodes 2 --max_restart 1")
     job.round(0, 2)
     job.fail(1)
@@ -132,7 +132,7 @@ def test_a_job_that_recovers_ends_well(job):
     assert all("2 workers finished successfully" in node.err for node in nodes)
 
 
-def test_workers_that_have_ended_well_take_part_in_a_restart_too(job):
+def test_workers_that_have_succeeded_are_restarted_as_well(job):
     job.start([1, 2, 3], "--nnodes 3 --max_restart 1")
     job.round(0, 3)
     job.fail(0, 0)
@@ -160,13 +160,13 @@ def test_a_shepherd_that_is_killed_is_named_on_every_node(job):
         assert "shepherd process on host2 ended with SIGKILL" in line
 
 
-def test_two_jobs_at_once_on_one_etcd_do_not_meet(town, tmp_path):
-    jobs = [Job(town.lab, tmp_path, town.master(ETCD)) for _ in range(2)]
+def test_two_jobs_on_one_etcd_do_not_interfere(shared, tmp_path):
+    jobs = [Job(shared.lab, tmp_path, shared.master(ETCD)) for _ in range(2)]
     run_side_by_side(*jobs)
 
 
-def test_two_masters_on_one_host_do_not_meet(town, tmp_path):
-    jobs = [Job(town.lab, tmp_path, f"10.77.0.1:{port}") for port in (8090, 8091)]
+def test_two_masters_on_one_host_do_not_interfere(shared, tmp_path):
+    jobs = [Job(shared.lab, tmp_path, f"10.77.0.1:{port}") for port in (8090, 8091)]
     run_side_by_side(*jobs)
 
 

@@ -200,7 +200,7 @@ def test_output_that_comes_while_stacks_are_taken_saves_the_job(job):
     assert (job.stage / "dumped").exists()
 
 
-def test_packets_dropped_on_the_workers_port_are_nobodys_fault(job):
+def test_packets_dropped_on_the_workers_port_blame_no_rank(job):
     nodes = start(job, "dropped")
     wait_for_hang(nodes)
     port = int((nodes[0].directory / "step.0.0.3").read_text())

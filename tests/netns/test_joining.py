@@ -76,8 +76,8 @@ def test_a_node_that_is_stopped_before_the_job_begins_leaves_a_place_for_another
     assert sorted(job.codes()) == [0, 0, 0, 143]
 
 
-def test_hosts_are_in_their_natural_order(town, tmp_path):
-    job = Job(town.lab, tmp_path, town.master("etcd"))
+def test_hosts_are_in_their_natural_order(shared, tmp_path):
+    job = Job(shared.lab, tmp_path, shared.master("etcd"))
     job.start([10, 2, 1], "--nnodes 3")
 
     assert [worker.host for worker in job.round(0, 3)] == ["host1", "host2", "host10"]
@@ -85,8 +85,8 @@ def test_hosts_are_in_their_natural_order(town, tmp_path):
     assert job.codes() == [0, 0, 0]
 
 
-def test_the_node_that_serves_is_node_0(town, tmp_path):
-    job = Job(town.lab, tmp_path, "10.77.0.2:8090")
+def test_the_node_that_serves_is_node_0(shared, tmp_path):
+    job = Job(shared.lab, tmp_path, "10.77.0.2:8090")
     job.start([1, 2, 3], "--nnodes 3")
 
     assert [worker.host for worker in job.round(0, 3)] == ["host2", "host1", "host3"]
@@ -107,8 +107,8 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_of_flags_leads_to_the_same_meeting(town, tmp_path, family):
-    job = Job(town.lab, tmp_path)
+def test_every_family_of_flags_leads_to_the_same_rendezvous(shared, tmp_path, family):
+    job = Job(shared.lab, tmp_path)
     for host in (2, 1):
         job.node(host, f"{FAMILIES[family].format(host=host, rank=host - 1)} --nproc_per_node {host}", MEETS)
 
@@ -117,22 +117,22 @@ def test_every_family_of_flags_leads_to_the_same_meeting(town, tmp_path, family)
     assert one.log(0) == two.log(1) == two.log(2) == everybody(("host1", 1), ("host2", 2))
 
 
-def test_a_name_that_means_loopback_on_its_own_host_is_served_to_all(town, tmp_path):
-    town.lab.host(1).etc_hosts("127.0.0.1 localhost\n127.0.1.1 host1\n10.77.0.2 host2\n")
-    job = Job(town.lab, tmp_path, "host1:8090")
+def test_a_name_that_means_loopback_on_its_own_host_is_served_to_all(shared, tmp_path):
+    shared.lab.host(1).etc_hosts("127.0.0.1 localhost\n127.0.1.1 host1\n10.77.0.2 host2\n")
+    job = Job(shared.lab, tmp_path, "host1:8090")
     one, two = job.start([1, 2], "--nnodes 2", MEETS)
 
     assert job.codes() == [0, 0]
     assert one.log(0) == two.log(1) == everybody(("host1", 1), ("host2", 1))
 
 
-def test_the_command_to_copy_works_when_it_is_pasted(town, tmp_path):
-    job = Job(town.lab, tmp_path)
+def test_the_command_to_copy_works_when_it_is_pasted(shared, tmp_path):
+    job = Job(shared.lab, tmp_path)
     one = job.node(1, "--nnodes 2 --nproc_per_node 2 --env 'GREETING=a b'", MEETS)
     one.wait_for("-" * 80 + "\nFLOTA_TOKEN_FILE=")
     heading, line, command, end = one.out.splitlines()[:4]
 
-    result = town.lab.host(2).run(["sh", "-c", command], env=with_flota(), cwd=job.stage)
+    result = shared.lab.host(2).run(["sh", "-c", command], env=with_flota(), cwd=job.stage)
 
     assert (heading, line, end) == ("Copy the following command to other nodes to run.", "-" * 80, "-" * 80)
     assert (result.returncode, job.codes()) == (0, [0]), result.stderr
@@ -147,7 +147,7 @@ def with_flota() -> dict[str, str]:
 # Waiting, and its end.
 
 
-def test_nodes_that_wait_in_vain_name_who_came_and_end_with_75(jobs):
+def test_nodes_that_wait_without_success_name_those_that_joined_and_exit_with_75(jobs):
     for job in jobs:
         job.start([1, 2], "--nnodes 3 --join-timeout 3")
 
@@ -158,12 +158,12 @@ def test_nodes_that_wait_in_vain_name_who_came_and_end_with_75(jobs):
             assert "the nodes did not meet in time: 2 of 3 nodes: host1, host2" in node.err
 
 
-def test_those_who_are_missing_have_the_names_that_the_user_gave(town, tmp_path):
+def test_those_who_are_missing_have_the_names_that_the_user_gave(shared, tmp_path):
     cases = {
         "--ips 10.77.0.1,10.77.0.2,10.77.0.3": "10.77.0.2, 10.77.0.3",
         "--nnodes 3 --rank 1 --master 10.77.0.1:8090": "rank 0, 2",
     }
-    jobs = [Job(town.lab, tmp_path) for _ in cases]
+    jobs = [Job(shared.lab, tmp_path) for _ in cases]
     for job, words in zip(jobs, cases, strict=True):
         job.node(1, f"{words} --join-timeout 2.5")
 
@@ -174,9 +174,9 @@ def test_those_who_are_missing_have_the_names_that_the_user_gave(town, tmp_path)
         assert f"did not meet in time: 1 of 3 nodes: host1; missing: {missing}" in node.err
 
 
-def test_a_master_that_does_not_come_is_named(town, tmp_path):
+def test_a_master_that_does_not_come_is_named(shared, tmp_path):
     masters = ["10.77.0.3:8090", "etcd://10.77.0.3:2379", "late.example:8090"]
-    jobs = [Job(town.lab, tmp_path, master) for master in masters]
+    jobs = [Job(shared.lab, tmp_path, master) for master in masters]
     for job in jobs:
         job.node(1, "--nnodes 2 --join-timeout 3")
 

@@ -293,6 +293,6 @@ def test_a_lab_without_its_guard_ends_all_the_same():
     assert process.returncode == -signal.SIGKILL
 
 
-def test_labs_with_the_same_addresses_do_not_meet(lab):
+def test_labs_with_the_same_addresses_do_not_interfere(lab):
     with Lab(2) as other, listen(lab.host(2), lab.host(2).address) as server, pytest.raises(ConnectionRefusedError):
         connect(other.host(1), server)

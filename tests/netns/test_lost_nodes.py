@@ -61,7 +61,7 @@ def test_a_crashed_host_is_named_and_may_be_waited_for(job):
 
 
 @pytest.mark.parametrize("words", ["", "--max_restart 1", "--max_restart 1 --elastic_level 0"])
-def test_nobody_is_blamed_for_having_lost_a_crashed_host(job, words):
+def test_no_rank_is_blamed_for_losing_a_crashed_host(job, words):
     """Its workers' peers break at once, before the store knows: sooner than any shepherd's word, or lease."""
     nodes = job.start([1, 2, 3], f"--nnodes 3 {words}", CLINGS)
     wait_until(lambda: len(list(job.stage.glob("clings.0.*"))) == 3, "three that cling to each other")
@@ -79,7 +79,7 @@ def test_nobody_is_blamed_for_having_lost_a_crashed_host(job, words):
         assert all(last_words(node).endswith("host3 was lost") for node in nodes[:2])
 
 
-def test_a_host_that_is_cut_off_is_named_within_the_lease_and_ends_too(jobs):
+def test_a_host_that_is_cut_off_is_named_within_the_lease_and_exits(jobs):
     for job in jobs:
         job.start([1, 2, 3], "--nnodes 3 --nproc_per_node 2")
     for job in jobs:
@@ -101,8 +101,8 @@ def test_a_host_that_is_cut_off_is_named_within_the_lease_and_ends_too(jobs):
         assert job.rounds() == [0]
 
 
-def test_the_coordinators_node_may_be_the_one_that_is_killed(town, tmp_path):
-    job = Job(town.lab, tmp_path, town.master("etcd"))
+def test_the_coordinators_node_may_be_the_one_that_is_killed(shared, tmp_path):
+    job = Job(shared.lab, tmp_path, shared.master("etcd"))
     first = job.node(2, "--nnodes 3")
     job.wait_for_records(1)  # who comes first has the coordinator
     others = job.start([1, 3], "--nnodes 3")
@@ -115,7 +115,7 @@ def test_the_coordinators_node_may_be_the_one_that_is_killed(town, tmp_path):
     assert all("host2 was lost" in node.err for node in others)
 
 
-def test_a_node_whose_workers_have_all_ended_well_is_not_missed(job):
+def test_a_node_whose_workers_have_all_succeeded_may_be_lost(job):
     first = job.node(1, "--nnodes 3")
     job.wait_for_records(
         1
@@ -151,7 +151,7 @@ def test_a_job_waits_for_a_new_node_in_the_place_of_a_lost_one(job):
     assert job.codes() == [0, -9, 0, 0]
 
 
-def test_a_job_that_waits_in_vain_for_a_lost_node_ends_with_75(jobs):
+def test_a_job_that_waits_without_success_for_a_lost_node_exits_with_75(jobs):
     for job in jobs:
         job.start([1, 2, 3], "--nnodes 3 --max_restart 1 --join-timeout 3")
     for job in jobs:
@@ -209,7 +209,7 @@ def test_a_node_that_was_suspended_comes_back(jobs):
         assert job.codes() == [0, 0, 0]
 
 
-def test_of_two_parts_one_goes_on_and_the_other_comes_back(jobs):
+def test_of_two_partitions_one_continues_and_the_other_rejoins(jobs):
     words = "--nnodes 2:4 --elastic_timeout 0.5"
     for job in jobs:
         job.start([1, 2, 3, 4], words)
@@ -234,9 +234,9 @@ def test_of_two_parts_one_goes_on_and_the_other_comes_back(jobs):
 
 
 @pytest.mark.parametrize("how", ["killed", "crashed", "cut"])
-def test_without_the_masters_node_every_other_ends_within_the_lease(town, tmp_path, how):
+def test_without_the_masters_node_every_other_ends_within_the_lease(shared, tmp_path, how):
     asked = ["--nnodes 3", "--nnodes 3 --max_restart 1", "--nnodes 2:3"]
-    jobs = [Job(town.lab, tmp_path, f"10.77.0.1:{8090 + number}") for number in range(len(asked))]
+    jobs = [Job(shared.lab, tmp_path, f"10.77.0.1:{8090 + number}") for number in range(len(asked))]
     for job, words in zip(jobs, asked, strict=True):
         job.start([1, 2, 3], words)
     for job in jobs:
@@ -246,7 +246,7 @@ def test_without_the_masters_node_every_other_ends_within_the_lease(town, tmp_pa
         for job in jobs:
             kill(job.nodes.started[0])
     else:
-        town.lab.crash(1) if how == "crashed" else town.lab.cut(1)
+        shared.lab.crash(1) if how == "crashed" else shared.lab.cut(1)
     lost = time.monotonic()
 
     for job in jobs:

@@ -22,8 +22,8 @@ def pod(hosts: list[str], number: int, **more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("hosts", [["10.77.0.2", "10.77.0.1"], ["host2", "host1"]], ids=["addresses", "names"])
-def test_the_same_command_on_every_pod_is_one_job_in_the_platforms_order(town, tmp_path, hosts):
-    job = Job(town.lab, tmp_path)
+def test_the_same_command_on_every_pod_is_one_job_in_the_platforms_order(shared, tmp_path, hosts):
+    job = Job(shared.lab, tmp_path)
     nodes = [job.node(2 - number, "--nproc_per_node 2", MEETS, pod(hosts, number)) for number in (1, 0)]
 
     assert job.codes() == [0, 0]

@@ -62,7 +62,7 @@ def test_a_flag_is_stronger_than_the_pods_own_variable(plan):
         ("--nproc_per_node 2", DEBIAN, None),
     ],
 )
-def test_the_interface_that_workers_are_told(plan, words, hosts, interface):
+def test_the_interface_that_workers_get(plan, words, hosts, interface):
     env = plan(words, hosts=hosts)
 
     assert [env.get(f"{name}_SOCKET_IFNAME") for name in ("GLOO", "NCCL", "TP")] == [interface] * 3

@@ -130,8 +130,8 @@ def test_a_node_may_have_servers_only_and_another_trainers_only(job):
     ],
     ids=["names", "ipv6"],
 )
-def test_hosts_may_be_listed_by_name_and_by_ipv6(town, tmp_path, lists, servers, trainers):
-    job = Job(town.lab, tmp_path)
+def test_hosts_may_be_listed_by_name_and_by_ipv6(shared, tmp_path, lists, servers, trainers):
+    job = Job(shared.lab, tmp_path)
     start(job, *[f"{lists} --grace 0.1"] * 2)
     wait_for_answers(job, 2)
 
@@ -143,8 +143,8 @@ def test_hosts_may_be_listed_by_name_and_by_ipv6(town, tmp_path, lists, servers,
 
 
 @pytest.mark.parametrize("master", ["", "--master etcd://10.77.0.9:2379"])
-def test_lists_may_be_in_any_order(town, tmp_path, master):
-    job = Job(town.lab, tmp_path)
+def test_lists_may_be_in_any_order(shared, tmp_path, master):
+    job = Job(shared.lab, tmp_path)
     lists = f"--servers {B}:6170,{A}:6170 --trainers {A}:6171,{B}:6171,{A}:6172,{B}:6172 --job_id {job.name}"
     one, two = start(job, *[f"{lists} {master} --grace 0.1"] * 2)
     wait_for_answers(job, 4)
@@ -163,12 +163,12 @@ def test_lists_may_be_in_any_order(town, tmp_path, master):
     assert "rank 0 is on host1; output of server 0 and ranks 1, 3 is in" in two.err
 
 
-def test_a_restart_has_the_listed_ports_again(town, tmp_path):
+def test_a_restart_has_the_listed_ports_again(shared, tmp_path):
     """The nodes meet at the first server's host, behind the port for gloo."""
-    job = Job(town.lab, tmp_path)
+    job = Job(shared.lab, tmp_path)
     nodes = start(job, *[f"{LISTS} --max_restart 1 --grace 1"] * 2)
     wait_for_answers(job, 3)
-    assert "header" in ask_store(town.lab, f"{A}:6768", "/v3/kv/range", {"key": "YQ=="})
+    assert "header" in ask_store(shared.lab, f"{A}:6768", "/v3/kv/range", {"key": "YQ=="})
 
     fail(job, "trainer", 1)
 
@@ -187,7 +187,7 @@ def test_a_restart_has_the_listed_ports_again(town, tmp_path):
 # What a death means.
 
 
-def test_a_death_on_one_host_is_told_alike_on_all(job):
+def test_a_death_on_one_host_is_reported_alike_on_all(job):
     nodes = start(job, *["--nnodes 2 --server_num 1 --trainer_num 2"] * 2)
     wait_for_answers(job, 4)
 

@@ -16,9 +16,9 @@ from tests.netns.jobs import HTTP, MEETS, Job, ask_store, last_words
 TOKEN = "secret-0123456789abcdef"
 
 
-def command_lines(town) -> str:
+def command_lines(shared) -> str:
     """What `ps` shows on all hosts."""
-    pids = [pid for host in town.lab.hosts for pid in host.processes()]
+    pids = [pid for host in shared.lab.hosts for pid in host.processes()]
     return "\n".join(filter(None, (read(f"/proc/{pid}/cmdline") for pid in pids)))
 
 
@@ -38,32 +38,32 @@ def written(job: Job) -> str:
     return "\n".join(read(path) for path in job.stage.rglob("*") if path.is_file())
 
 
-def assert_secret(town, job: Job, secret: str) -> None:
+def assert_secret(shared, job: Job, secret: str) -> None:
     environments = worker_environments(job)
-    assert "stands_in.py" in command_lines(town)
+    assert "stands_in.py" in command_lines(shared)
     assert len(environments) == 2 and all("FLOTA_RANK=" in text for text in environments)
-    assert secret not in command_lines(town)
+    assert secret not in command_lines(shared)
     assert not any(secret in text for text in environments)
 
 
 @pytest.mark.parametrize("way", ["FLOTA_TOKEN", "FLOTA_TOKEN_FILE"])
-def test_a_given_token_is_seen_by_nobody(town, tmp_path, way):
+def test_a_given_token_is_not_visible_anywhere(shared, tmp_path, way):
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     file.chmod(0o600)
-    job = Job(town.lab, tmp_path, town.master(HTTP))
+    job = Job(shared.lab, tmp_path, shared.master(HTTP))
     for host in (1, 2):
         job.node(host, "--nnodes 2 --log_level debug", env={way: TOKEN if way == "FLOTA_TOKEN" else str(file)})
     job.round(0, 2)
 
-    assert_secret(town, job, TOKEN)
+    assert_secret(shared, job, TOKEN)
     job.fail(1)  # its last screen is the longest
     assert job.codes() == [7, 7]
     assert TOKEN not in written(job)
 
 
-def test_a_token_that_flota_made_is_in_one_file_of_its_owner_until_the_end(town, tmp_path):
-    job = Job(town.lab, tmp_path)
+def test_a_token_that_flota_made_is_in_one_file_of_its_owner_until_the_end(shared, tmp_path):
+    job = Job(shared.lab, tmp_path)
     one = job.node(1, "--nnodes 2")
     one.wait_for("FLOTA_TOKEN_FILE=")
     words = next(line for line in one.out.splitlines() if "FLOTA_TOKEN_FILE=" in line).split()
@@ -74,7 +74,7 @@ def test_a_token_that_flota_made_is_in_one_file_of_its_owner_until_the_end(town,
     job.node(2, f"--nnodes 2 --master {master}", env={"FLOTA_TOKEN_FILE": str(file)})
     job.round(0, 2)
 
-    assert_secret(town, job, secret)
+    assert_secret(shared, job, secret)
     job.finish()
     assert job.codes() == [0, 0]
     assert not file.exists()
@@ -107,8 +107,8 @@ def serving(papers: Path) -> str:
 
 
 @pytest.mark.parametrize("master", ["10.77.0.1:8090", "https://[fd77::1]:8090", "https://host1:8090"])
-def test_nodes_meet_over_tls(town, tmp_path, papers, master):
-    job = Job(town.lab, tmp_path, master)
+def test_nodes_join_over_tls(shared, tmp_path, papers, master):
+    job = Job(shared.lab, tmp_path, master)
     job.node(2, f"--nnodes 2 --tls-ca {papers}/ca.pem", MEETS, env={"FLOTA_TOKEN": TOKEN})
     job.node(1, serving(papers), MEETS, env={"FLOTA_TOKEN": TOKEN})
 
@@ -117,8 +117,8 @@ def test_nodes_meet_over_tls(town, tmp_path, papers, master):
     assert one.log(0) == two.log(1) == "0 host1 0 0 2\n1 host2 1 0 2\n"
 
 
-def test_a_job_over_tls_fails_and_starts_again_like_any_other(town, tmp_path, papers):
-    job = Job(town.lab, tmp_path, "https://10.77.0.1:8090")
+def test_a_job_over_tls_fails_and_starts_again_like_any_other(shared, tmp_path, papers):
+    job = Job(shared.lab, tmp_path, "https://10.77.0.1:8090")
     nodes = [job.node(1, f"{serving(papers)} --max_restart 1")]
     nodes.append(job.node(2, f"--nnodes 2 --tls-ca {papers}/ca.pem --max_restart 1"))
     job.round(0, 2)
@@ -134,8 +134,8 @@ def test_a_job_over_tls_fails_and_starts_again_like_any_other(town, tmp_path, pa
     assert job.codes() == [0, -9, 0]
 
 
-def test_a_node_that_does_not_trust_the_master_says_so_and_another_may_come(town, tmp_path, papers):
-    job = Job(town.lab, tmp_path, "https://10.77.0.1:8090")
+def test_a_node_that_does_not_trust_the_master_says_so_and_another_may_come(shared, tmp_path, papers):
+    job = Job(shared.lab, tmp_path, "https://10.77.0.1:8090")
     one = job.node(1, serving(papers))
     wrong = [job.node(2, f"--nnodes 2 --tls-ca {papers}/other.pem"), job.node(3, "--nnodes 2")]
 
@@ -150,8 +150,8 @@ def test_a_node_that_does_not_trust_the_master_says_so_and_another_may_come(town
     assert "Traceback" not in one.err
 
 
-def test_a_node_without_tls_is_told_that_the_master_has_it(town, tmp_path, papers):
-    job = Job(town.lab, tmp_path, "10.77.0.1:8090")
+def test_a_node_without_tls_gets_an_error_if_the_master_uses_it(shared, tmp_path, papers):
+    job = Job(shared.lab, tmp_path, "10.77.0.1:8090")
     one = job.node(1, serving(papers))
     one.wait_for("1 of 2 nodes: host1")
 
@@ -171,12 +171,12 @@ LONG_LEASE = 40.0  # seconds: for so many nodes leases are longer, and only a sh
 MANY = f"--nnodes 2:{int(LONG_LEASE) * 64} --elastic_timeout 1"
 
 
-def start_etcd(town, directory: Path, url: str, *flags: object) -> None:
+def start_etcd(shared, directory: Path, url: str, *flags: object) -> None:
     """One more etcd, on host 8."""
     urls = [word for flag in ("listen", "advertise") for word in (f"--{flag}-client-urls", url)]
     with (directory / "etcd.log").open("w") as log:
         argv = [packaged_etcd(), "--data-dir", directory / "etcd", *urls, *flags]
-        town.lab.host(8).popen(argv, stdout=log, stderr=subprocess.STDOUT)
+        shared.lab.host(8).popen(argv, stdout=log, stderr=subprocess.STDOUT)
     wait_until(lambda: "ready to serve client requests" in read(directory / "etcd.log"), "etcd")
 
 
@@ -191,23 +191,23 @@ def assert_a_dead_node_is_missed_at_once(job: Job) -> None:
     assert job.codes() == [130, -9]
 
 
-def test_nodes_meet_at_an_etcd_with_tls(town, tmp_path, papers):
+def test_nodes_join_with_an_etcd_over_tls(shared, tmp_path, papers):
     keys = ["--cert-file", papers / "host.pem", "--key-file", papers / "host.key"]
-    start_etcd(town, tmp_path, "https://10.77.0.8:2379", *keys)
-    job = Job(town.lab, tmp_path, "etcds://10.77.0.8:2379")
+    start_etcd(shared, tmp_path, "https://10.77.0.8:2379", *keys)
+    job = Job(shared.lab, tmp_path, "etcds://10.77.0.8:2379")
     job.start([1, 2], f"{MANY} --tls-ca {papers}/ca.pem")
 
     assert_a_dead_node_is_missed_at_once(job)
 
 
 @pytest.fixture
-def guarded(town, tmp_path):
+def guarded(shared, tmp_path):
     """An etcd where `flota` may do everything with its password, and nobody else anything."""
     # Cheap hashes: by default one takes a core for 0.1 s, and a shepherd asks for 0.5 s.
-    start_etcd(town, tmp_path, "http://10.77.0.8:2379", "--bcrypt-cost", 4)
+    start_etcd(shared, tmp_path, "http://10.77.0.8:2379", "--bcrypt-cost", 4)
 
     def ask(path: str, **body: object) -> None:
-        answer = ask_store(town.lab, "10.77.0.8:2379", f"/v3/auth/{path}", body)
+        answer = ask_store(shared.lab, "10.77.0.8:2379", f"/v3/auth/{path}", body)
         assert "header" in answer, answer
 
     ask("user/add", name="root", password="root")
@@ -220,13 +220,13 @@ def guarded(town, tmp_path):
     return "etcd://10.77.0.8:2379"
 
 
-def test_nodes_meet_at_an_etcd_with_a_password(town, tmp_path, guarded):
-    job = Job(town.lab, tmp_path, guarded)
+def test_nodes_join_with_an_etcd_that_needs_a_password(shared, tmp_path, guarded):
+    job = Job(shared.lab, tmp_path, guarded)
     for host in (1, 2):
         job.node(host, MANY, env={"FLOTA_ETCD_USER": "flota", "FLOTA_ETCD_PASSWORD": TOKEN})
     job.round(0, 2)
 
-    assert_secret(town, job, TOKEN)
+    assert_secret(shared, job, TOKEN)
     assert_a_dead_node_is_missed_at_once(job)
     assert TOKEN not in written(job)
 
@@ -234,8 +234,8 @@ def test_nodes_meet_at_an_etcd_with_a_password(town, tmp_path, guarded):
 @pytest.mark.parametrize(
     "env", [{"FLOTA_ETCD_USER": "flota", "FLOTA_ETCD_PASSWORD": "wrong"}, {}], ids=["wrong", "none"]
 )
-def test_an_etcd_that_does_not_know_the_password_is_named(town, tmp_path, guarded, env):
-    job = Job(town.lab, tmp_path, guarded)
+def test_an_etcd_that_does_not_know_the_password_is_named(shared, tmp_path, guarded, env):
+    job = Job(shared.lab, tmp_path, guarded)
     node = job.node(1, "--nnodes 2", env=env)
 
     assert job.codes() == [2]

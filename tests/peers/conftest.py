@@ -1,4 +1,4 @@
-"""Runs the commands of a framework's environment, and sees to it that nothing outlives them."""
+"""Runs commands in a framework's environment, and kills all processes that they leave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
 class Ended(NamedTuple):
-    """A command that ended by itself, and what it left running."""
+    """A command that has exited, and the processes that it left."""
 
     code: int
     out: str
@@ -41,7 +41,7 @@ class Peer:
             pytest.fail(f"no environment .peers/{name}: run make peers", pytrace=False)
 
     def flota(self, *words: str, **environ: str) -> Ended:
-        """A job that must end well and take all its processes along."""
+        """Run a job that must succeed and leave no process."""
         ended = self.run("flota", *words, **environ)
         assert ended.code == 0, ended.err + ended.out
         assert ended.left == []
@@ -62,7 +62,7 @@ class Peer:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory):
-    """The loss that checkpointed.py comes to after so many steps on this machine, where nothing happens to it."""
+    """The loss of checkpointed.py after this many steps on this machine, without any fault."""
 
     @cache
     def train(steps: int) -> str:
@@ -79,17 +79,17 @@ def script(name: str) -> str:
 
 
 def results(said: str) -> list[str]:
-    """The lines in which a script tells its results."""
+    """The lines in which a script prints its results."""
     return [line for line in said.splitlines() if line.startswith("RESULT ")]
 
 
 def fact(result: str, name: str) -> str:
-    """One fact of a result: `RESULT rank=0 loss=0.5`."""
+    """One value of a result such as `RESULT rank=0 loss=0.5`."""
     return dict(word.split("=") for word in result.split()[1:])[name]
 
 
 def run(command: list[str], directory: Path, *, timeout: float = 120, **environ: str) -> Ended:
-    """Run a command in an almost empty environment: what the shell has set must not decide a test."""
+    """Run a command in an almost empty environment: variables of the shell must not affect a test."""
     env = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     collect_orphans()
     before = living_descendants()
@@ -103,7 +103,7 @@ def run(command: list[str], directory: Path, *, timeout: float = 120, **environ:
         except subprocess.TimeoutExpired:
             late = True
         finally:
-            # Also when the test itself is interrupted.
+            # Also if the test itself is interrupted.
             left = end_all_but(before)
             process.wait()
         ended = Ended(process.returncode, everything(out), everything(err), left)
@@ -117,16 +117,16 @@ def everything(file) -> str:
 
 
 def collect_orphans() -> None:
-    """From now on a process whose parent has died is ours, so that it can be seen and ended."""
+    """Make orphaned descendants children of this process, so that they can be found and killed."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_all_but(spared: dict[int, str]) -> list[str]:
-    """End our other descendants; the commands of those that were found."""
+    """Kill all other descendants. Returns their commands."""
     found: dict[int, str] = {}
     deadline = time.monotonic() + 20
     while left := {pid: command for pid, command in living_descendants().items() if pid not in spared}:
-        assert time.monotonic() < deadline, f"cannot end {left}"
+        assert time.monotonic() < deadline, f"cannot kill {left}"
         found |= left
         for pid in left:
             kill(pid)
@@ -141,7 +141,7 @@ def kill(pid: int) -> None:
 
 
 def living_descendants() -> dict[int, str]:
-    """All processes below this one that still run, with their commands."""
+    """All descendants of this process that are alive, with their commands."""
     parents = living_processes()
     below = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
@@ -150,14 +150,14 @@ def living_descendants() -> dict[int, str]:
 
 
 def living_processes() -> dict[int, int]:
-    """Every process that is no zombie, and its parent."""
+    """The parent of every process that is not a zombie."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name stands in parentheses and may hold anything, parentheses too.
+            # The name is in parentheses and may itself contain parentheses.
             state, parent = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # it has exited in the meantime
         if state != "Z":
             parents[int(stat.parent.name)] = int(parent)
     return parents

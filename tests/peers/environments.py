@@ -1,6 +1,6 @@
-"""One virtual environment a framework, with flota in it: `python tests/peers/environments.py [NAME…]`.
+"""Creates one virtual environment per framework, with flota in it: `python tests/peers/environments.py [NAME…]`.
 
-An environment that is up to date is left alone, so this may run before every test run.
+Environments that are up to date are not changed, so this can run before every test run.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from threading import Lock
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / ".peers"
 
-# The slowest first: two are made at a time. `torch==2.13.0+cpu` before `torch==2.13.0`, which on many indexes is a CUDA
-# build of several gigabytes: that one is taken where pip finds no other. PIP_EXTRA_INDEX_URL may name an index of CPU builds.
+# The slowest first: two are created at a time. `torch==2.13.0+cpu` is tried before `torch==2.13.0`, which on many
+# indexes is a CUDA build of several gigabytes. PIP_EXTRA_INDEX_URL may name an index of CPU builds.
 REQUIREMENTS = {
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     "torch": ("torch==2.13.0+cpu", "numpy==2.4.6", "accelerate==1.15.0", "lightning==2.6.6"),
     "paddle": ("paddlepaddle==3.3.1", "setuptools==80.9.0"),
-    # The last wheels that can train with parameter servers: 3.x has them no more. They need numpy 1 and protobuf 4.
+    # The last wheels that support parameter servers: 3.x does not. They need numpy 1 and protobuf 4.
     "paddle-ps": ("paddlepaddle==2.6.2", "setuptools==80.9.0", "protobuf==4.25.8", "numpy==1.26.4"),
     "jax": ("jax==0.10.2", "jaxlib==0.10.2"),
 }
 
 CPU_BUILD = "+cpu"
 
-# Kept as wheels too: test_fleetrun.py installs them beside flota, again and again.
+# Also kept as wheels: test_fleetrun.py installs them with flota several times.
 KEPT = {"paddle": "paddlepaddle==3.3.1"}
 
-# Editable installs write into the same src/flota.egg-info.
+# Editable installs all write to src/flota.egg-info.
 one_at_a_time = Lock()
 
 
@@ -45,7 +45,7 @@ class SetUpFailed(Exception):
 def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in REQUIREMENTS]
     if unknown:
-        print(f"no such environment: {', '.join(unknown)}; there are {', '.join(REQUIREMENTS)}", file=sys.stderr)
+        print(f"no such environment: {', '.join(unknown)}; known are {', '.join(REQUIREMENTS)}", file=sys.stderr)
         return 2
     with ThreadPoolExecutor(max_workers=2) as pool:
         fine = list(pool.map(set_up, [name for name in REQUIREMENTS if name in names or not names]))
@@ -65,7 +65,7 @@ def set_up(name: str) -> bool:
 
 
 def bring_up_to_date(name: str, directory: Path) -> bool:
-    """Whether anything had to be done."""
+    """Create or update an environment if necessary. Returns whether anything was done."""
     wanted = stamp_of(*REQUIREMENTS[name], KEPT.get(name, ""), sys.version, str(directory))
     made = directory.is_symlink() or read(directory / "stamp") != wanted
     if made:
@@ -96,10 +96,10 @@ def make(name: str, directory: Path) -> None:
         pip(directory, "install", *found_in, *REQUIREMENTS[name])
     except SetUpFailed as error:
         plain = [requirement.removesuffix(CPU_BUILD) for requirement in REQUIREMENTS[name]]
-        # pip's words for a version that no index has.
+        # pip's message for a version that no index has.
         if plain == [*REQUIREMENTS[name]] or "No matching distribution found" not in str(error):
             raise
-        print(f"{name}: no {CPU_BUILD} build to be found, taking the plain one", flush=True)
+        print(f"{name}: no {CPU_BUILD} build found, using the default build", flush=True)
         pip(directory, "install", *found_in, *plain)
 
 
@@ -108,11 +108,11 @@ def pip(directory: Path, *words: str) -> None:
 
 
 def run(command: list[str]) -> None:
-    # A shell's PYTHON* could point an environment at packages that are not its own.
+    # PYTHON* variables of the shell could add packages from outside the environment.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
-        raise SetUpFailed(f"`{' '.join(command)}` ended with {ended.returncode}\n{ended.stdout}{ended.stderr}")
+        raise SetUpFailed(f"`{' '.join(command)}` exited with {ended.returncode}\n{ended.stdout}{ended.stderr}")
 
 
 def stamp_of(*texts: str) -> str:

@@ -156,7 +156,7 @@ def test_a_killed_worker_is_followed_by_a_start_from_the_last_checkpoint(checkpo
     assert f"rank 0 of 2: {LEARNED}" in out
 
 
-def test_a_preempted_example_goes_on_from_its_checkpoint(checkpoints):
+def test_a_preempted_example_continues_from_its_checkpoint(checkpoints):
     process = checkpoints()
     process.send_signal(signal.SIGTERM)
 

@@ -72,7 +72,7 @@ def test_a_killed_worker_ends_the_job_by_its_name(flota, paddle, role, rank, nam
 
 
 @pytest.mark.parametrize("_", RUNS)
-def test_a_job_whose_server_is_killed_trains_anew(flota, paddle, _):
+def test_a_job_whose_server_is_killed_restarts_training(flota, paddle, _):
     running = start_training(flota, paddle, "--max_restart", "1")
 
     kill(paddle, "server", 0)
@@ -86,7 +86,7 @@ def test_a_job_whose_server_is_killed_trains_anew(flota, paddle, _):
     check_trained({rank: paddle.results(rank) for rank in (0, 1)}, servers=1)
 
 
-def test_paddle_3_finds_its_roles_and_its_trainers_meet_at_the_first_server(tmp_path):
+def test_paddle_3_finds_its_roles_and_its_trainers_connect_to_the_first_server(tmp_path):
     paddle = Peer("paddle", tmp_path)
 
     # The store that the first server has for gloo looks every 5 s whether it is needed.

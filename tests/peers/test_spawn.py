@@ -35,7 +35,7 @@ def test_paddles_script_runs_with_each_call_of_the_seed(paddle):
     assert [fact(result, "backend") for result in called["3"]] == ["gloo", "gloo"]
 
 
-def test_devices_that_are_not_there_are_an_error_for_paddles_script_too(paddle):
+def test_missing_devices_are_an_error_for_paddles_script(paddle):
     ended = paddle.run("python", script("paddle_spawn.py"), "4")
 
     assert ended.code == 1

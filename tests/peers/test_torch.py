@@ -56,7 +56,7 @@ def test_a_killed_rank_resumes_with_the_same_loss(torch, torchrun_result, _numbe
     assert (report["verdict"], report["attempt"], report["rounds"]) == ("succeeded", 1, 2)
 
 
-def test_the_failure_page_shows_what_record_wrote(torch):
+def test_the_failure_report_shows_what_record_wrote(torch):
     ended = torch.run("flota", "--nproc_per_node", "2", script("recorded_failure.py"))
 
     assert ended.code == 1

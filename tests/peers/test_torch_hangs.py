@@ -66,7 +66,7 @@ def test_the_odd_rank_is_named(flota, kind):
 
 
 @pytest.mark.parametrize("kind", ["evaluation", "checkpoint", "compile"] if SOAK else ["compile"])
-def test_quiet_work_is_no_hang(flota, kind):
+def test_silent_work_is_not_a_hang(flota, kind):
     running = start(flota, 2, kind, -1)
     code = running.wait(2 * PATIENCE)
     _, err = running.output()

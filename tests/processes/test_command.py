@@ -250,7 +250,7 @@ def test_the_plan_of_listed_machines_has_their_addresses(flota):
     assert workers[0]["env"]["PADDLE_TRAINER_ENDPOINTS"] == "127.0.0.1:7000,203.0.113.7:7000"
 
 
-def test_workers_never_get_the_secrets_of_the_meeting(flota):
+def test_workers_never_get_the_secrets_of_the_store(flota):
     secrets = ("FLOTA_TOKEN", "FLOTA_TOKEN_FILE", "FLOTA_ETCD_PASSWORD", "FLOTA_ETCD_PASSWORD_FILE")
 
     flota.run("dumps_env.py", env=dict.fromkeys(secrets, "x"))

@@ -35,7 +35,7 @@ def test_as_pid_1_it_ends_with_the_workers_code(flota, own_proc):
 @NEEDS_ROOT
 @pytest.mark.parametrize("behaviour", ["sleeps.py", "forks_daemon.py", "does_all.py"])
 @pytest.mark.parametrize("own_proc", [True, False])
-def test_as_pid_1_it_obeys_sigterm_and_leaves_nobody(flota, behaviour, own_proc):
+def test_as_pid_1_it_handles_sigterm_and_leaves_no_process(flota, behaviour, own_proc):
     running = unshared(flota, "--nproc_per_node", 2, "--grace", "0.2", behaviour, own_proc=own_proc)
     running.wait_for("ready.0.0", "ready.1.0")
     (node,) = children(running.pid)
@@ -47,7 +47,7 @@ def test_as_pid_1_it_obeys_sigterm_and_leaves_nobody(flota, behaviour, own_proc)
 
 
 @NEEDS_ROOT
-def test_as_pid_1_it_reaps_strangers(flota):
+def test_as_pid_1_it_reaps_unrelated_processes(flota):
     """A process that some exec'ed shell left behind becomes PID 1's child; it must not stay a zombie for the job's life."""
     running = unshared(flota, "sleeps.py", own_proc=True)
     running.wait_for("ready.0.0")

@@ -38,7 +38,7 @@ def test_the_exit_code_is_the_culprits_own(flota, code):
     ("name", "words"),
     [("SIGKILL", "killed"), ("SIGSEGV", "segmentation fault"), ("SIGABRT", "aborted itself"), ("SIGUSR1", "")],
 )
-def test_a_signal_is_told_in_words_and_as_128_plus_n(flota, name, words):
+def test_a_signal_is_reported_by_name_and_as_128_plus_n(flota, name, words):
     result = flota.run("--nproc_per_node", 2, "fails.py", env={"FAIL_HOW": name})
 
     assert result.returncode == 128 + getattr(signal, name)
@@ -54,7 +54,7 @@ def test_workers_that_flota_stopped_are_not_failures(flota):
     assert report(flota)["stopped_by_flota"] == [0, 1, 3]
 
 
-def test_the_failure_page_has_the_traceback_and_the_log_in_15_lines(flota):
+def test_the_failure_report_has_the_traceback_and_the_log_in_15_lines(flota):
     deep = "def f(n):\n    return f(n - 1) if n else 1 / 0\ndef g(n):\n    return f(n)\ng(30)\n"
     (flota.directory / "deep.py").write_text(deep)
 
@@ -162,7 +162,7 @@ def test_n_restarts_are_n_plus_1_runs(flota, flags):
     assert report(flota)["attempt"] == limit
 
 
-def test_a_restart_that_helps_ends_well(flota):
+def test_a_job_succeeds_if_a_restart_helps(flota):
     result = flota.run("--nproc_per_node", 2, "--max_restart", 3, "fails.py", env={"FAIL_UNTIL": "1"})
 
     assert result.returncode == 0
@@ -386,7 +386,7 @@ def test_a_restart_that_cannot_take_place_ends_with_the_culprits_code(flota):
     assert report(flota)["rounds"] == 1
 
 
-def test_a_lost_shepherd_is_told_to_programs_too(flota):
+def test_a_lost_shepherd_is_in_the_event_log(flota):
     running = flota.start("sleeps.py")
     running.wait_for("ready.0.0")
 
@@ -430,14 +430,14 @@ def test_events_reach_stderr_when_asked(flota):
     assert parsed[0]["event"] == "job_started"
 
 
-def test_a_job_of_nothing_but_true_ends_well(flota):
+def test_a_job_that_only_runs_true_succeeds(flota):
     result = flota.run("--nproc_per_node", 8, "--no-python", "true")
 
     assert result.returncode == 0
     assert_nobody_left()
 
 
-def test_a_bug_in_flota_leaves_nobody_behind(flota):
+def test_a_bug_in_flota_leaves_no_process_behind(flota):
     """The node dies of an exception of its own after the start: the shepherd cleans up."""
     code = "import flota.run.single_node as w\nw.SingleNode.run = lambda *_: 1 / 0\nfrom flota.cli.main import main\nimport sys\nsys.exit(main(sys.argv[1:]))"
     import sys

@@ -88,7 +88,7 @@ def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
     assert "receive" in stacks and (kind == "left" or "    hang (" in stacks)
 
 
-def test_lost_packets_are_nobodys_fault(flota):
+def test_lost_packets_blame_no_rank(flota):
     running, _ = hang(flota, "dropped")
     _, err = running.output()
 
@@ -157,7 +157,7 @@ def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind
 
 
 @pytest.mark.parametrize("spy", ["", "echo Permission Denied; exit 1"], ids=["none", "denied"])
-def test_that_stacks_cannot_be_read_is_said_while_all_is_well(flota, spy, installed):
+def test_a_warning_that_stacks_cannot_be_read_comes_before_any_hang(flota, spy, installed):
     how = installed(spy)
     how["env"]["STAGE"] = str(flota.directory)
     with (flota.directory / "screen").open("wb") as screen:

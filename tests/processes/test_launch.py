@@ -40,7 +40,7 @@ def test_the_report_says_how_it_ended(capsys, tmp_path):
     assert [signal.getsignal(number) for number in HANDLED] == handlers
 
 
-def test_a_failed_job_is_a_report_too(capsys, tmp_path):
+def test_a_failed_job_returns_a_report(capsys, tmp_path):
     (tmp_path / "train.py").write_text("import os; os._exit(3 * int(os.environ['RANK']))")
 
     report = flota.launch("train.py", nproc_per_node=2, max_restart=1)
@@ -124,7 +124,7 @@ def program(tmp_path, *more):
     return running
 
 
-def test_nobody_survives_the_death_of_the_program(tmp_path):
+def test_no_process_survives_the_death_of_the_program(tmp_path):
     running = program(tmp_path)
 
     running.kill()

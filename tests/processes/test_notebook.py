@@ -81,7 +81,7 @@ def test_a_failure_is_shown_with_the_workers_own_traceback(run):
     assert "RemoteTraceback" in "".join(error["traceback"])
 
 
-def test_without_cloudpickle_the_way_out_is_told(run):
+def test_without_cloudpickle_the_error_says_what_to_do(run):
     hidden = "sys.modules['cloudpickle'] = None"
 
     *_, called = run(IMPORTS, DEFINITIONS, hidden, "flota.spawn(train, args=(Thing(1),), nprocs=2)", allow_errors=True)

@@ -19,7 +19,7 @@ def script(flota, code, name="script.py"):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root")
-def test_without_proc_the_death_of_the_node_harms_no_stranger(flota):
+def test_without_proc_the_death_of_the_node_does_not_affect_other_processes(flota):
     """The shepherd cannot see who is whose then; it must not take everybody for its own."""
     # In a pid namespace of its own, where the worst that can happen stays inside.
     story = f"""
@@ -176,7 +176,7 @@ def test_words_that_are_not_utf_8_are_taken_as_they_are(flota):
     assert (result.returncode, result.stdout) == (0, b"rank 0 line 0\n"), result.stderr
 
 
-def test_a_log_emptied_by_hand_goes_on_being_shown(flota):
+def test_a_log_that_the_user_empties_is_still_shown(flota):
     code = "import os, time\nprint('before', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('after', flush=True)\n"
     running = flota.start(script(flota, code))
     assert running.process.stdout.readline() == b"before\n"
@@ -204,7 +204,7 @@ def test_wishes_that_cannot_be_met_are_answered(flota, words, message):
     assert result.returncode == 2
 
 
-def test_old_names_count_in_files_and_variables_too(flota):
+def test_old_names_also_work_in_files_and_variables(flota):
     (flota.directory / "flota.toml").write_text('max_restarts = 1\nenv = ["A=b", "C=d"]\n')
 
     flota.run("fails.py", env={"FAIL_RANK": "0"})
@@ -214,7 +214,7 @@ def test_old_names_count_in_files_and_variables_too(flota):
     assert (flota.directory / "ready.0.2").exists()
 
 
-def test_a_plan_that_cannot_be_written_is_no_success(flota):
+def test_a_plan_that_cannot_be_written_is_a_failure(flota):
     script(flota, "", "x.py")
     with open("/dev/full", "w") as full:
         running = flota.start("--dry-run", "x.py", stdout=full)

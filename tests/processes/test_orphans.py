@@ -36,7 +36,7 @@ def start(flota, behaviour, *flags):
 
 @pytest.mark.parametrize("_repeat", REPEATS)
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_nobody_survives_the_death_of_the_node(flota, behaviour, _repeat):
+def test_no_process_survives_the_death_of_the_node(flota, behaviour, _repeat):
     running = start(flota, behaviour)
 
     os.kill(running.pid, signal.SIGKILL)
@@ -47,7 +47,7 @@ def test_nobody_survives_the_death_of_the_node(flota, behaviour, _repeat):
 
 @pytest.mark.parametrize("_repeat", REPEATS)
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_nobody_survives_the_death_of_the_shepherd(flota, behaviour, _repeat):
+def test_no_process_survives_the_death_of_the_shepherd(flota, behaviour, _repeat):
     running = start(flota, behaviour)
 
     os.kill(running.shepherd(), signal.SIGKILL)
@@ -58,7 +58,7 @@ def test_nobody_survives_the_death_of_the_shepherd(flota, behaviour, _repeat):
 
 @pytest.mark.parametrize("name", STOPS)
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_nobody_survives_a_stop(flota, behaviour, name):
+def test_no_process_survives_a_stop(flota, behaviour, name):
     running = start(flota, behaviour)
 
     os.kill(running.pid, getattr(signal, name))
@@ -68,7 +68,7 @@ def test_nobody_survives_a_stop(flota, behaviour, name):
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_nobody_survives_the_death_of_a_worker(flota, behaviour):
+def test_no_process_survives_the_death_of_a_worker(flota, behaviour):
     running = start(flota, behaviour)
     worker = children(running.shepherd())[0]
 
@@ -79,7 +79,7 @@ def test_nobody_survives_the_death_of_a_worker(flota, behaviour):
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_nobody_of_the_last_round_is_there_in_the_next(flota, behaviour):
+def test_no_process_of_the_last_round_is_left_in_the_next(flota, behaviour):
     running = start(flota, behaviour, "--max_restart", 1)
     worker = children(running.shepherd())[0]
     os.kill(worker, signal.SIGKILL)
@@ -91,7 +91,7 @@ def test_nobody_of_the_last_round_is_there_in_the_next(flota, behaviour):
     assert_nobody_left()
 
 
-def test_children_of_workers_that_end_well_are_ended_too(flota):
+def test_children_of_workers_that_succeed_are_killed(flota):
     code = "import os, time\nif os.fork() == 0:\n os.setsid()\n time.sleep(600)"
     (flota.directory / "leaves_child.py").write_text(code)
 
@@ -103,7 +103,7 @@ def test_children_of_workers_that_end_well_are_ended_too(flota):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 @pytest.mark.parametrize("to_group", [False, True])
-def test_nobody_survives_a_signal_during_the_start(flota, number, to_group):
+def test_no_process_survives_a_signal_during_the_start(flota, number, to_group):
     chance = random.Random(int(number) * 2 + to_group)
     for _ in range(40 if SOAK else 6):
         running = flota.start("--nproc_per_node", 4, "--grace", "0.2", "forks_daemon.py", start_new_session=True)
@@ -120,7 +120,7 @@ def test_nobody_survives_a_signal_during_the_start(flota, number, to_group):
         assert_nobody_left()
 
 
-def test_nobody_survives_a_closed_terminal(flota):
+def test_no_process_survives_a_closed_terminal(flota):
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(flota.directory)
@@ -138,7 +138,7 @@ def test_nobody_survives_a_closed_terminal(flota):
     assert_nobody_left()
 
 
-def test_the_group_of_a_worker_that_ended_goes_with_it_while_the_job_goes_on(flota):
+def test_the_group_of_a_worker_that_exits_is_killed_while_the_job_continues(flota):
     code = """
 import os, pathlib, time
 if os.environ["RANK"] == "0" and os.fork() == 0:

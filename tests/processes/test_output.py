@@ -52,7 +52,7 @@ def test_console_chooses_ranks(flota, wish, shown):
     assert sorted(int(line.split()[-3]) for line in result.stdout.splitlines()) == shown
 
 
-def test_local_ranks_filter_chooses_ranks_too(flota):
+def test_local_ranks_filter_also_chooses_ranks(flota):
     result = flota.run("--nproc_per_node", 3, "--local-ranks-filter", "2", "prints.py", env={"LINES_TO_PRINT": "1"})
 
     assert result.stdout == "rank 2 line 0\n"
@@ -181,7 +181,7 @@ def test_tee_shows_what_it_redirects(flota):
     assert (flota.directory / "log" / "workerlog.1.err").read_text().endswith("err\n")
 
 
-def test_local_ranks_filter_counts_for_teed_streams_too(flota):
+def test_local_ranks_filter_also_applies_to_teed_streams(flota):
     result = flota.run(
         "--nproc_per_node", 3, "-t", "3", "--local-ranks-filter", "1", "prints.py", env={"LINES_TO_PRINT": "1"}
     )
@@ -198,7 +198,7 @@ def test_duplicate_filters_collect_matching_lines(flota):
     assert sorted(lines) == sorted(f"[{HOST}:{rank}] loss {n}" for rank in range(2) for n in (1, 3))
 
 
-def test_timestamps_stand_before_each_console_line(flota):
+def test_timestamps_precede_each_console_line(flota):
     result = flota.run("--log-timestamps", "prints.py", env={"LINES_TO_PRINT": "2"})
 
     assert all(
@@ -230,7 +230,7 @@ def test_the_last_words_are_whole_after_a_rotation(flota):
     assert "Traceback (most recent call last):" in result.stderr
 
 
-def test_rotation_goes_on_over_many_restarts(flota):
+def test_rotation_continues_over_many_restarts(flota):
     """Each round has new pipes, often with the numbers of the last round's."""
     name = script(
         flota, "import os, sys\nprint('round', os.environ['FLOTA_ROUND'])\nsys.exit(os.environ['FLOTA_ROUND'] != '30')"
@@ -272,7 +272,7 @@ def test_rotation_keeps_no_more_than_asked(flota):
     assert flota.log(0).endswith("rank 0 line 19999\n")
 
 
-def test_a_stalled_console_stalls_nobody(flota):
+def test_a_stalled_console_does_not_stall_workers(flota):
     """Nobody reads stdout; the worker still ends, a failure is still acted upon, and all is shown in the end."""
     name = script(flota, "import pathlib\nfor n in range(200000): print(f'line {n:08d}')\npathlib.Path('done').touch()")
     running = flota.start(name)

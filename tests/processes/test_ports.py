@@ -41,7 +41,7 @@ def test_also_on_all_ipv6_addresses(held):
     assert serve("::", int(port_of(held[0])), socket.SO_REUSEADDR, family=socket.AF_INET6)
 
 
-def test_a_stranger_without_options_is_refused(held):
+def test_another_process_without_options_is_refused(held):
     with pytest.raises(OSError, match="in use"):
         serve("127.0.0.1", int(port_of(held[0])))
 
@@ -55,7 +55,7 @@ def test_two_jobs_never_hold_the_same_port_of_a_range(held):
         hold_free(1, "127.0.0.1", (port, port))
 
 
-def test_the_kernel_gives_a_held_port_to_nobody(held):
+def test_the_kernel_gives_a_held_port_to_no_process(held):
     taken = {int(port_of(holder)) for holder in held}
     others = hold_free(500, "127.0.0.1")
 

@@ -58,7 +58,7 @@ def test_all_callbacks_are_called_at_one_step_and_the_workers_end(flota, ways):
     assert_nobody_left()
 
 
-def test_who_has_a_callback_and_asks_is_told_at_the_same_step(flota):
+def test_a_worker_with_a_callback_that_also_asks_stops_at_the_same_step(flota):
     code, err = preempt(flota, "yields.py", "both")
     assert code == 75, err
     assert noted(flota, "asked") == saved(flota)
@@ -99,7 +99,7 @@ def test_a_callback_that_does_not_finish_is_ended(flota):
 
 
 @pytest.mark.parametrize("way", ["calls", "silent", "both"])
-def test_a_failing_peer_is_no_reason_to_save(flota, way):
+def test_workers_do_not_save_because_a_peer_failed(flota, way):
     ended = flota.run("--nproc_per_node", 2, "yields.py", way, "dies")
     assert (ended.returncode, noted(flota, "begun")) == (3, []), ended.stderr
 
@@ -122,7 +122,7 @@ def test_if_one_does_not_save_it_is_an_ordinary_stop(flota, other):
 
 
 @pytest.mark.parametrize("way", ["saves", "calls", "silent"])
-def test_ctrl_c_is_no_preemption(flota, way):
+def test_ctrl_c_is_not_a_preemption(flota, way):
     code, err = preempt(flota, "yields.py", way, number=signal.SIGINT)
     assert (code, noted(flota, "begun"), saved(flota)) == (130, [], []), err
 

@@ -145,7 +145,7 @@ def test_a_job_of_servers_alone_ends_when_they_do(flota):
 
 
 @pytest.mark.parametrize("victim", ["node", "shepherd"])
-def test_a_signal_after_the_work_is_no_failure(flota, victim):
+def test_a_signal_after_the_work_is_not_a_failure(flota, victim):
     running = flota.start("--run_mode", "ps", PLAYS, env=play("trainer=end"))
     log = flota.directory / "log"
     wait_until(lambda: any("the work is done" in path.read_text() for path in log.glob("default.*.log")), "the word")
@@ -344,7 +344,7 @@ def test_each_role_may_have_its_own_script_arguments_and_variables(flota):
     assert report(flota)["stopped_by_flota"] == ["ps 0"]
 
 
-def test_a_failure_that_is_ignored_is_told_and_the_job_goes_on(flota):
+def test_an_ignored_failure_is_reported_and_the_job_continues(flota):
     write_config(flota, "[roles.trainer]\ncount = 2\n[roles.evaluator]\non_failure = 'ignore'")
     running = flota.start(PLAYS, env=play("evaluator=9"))
     wait_until(lambda: events(flota, "worker_exited"), "the end of the evaluator")
@@ -362,7 +362,7 @@ def test_a_failure_that_is_ignored_is_told_and_the_job_goes_on(flota):
     assert not has_note(flota, "trainer.0", "stopped")
 
 
-def test_a_worker_that_cannot_start_may_be_ignored_too(flota):
+def test_a_worker_that_cannot_start_may_be_ignored(flota):
     broken = flota.directory / "broken"
     broken.write_text("#!/no/such/interpreter\n")
     broken.chmod(0o755)

@@ -138,7 +138,7 @@ def test_a_failure_stops_the_others_and_brings_its_traceback(method):
 
 
 @pytest.mark.parametrize(("code", "expected"), [(3, 3), ("text", 1)])
-def test_a_workers_exit_code_is_told(method, code, expected):
+def test_a_workers_exit_code_is_reported(method, code, expected):
     with pytest.raises(flota.WorkerFailed) as caught:
         flota.spawn(functions.exits, (code,), nprocs=1, start_method=method)
 
@@ -146,14 +146,14 @@ def test_a_workers_exit_code_is_told(method, code, expected):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGXCPU, signal.SIGINT])
-def test_a_workers_signal_is_told(method, number):
+def test_a_workers_signal_is_reported(method, number):
     with pytest.raises(flota.WorkerFailed, match=number.name) as caught:
         flota.spawn(functions.kills_itself, (number,), nprocs=2, start_method=method)
 
     assert (caught.value.rank, caught.value.exit_code, caught.value.signal) == (1, 128 + number, number)
 
 
-def test_large_results_block_nobody(method):
+def test_large_results_do_not_block(method):
     workers = flota.spawn(functions.gives_much, (50_000_000,), nprocs=2, start_method=method)
 
     assert [len(result) for result in workers.results()] == [50_000_000] * 2
@@ -195,7 +195,7 @@ def test_killed_workers_have_no_results(method, tmp_path):
         workers.results()
 
 
-def test_a_block_that_has_killed_its_workers_ends_well():
+def test_a_block_that_has_killed_its_workers_exits_without_an_error():
     with flota.spawn(functions.sleeps, (100,), nprocs=2, join=False) as workers:
         workers.kill()
 
@@ -241,7 +241,7 @@ def test_workers_that_do_not_ask_are_stopped(method):
     assert [process.exitcode for process in workers.processes] == [-signal.SIGTERM] * 2
 
 
-def test_a_worker_that_spawns_does_not_lend_its_page(flota, method):
+def test_a_worker_that_spawns_does_not_share_its_channel_page(flota, method):
     (flota.directory / "script.py").write_text(
         f"""
 import flota, os, time
@@ -514,7 +514,7 @@ def test_the_programs_own_children_and_handlers_are_left_alone(method):
     assert [signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM)] == handlers
 
 
-def test_an_event_loop_goes_on_beside_workers():
+def test_an_event_loop_keeps_running_beside_workers():
     async def both():
         workers = flota.spawn(functions.sleeps, (0.5,), nprocs=2, join=False)
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", "raise SystemExit(4)")
@@ -544,7 +544,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("victim", ["node", "shepherd"])
-def test_nobody_survives_the_death_of_flotas_own_processes(method, victim):
+def test_no_process_survives_the_death_of_flotas_own_processes(method, victim):
     before = set(children(os.getpid()))
     workers = flota.spawn(functions.sleeps, (100,), nprocs=2, join=False, start_method=method)
     [node] = set(children(os.getpid())) - before
@@ -559,7 +559,7 @@ def test_nobody_survives_the_death_of_flotas_own_processes(method, victim):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("behaviour", SCRIPTED)
-def test_nobody_survives_the_death_of_the_program(flota, method, behaviour, number):
+def test_no_process_survives_the_death_of_the_program(flota, method, behaviour, number):
     running = program(flota, "behaves", f"args=({behaviour!r},)", "nprocs=2", f"start_method={method!r}")
     running.wait_for("ready.0.0", "ready.1.0")
 
@@ -570,7 +570,7 @@ def test_nobody_survives_the_death_of_the_program(flota, method, behaviour, numb
 
 
 @pytest.mark.parametrize("_repeat", range(100 if os.environ.get("FLOTA_SOAK") else 5))
-def test_nobody_survives_a_program_that_dies_while_it_starts_workers(flota, method, _repeat):
+def test_no_process_survives_a_program_that_dies_while_it_starts_workers(flota, method, _repeat):
     running = program(flota, "waits", "nprocs=2", f"start_method={method!r}")
     time.sleep(random.uniform(0.03, 0.4))
 
@@ -580,7 +580,7 @@ def test_nobody_survives_a_program_that_dies_while_it_starts_workers(flota, meth
     assert_nobody_left()
 
 
-def test_nobody_waits_for_a_stray_that_has_the_programs_descriptors(flota, method):
+def test_workers_end_with_the_program_despite_a_stray_that_has_its_descriptors(flota, method):
     running = program(flota, "waits", "nprocs=2", "join=False", "stray=True", "then='wait'", f"start_method={method!r}")
     running.wait_for("ready.0.0", "ready.1.0")
     wait_until(lambda: len(children(running.pid)) == 2, "the stray")
@@ -606,7 +606,7 @@ def test_ctrl_c_ends_all(flota, method):
     assert running.output()[1].strip().endswith("KeyboardInterrupt")
 
 
-def test_a_second_ctrl_c_waits_for_nobody(flota, method):
+def test_a_second_ctrl_c_does_not_wait(flota, method):
     running = program(flota, "behaves", "args=('ignores_sigterm.py',)", "nprocs=2", f"start_method={method!r}")
     running.wait_for("ready.0.0", "ready.1.0")
 
@@ -654,14 +654,14 @@ def test_a_missing_guard_is_one_clear_error(method, tmp_path):
         ("flota.launch('missing.py')", "hint: run `ls` to see what is here"),
     ],
 )
-def test_whoever_does_not_catch_an_error_is_shown_the_way_out(tmp_path, call, way_out):
+def test_an_uncaught_error_says_what_to_do(tmp_path, call, way_out):
     ended = run_text(tmp_path, f"import flota\nif __name__ == '__main__':\n    {call}\n")
 
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith(way_out)
 
 
-def test_a_workers_error_of_many_lines_is_told_by_its_first():
+def test_an_error_of_many_lines_is_reported_by_its_first_line():
     with pytest.raises(flota.WorkerFailed, match=r"ValueError: first line$"):
         flota.spawn(functions.says_much_and_fails, nprocs=1)
 
@@ -676,7 +676,7 @@ def test_the_way_out_of_a_log_directory_that_is_none_is_an_option():
         flota.spawn(functions.gives_rank, nprocs=1, log_dir="/proc/x")
 
 
-def test_an_error_in_the_script_is_told_once(tmp_path):
+def test_an_error_in_the_script_is_reported_once(tmp_path):
     ended = run_text(
         tmp_path,
         "import flota\ndef work(): pass\nif __name__ == '__main__':\n    flota.spawn(work, nprocs=2)\nelse:\n    1 / 0\n",
@@ -691,7 +691,7 @@ def test_what_cannot_be_pickled_is_one_clear_error():
         flota.spawn(functions.gives_rank, (threading.Lock(),), nprocs=2)
 
 
-def test_a_shell_is_told_the_way_out_without_cloudpickle(tmp_path):
+def test_in_a_shell_the_error_without_cloudpickle_says_what_to_do(tmp_path):
     text = "import flota, sys\nsys.modules['cloudpickle'] = None\ndef work(): return 7\n"
 
     ended = subprocess.run(

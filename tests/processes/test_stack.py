@@ -37,7 +37,7 @@ def stack(flota, *words):
     )
 
 
-def test_it_shows_where_all_stand_and_why(flota, hung):
+def test_it_shows_what_all_ranks_wait_on(flota, hung):
     ended = stack(flota)
 
     assert ended.returncode == 0, ended.stderr
@@ -100,7 +100,7 @@ def test_a_rank_that_is_not_here_is_named(flota, hung):
         (["--watch=0"], "--watch needs a duration of more than 0"),
     ],
 )
-def test_mistakes_are_told_in_a_line(flota, words, error):
+def test_mistakes_are_reported_in_one_line(flota, words, error):
     ended = stack(flota, *words)
 
     assert ended.returncode == 2

@@ -232,7 +232,7 @@ def test_parked_interpreters_that_would_take_too_much_are_given_up(flota, here):
     assert "the next start is an ordinary one: cannot import `jax`: MemoryError" in ended.stderr
 
 
-def test_the_script_itself_is_read_anew(flota, here):
+def test_the_script_itself_is_read_again(flota, here):
     (here / "train.py").write_text(
         "import os, sys\nopen(sys.argv[0], 'w').write('print(\"the new one\")')\nsys.exit(1)"
     )
@@ -244,7 +244,7 @@ def test_the_script_itself_is_read_anew(flota, here):
 
 
 @pytest.mark.parametrize("module", ["plain", "jax"])
-def test_a_module_that_has_changed_is_imported_anew(flota, here, module):
+def test_a_module_that_has_changed_is_imported_again(flota, here, module):
     (here / f"{module}.py").write_text("VERSION = 1")
     wait = "'2 of 2 interpreters are ready'" if module == "jax" else "'warm'"
     (here / "train.py").write_text(
@@ -329,7 +329,7 @@ def test_a_folder_is_where_its_script_finds_modules(flota, here):
     assert flota.log(0) == "True\n"
 
 
-def test_a_file_written_during_its_import_is_imported_anew(flota, here):
+def test_a_file_written_during_its_import_is_imported_again(flota, here):
     (here / "slow.py").write_text(
         "import pathlib, time\npathlib.Path('plain.py').write_text('VERSION = 22')\ntime.sleep(0.1)"
     )

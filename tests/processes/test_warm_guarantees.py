@@ -16,14 +16,14 @@ del test_the_blocks_of_a_start_read_as_in_paddles_documents  # noqa: F821  there
 # Their programs are no Python scripts.
 COLD = (
     "test_workers_do_not_inherit_pythons_ignored_sigpipe",
-    "test_a_job_of_nothing_but_true_ends_well",
+    "test_a_job_that_only_runs_true_succeeds",
     "test_a_program_that_cannot_be_run_is_not_restarted",
 )
 # Whoever dies there takes the parked interpreter along.
 LOST = (
-    "test_nobody_survives_the_death_of_the_shepherd",
-    "test_a_lost_shepherd_is_told_to_programs_too",
-    "test_nobody_survives_a_signal_during_the_start",  # to the whole group
+    "test_no_process_survives_the_death_of_the_shepherd",
+    "test_a_lost_shepherd_is_in_the_event_log",
+    "test_no_process_survives_a_signal_during_the_start",  # to the whole group
 )
 
 

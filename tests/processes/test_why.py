@@ -20,7 +20,7 @@ def page(err):
     return err[err.index("ABORT!!!") :]
 
 
-def test_it_prints_the_page_that_the_job_ended_with(flota):
+def test_it_prints_the_failure_report_of_the_job(flota):
     ended = flota.run("--nproc_per_node", 3, "fails.py", env={"FAIL_HOW": "7"})
 
     told = why(flota)
@@ -48,7 +48,7 @@ def test_verbose_has_all_that_is_known(flota):
     assert all(line in told for failure in report["failures"] for line in failure["said"])
 
 
-def test_the_last_of_several_jobs_is_told(flota):
+def test_the_last_of_several_jobs_is_reported(flota):
     flota.run("fails.py", env={"FAIL_RANK": "0"})
     flota.run("prints.py")
 
@@ -99,7 +99,7 @@ def test_a_job_whose_flota_was_killed_is_pieced_together(flota):
     assert "  ValueError: torn" in told
 
 
-def test_it_is_told_of_the_last_attempt_and_of_logs_of_their_own(flota):
+def test_it_reports_the_last_attempt_and_separate_logs(flota):
     code = f"import os, sys\nif os.environ['FLOTA_ATTEMPT'] == '0': sys.exit(4)\n{DEAF}"
     (flota.directory / "w.py").write_text(code)
     log = flota.directory / "log"
@@ -133,7 +133,7 @@ def test_it_is_told_of_the_last_attempt_and_of_logs_of_their_own(flota):
         ("events.x.jsonl", '{"event": "job_started", "pid": 0}\n{"event": "job_ended", "report": "none"}', 0),
     ],
 )
-def test_what_is_no_report_is_passed_over(flota, file, text, code):
+def test_a_file_that_is_not_a_report_is_ignored(flota, file, text, code):
     (flota.directory / "log").mkdir()
     (flota.directory / "log" / file).write_text(text)
 

@@ -14,7 +14,7 @@ from tests.launching import WORKERS, environment
 
 @pytest.mark.parametrize("what", ["main", "script"])
 @pytest.mark.parametrize("words", [(), ("--framework", "jax")], ids=["any framework", "without torch's variables"])
-def test_a_recorded_traceback_is_on_the_last_screen(flota, words, what):
+def test_a_recorded_traceback_is_in_the_failure_report(flota, words, what):
     ended = flota.run(*words, "--nproc_per_node", "2", "fails_recorded.py", what)
 
     assert ended.returncode == 1
@@ -30,7 +30,7 @@ def test_a_recorded_traceback_is_on_the_last_screen(flota, words, what):
     assert failure["said"][-1] == "ValueError: shard-00017 is torn"
 
 
-def test_workers_of_other_roles_are_recorded_too(flota):
+def test_workers_of_other_roles_are_recorded(flota):
     script = "import flota\nflota.record()\nif flota.env().role == 'critic': raise ValueError('torn')\n"
     (flota.directory / "roles.py").write_text(script)
 

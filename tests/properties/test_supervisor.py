@@ -161,7 +161,7 @@ casts = st.lists(
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(workers=st.integers(1, 5), policy=policies, moves=moves)
-def test_any_order_of_events_ends_once_with_nobody_alive(workers, policy, moves):
+def test_any_order_of_events_ends_once_with_no_worker_alive(workers, policy, moves):
     world = World(workers, policy)
     for choice, number in moves:
         if world.verdicts:

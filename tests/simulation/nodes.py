@@ -1,4 +1,4 @@
-"""Simulated nodes: flota's own membership around workers that only pretend to work, and the rules that must hold."""
+"""Simulated nodes: flota's own membership code with simulated workers, and the invariants that must hold."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from flota.supervise.events import StopRequested
 from tests.rosters import ports_of
 from tests.simulation.world import Client, Store, World
 
-PACE = 10.0  # steps a second
+PACE = 10.0  # steps per second
 
 
 class Cluster:
-    """Nodes around one store, and what all of them together must never do."""
+    """Nodes with one store, and invariants of the whole job."""
 
     def __init__(self, seed: int, terms: Terms, *, work: float = 20.0, etcd: bool = True) -> None:
         self.world = World(seed)
@@ -72,7 +72,7 @@ class Cluster:
 
     def note_roster(self, job_state: JobState) -> None:
         seats = tuple(row.node for row in job_state.seats)
-        assert len(set(seats)) == len(seats), "a node sits twice"
+        assert len(set(seats)) == len(seats), "a node has two seats"
         assert self.terms.least <= len(seats) <= self.terms.most
         assert self.rosters.setdefault(job_state.round, seats) == seats, f"two rosters for round {job_state.round}"
 
@@ -136,7 +136,7 @@ class SimNode:
         return self.world.now + self.jump
 
     def _turn_after_each_call(self) -> None:
-        """Whatever the client calls back is followed by a turn of the node, as in the real loop."""
+        """Run the node after each callback of the client, as the real loop does."""
         ask, watch = self.client.ask, self.client.watch
 
         def then_step(call):
@@ -157,7 +157,7 @@ class SimNode:
         deadline = self.member.deadline
         if deadline is not None and deadline != self._wake_at:
             self._wake_at = deadline
-            self.world.at(deadline - self.jump + 1e-6, self._on_time)  # rounding: never a little early
+            self.world.at(deadline - self.jump + 1e-6, self._on_time)  # because of rounding: never early
 
     def _on_time(self) -> None:
         self._wake_at = None
@@ -167,7 +167,7 @@ class SimNode:
             self._check_for_spinning()
 
     def _check_for_spinning(self) -> None:
-        """Whoever was just called for a deadline that has passed must not name it again."""
+        """A part that was just called for an expired deadline must not return the same deadline again."""
         parts = {
             "registration": self.member.registration.deadline,
             "follower": self.follower.deadline,
@@ -187,14 +187,14 @@ class SimNode:
         elif isinstance(action, Recall):
             self._stop_workers()
         elif isinstance(action, Release):
-            assert self.only_servers, "released, and had work to do"
+            assert self.only_servers, "released while it had work to do"
             self._stop_workers(well=True)
         elif isinstance(action, AnswerQuestion):
             QUESTIONS[action.question.kind].answer(self, action.question, action.workers_gone)
         elif isinstance(action, Leave):
             self._leave(action.ending)
 
-    # What answers to questions need of a node: the real ones are given.
+    # What the functions that answer questions need of a node; these functions are flota's own.
 
     def reply(self, question: Question, body: object) -> None:
         self.follower.reply(question, body)
@@ -215,7 +215,7 @@ class SimNode:
         self._stop_at(self.agreed_step)
 
     def _begin(self, job_state: JobState) -> None:
-        assert not self.begun or job_state.round > self.begun[-1], "a round begun twice"
+        assert not self.begun or job_state.round > self.begun[-1], "a round was started twice"
         self.cluster.note_roster(job_state)
         self.begun.append(job_state.round)
         self.at_work = job_state
@@ -229,7 +229,7 @@ class SimNode:
             self.world.after(self.cluster.work, lambda: self._finish_work(job_state))
 
     def _finish_work(self, job_state: JobState) -> None:
-        """Workers end well only together; without their peers they would hang."""
+        """Workers succeed only together; without their peers they would hang."""
         peers = [node for node in self.cluster.nodes if job_state.seat_of(node.name) >= 0]
         if self.at_work is job_state and all(
             job_state.round in peer.begun and not peer.torn(job_state) for peer in peers
@@ -237,7 +237,7 @@ class SimNode:
             self._sweep(job_state, well=True)
 
     def torn(self, job_state: JobState) -> bool:
-        """Whether this node's workers of that round have ended otherwise than well."""
+        """Whether this node's workers of that round have not succeeded."""
         return job_state.round in self._torn
 
     def _stop_workers(self, *, well: bool = False) -> None:
@@ -256,7 +256,7 @@ class SimNode:
         self._step()
 
     def _leave(self, ending: JobEnding) -> None:
-        assert self.at_work is None, "a node ended before its workers"
+        assert self.at_work is None, "a node exited before its workers"
         self.ending = ending
         self._give_up_at = self.clock() + LEASE + 2
         self._close_when_gone()
@@ -276,16 +276,16 @@ class SimNode:
             self.cluster.store.dead = True
 
     def how_far(self) -> int:
-        """All workers go at one pace; this is how far they are."""
+        """The current step; all workers have the same pace."""
         return int((self.world.now - self.began_at) * PACE)
 
     def _stop_at(self, step: int) -> None:
         job_state = self.at_work
-        assert job_state and self.how_far() <= step, "heard of it when its workers were past it"
+        assert job_state and self.how_far() <= step, "asked to stop at a step that its workers have passed"
         self.stopped_at = step
-        self.world.after((step - self.how_far()) / PACE, lambda: self._yield(job_state))
+        self.world.after((step - self.how_far()) / PACE, lambda: self._stop_gracefully(job_state))
 
-    def _yield(self, job_state: JobState) -> None:
+    def _stop_gracefully(self, job_state: JobState) -> None:
         if self.at_work is job_state and not self.over:
             self.at_work = None
             self.stopped_gracefully = True
@@ -293,7 +293,7 @@ class SimNode:
             self._step()
 
     def stand(self, seconds: float = 30.0, kind: str = "collective") -> None:
-        """Its workers make no progress, in this way; 0: they do again."""
+        """Its workers make no progress for so many seconds, waiting in this way; 0: they continue."""
         if self.over or not self.at_work:
             return
         self.kind = kind
@@ -304,10 +304,10 @@ class SimNode:
         self._step()
 
     def answer_hang(self, question: Question, *, workers_gone: bool) -> None:
-        """What its ranks wait on, after a while, if the question has not been taken back meanwhile."""
+        """Answer what its ranks wait on, after a delay, unless the question has been withdrawn by then."""
         if question.argument and self.blind and not workers_gone:
             self.aborted_at = self.world.now
-            self._tell_stacks(question)
+            self._reply_stacks(question)
         elif question.argument and self.known:
             self.follower.reply(question, self.known)
             self.world.after(0, self._step)
@@ -322,9 +322,9 @@ class SimNode:
         if self.blind:
             self.reply(question, PositionsAnswer(blind=True))
         else:
-            self._tell_stacks(question)
+            self._reply_stacks(question)
 
-    def _tell_stacks(self, question: Question) -> None:
+    def _reply_stacks(self, question: Question) -> None:
         kind = self.kind if self.at_work else "ended"
         self.stacked_at = self.world.now
         position = RankPosition(self.rank, kind, f"{kind} at x.py:1", "trainer", self.host, 0, 0, 1, "log", 1.0)
@@ -332,12 +332,12 @@ class SimNode:
         self.reply(question, self.known)
 
     def preempt(self) -> None:
-        """SIGTERM, where all workers ask whether to stop."""
+        """SIGTERM to a node whose workers all check whether to stop."""
         if not self.over:
             self.follower.stop(15, self.clock(), can_stop=True)
             self._step()
 
-    # What may befall it.
+    # Faults.
 
     def fail(self, code: int = 3) -> None:
         if self.at_work:
@@ -359,13 +359,13 @@ class SimNode:
         self._torn = frozenset(self.begun)
         self._close()
         if shepherd and lease and not self.cluster.store.dead:
-            self.world.after(0.01, lambda: self._say_farewell(lease, record))
+            self.world.after(0.01, lambda: self._revoke_lease(lease, record))
 
-    def _say_farewell(self, lease: int, record: NodeRecord) -> None:
-        last_word = Put(
+    def _revoke_lease(self, lease: int, record: NodeRecord) -> None:
+        final_put = Put(
             key=Keys("/job/").nodes + self.name.encode(), value=encode_record(replace(record, state=DEAD)), lease=lease
         )
-        self.cluster.store.serve(last_word)
+        self.cluster.store.serve(final_put)
         self.cluster.store.serve(LeaseRevoke(id=lease))
 
     def terminate(self, signal: int = 15) -> None:

@@ -31,7 +31,7 @@ def stand_all(cluster, culprit=None):
 
 
 @pytest.mark.parametrize("etcd", [False, True])
-def test_when_all_stand_still_the_job_has_failed_and_the_rank_is_named(etcd):
+def test_if_no_node_makes_progress_the_job_fails_and_the_rank_is_named(etcd):
     cluster = started(1, 8, etcd=etcd)
     seat = cluster.nodes[0].at_work.seat_of(cluster.nodes[5].name)
 
@@ -72,7 +72,7 @@ def test_at_level_0_the_node_of_the_rank_that_hangs_leaves_and_the_others_go_on(
     assert set(cluster.rosters[before + 1]) == {node.name for node in cluster.nodes} - {cluster.nodes[2].name}
 
 
-def test_nobody_stands_out():
+def test_no_rank_stands_out():
     cluster = started(3, 4)
 
     stand_all(cluster)
@@ -119,7 +119,7 @@ def test_a_node_that_moves_while_stacks_are_taken_lets_all_go_on():
     assert cluster.endings() == {(SUCCEEDED, 0)}
 
 
-def test_a_job_that_hangs_after_it_has_moved_once_more_is_asked_once_more():
+def test_a_job_that_hangs_after_more_progress_is_asked_again():
     cluster = started(10, 4)
 
     stand_all(cluster)

@@ -22,7 +22,7 @@ def terms(least, most, policy=ONCE, **more):
 
 @pytest.mark.parametrize("nodes", [2, 3, 64])
 @pytest.mark.parametrize("etcd", [False, True])
-def test_nodes_meet_in_any_order_and_end_well(nodes, etcd):
+def test_nodes_join_in_any_order_and_succeed(nodes, etcd):
     cluster = Cluster(nodes, terms(nodes, nodes), etcd=etcd)
     for _ in range(nodes):
         cluster.world.after(cluster.world.random.uniform(0, 10), cluster.add)
@@ -82,7 +82,7 @@ def test_the_victims_of_a_host_that_died_whole_are_not_to_blame(policy, etcd):
     assert [node.ending.reason for node in cluster.nodes[:3]] == ["" if policy.enabled else "host3 was lost"] * 3
 
 
-def test_an_elastic_job_goes_on_without_a_lost_node_and_with_a_new_one():
+def test_an_elastic_job_continues_without_a_lost_node_and_with_a_new_one():
     cluster = Cluster(4, terms(2, 4, RESTARTS), work=60)
     for _ in range(4):
         cluster.add()
@@ -131,7 +131,7 @@ def test_below_min_the_job_waits_and_then_ends():
     assert ending.reason == "the nodes did not meet in time: 1 of 2:3 nodes: host0"
 
 
-def test_a_drained_node_leaves_and_the_rest_goes_on():
+def test_a_drained_node_leaves_and_the_others_continue():
     cluster = Cluster(6, terms(2, 3, RESTARTS), work=40)
     for _ in range(3):
         cluster.add()
@@ -143,7 +143,7 @@ def test_a_drained_node_leaves_and_the_rest_goes_on():
 
 
 @pytest.mark.parametrize("signal", [2, 15])
-def test_a_node_without_a_seat_stops_nobody(signal):
+def test_a_node_without_a_seat_stops_no_other_node(signal):
     cluster = Cluster(15, terms(2, 2), work=20)
     for _ in range(2):
         cluster.add()
@@ -282,7 +282,7 @@ def test_hundreds_of_nodes_restart_together(etcd):
 
 @pytest.mark.parametrize("etcd", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_chaos_then_calm_ends_well_for_all(seed, etcd):
+def test_after_random_faults_all_remaining_nodes_finish(seed, etcd):
     """Failures, crashes, cuts, lost messages and pauses for two minutes; after that whoever is left must finish."""
     cluster = Cluster(seed, terms(2, 8, RESTARTS, elastic_timeout=3.0), work=30, etcd=etcd)
     chance = cluster.world.random

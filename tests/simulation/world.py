@@ -1,7 +1,7 @@
-"""A whole cluster in one process and in virtual time: a store, a network that loses things, and nodes that crash.
+"""A whole cluster in one process and in virtual time: a store, a network that loses messages, and nodes that crash.
 
-The nodes are flota's own (Member, Registration, Follower, Coordinator) over the store's own core; only sockets, clocks and workers
-are stood in for. Everything follows from the seed, so whatever goes wrong goes wrong again.
+The nodes are flota's own classes (Member, Registration, Follower, Coordinator) on the store's own core; only sockets,
+clocks and workers are replaced. Everything depends on a random seed, so every failure can be reproduced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANSWER_TIME = 2.0
 
 
 class World:
-    """The clock, and what happens when."""
+    """The virtual clock and its queue of calls."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -43,7 +43,7 @@ class World:
 
 
 class Store:
-    """The store's core behind a network in which every client can be cut off, and every message lost."""
+    """The store's core behind a network in which any client can be cut off and any message lost."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -93,7 +93,7 @@ class Store:
 
 
 class Client:
-    """One node's way to the store."""
+    """One node's connection to the store."""
 
     def __init__(self, store: Store) -> None:
         self.world = store.world
@@ -139,7 +139,7 @@ class Client:
         return watching
 
     def heal(self) -> None:
-        """What was sent meanwhile comes now, unless the connection has broken."""
+        """Deliver what was sent during the cut, unless the connection has broken."""
         self.cut = False
         for watching in list(self._watches):
             if self.world.random.random() < 0.7:
@@ -168,7 +168,7 @@ class Client:
 
 
 class Watching:
-    """One watch: what it carries comes in order, and what was sent during a cut comes when it is healed."""
+    """One watch: it delivers in order, and delivers what was sent during a cut when it is healed."""
 
     numbers = 0
 

@@ -1,4 +1,4 @@
-"""Stores to talk to: flota's embedded master in a thread, and real etcd as a process. And two clients: a plain one, and flota's with a loop."""
+"""Stores for tests: flota's embedded master in a thread, and a real etcd. And clients: a plain one, and flota's own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.etcd import packaged_etcd
 
 
 class Embedded:
-    """The master with a loop of its own, driven by a thread."""
+    """The master with its own loop, run by a thread."""
 
     name = "flota"
 
@@ -48,7 +48,7 @@ class Embedded:
                 self.master.on_time(time.monotonic())
 
     def pause(self) -> None:
-        """As a stopped process: connections are taken by the kernel, and nothing is answered."""
+        """Act like a suspended process: the kernel accepts connections, but nothing is answered."""
         self._paused.clear()
         self._running.clear()
         assert self._paused.wait(10)
@@ -103,7 +103,7 @@ class Etcd:
             return answer
 
     def pause(self) -> None:
-        """Wait until it has stopped: on a busy machine its threads run on for some milliseconds."""
+        """Wait until it has stopped: on a busy machine its threads keep running for some milliseconds."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
@@ -143,7 +143,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Client:
-    """http.client and json: the client that anyone would write in ten lines."""
+    """A minimal client, with http.client and json."""
 
     def __init__(self, port: int) -> None:
         self.http = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
@@ -162,7 +162,7 @@ class Client:
 
 
 class Driver:
-    """A client and the loop that drives it, as a node has them."""
+    """flota's client with a loop, as in a node."""
 
     def __init__(self, *ports: int, **options) -> None:
         self.loop = Loop()

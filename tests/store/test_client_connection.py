@@ -203,7 +203,7 @@ def test_a_bug_of_the_caller_is_not_taken_for_a_lost_store(master):
     driver.client.close()
 
 
-def test_a_connection_that_takes_its_time_is_no_error_with_tls(certificates):
+def test_a_slow_connection_is_not_an_error_with_tls(certificates):
     with socket.socket() as full:
         full.bind((HERE, 0))
         full.listen(0)

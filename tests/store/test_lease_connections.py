@@ -80,7 +80,7 @@ def test_a_node_whose_connection_broke_is_kept_if_it_renews(master, observer):
     node.driver.client.close()
 
 
-def test_a_lease_that_was_revoked_before_is_no_trouble(master, observer):
+def test_a_lease_that_was_already_revoked_is_not_an_error(master, observer):
     node = Node(master.port)
     observer.ask(LeaseRevoke(id=node.lease))
 
@@ -126,7 +126,7 @@ def test_a_watcher_that_is_given_up_keeps_its_lease(master, observer, monkeypatc
     node.driver.client.close()
 
 
-def test_a_lease_that_is_no_number_is_refused(master):
+def test_a_lease_that_is_not_a_number_is_refused(master):
     with Client(master.port) as client:
         status, answer = client.ask("/v3/watch", {"create_request": {}}, {"x-flota-lease": "many"})
 

@@ -30,7 +30,7 @@ def test_questions_and_watches_go_through_tls(certificates):
 
 
 @pytest.mark.parametrize("case", ["no certificate", "no tls", "wrong authority"])
-def test_who_cannot_prove_itself_gets_nothing(certificates, case, tmp_path):
+def test_a_client_without_credentials_is_refused(certificates, case, tmp_path):
     server = Embedded(tls=server_context(certificates, wants_client=True))
     if case == "wrong authority":
         authority(tmp_path)

@@ -36,7 +36,7 @@ def test_the_drivers_own_list_counts(tmp_path, files, kind, variable, count):
     assert (found.kind, found.variable, found.visible) == (kind, variable, tuple(map(str, range(count))))
 
 
-def test_amds_list_has_cpus_too(tmp_path):
+def test_amds_list_also_contains_cpus(tmp_path):
     root = machine(tmp_path)
     for node, units in enumerate((0, 120, 120)):
         properties = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{node}/properties"

@@ -44,7 +44,7 @@ def test_the_way_that_is_known_before_anything_is_imported(commands, wrappers, w
     assert first_choice(commands, wrappers) == way
 
 
-def test_no_room_for_parked_interpreters_costs_only_the_warmth(monkeypatch):
+def test_without_memory_for_parked_interpreters_the_start_is_cold(monkeypatch):
     def no_room(*_words, **_options):
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
@@ -90,7 +90,7 @@ def test_which_modules_are_never_forked():
     assert first_never_forked(["jaxtyping", "torch"]) == ""
 
 
-def test_one_import_serves_what_is_the_same_for_all():
+def test_one_import_is_enough_for_what_is_the_same_for_all():
     environments = [{"A": "1", "RANK": "0", "ONLY": "x"}, {"A": "1", "RANK": "1"}]
 
     assert common_variables(environments) == {"A": "1"}
@@ -158,7 +158,7 @@ def test_what_a_script_does_after_its_imports_says_nothing_of_those(tmp_path):
     assert changes_imports
 
 
-def test_auto_stands_for_installed_modules_and_what_frameworks_import_late(tmp_path):
+def test_auto_means_installed_modules_and_what_frameworks_import_late(tmp_path):
     (tmp_path / "train.py").write_text("import sys, json, hypothesis, decimal, fractions")
     (tmp_path / "mine.py").touch()
     (tmp_path / "decimal.py").touch()  # the script would find this one

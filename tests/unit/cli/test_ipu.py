@@ -57,7 +57,7 @@ def test_ipus_are_shared_out_to_replicas_and_these_to_instances_host_by_host():
     )
 
 
-def test_an_ipv6_host_stands_in_brackets_in_endpoints_only():
+def test_an_ipv6_host_is_in_brackets_in_endpoints_only():
     words = poprun_arguments(JOB._replace(hosts=("fd77::1",)), ("p",), ())
 
     assert "--host=fd77::1" in words

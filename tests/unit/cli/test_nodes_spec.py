@@ -237,7 +237,7 @@ def test_a_list_of_addresses_says_who_and_where(nodes_spec, words, rank):
     assert made.least == made.most == len(made.hosts)
 
 
-def test_a_list_of_addresses_meets_below_the_start_port(nodes_spec):
+def test_a_list_of_addresses_uses_the_port_below_the_start_port(nodes_spec):
     assert nodes_spec("--ips 127.0.0.1,203.0.113.7 --start_port 7000").places == (Place("127.0.0.1", 6999),)
 
 
@@ -245,7 +245,7 @@ def test_a_pod_knows_which_of_the_addresses_is_its_own(nodes_spec):
     assert nodes_spec("--ips 127.0.0.1,127.0.0.2", POD_IP="127.0.0.2").rank == 1
 
 
-def test_a_list_of_addresses_may_meet_at_a_master(nodes_spec):
+def test_a_list_of_addresses_can_use_a_master(nodes_spec):
     made = nodes_spec("--ips 127.0.0.1,203.0.113.7 --master etcd://10.0.0.1")
 
     assert (made.etcd, made.places, made.rank) == (True, (Place("10.0.0.1", 2379),), 0)

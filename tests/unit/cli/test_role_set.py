@@ -453,7 +453,7 @@ def test_every_default_of_a_table(spec):
     assert (role.workers, role.serves, role.on_failure, role.command, role.env) == (1, False, RESTART, None, ())
 
 
-def test_a_role_may_have_nobody_here_or_very_many(spec):
+def test_a_role_may_have_no_worker_here_or_very_many(spec):
     assert counts(spec("[roles.a]\ncount = 0\n[roles.b]\ncount = 10000")) == "a=0 b=10000"
     assert counts(spec("", "--roles a=0,b=10000 train.py")) == "a=0 b=10000"
 

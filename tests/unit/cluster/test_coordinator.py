@@ -138,7 +138,7 @@ def test_a_newcomer_starts_over_what_servers_only_serve_not_what_trainers_have_d
     assert table.decide().phase == state
 
 
-def test_with_a_ghost_in_the_way_nobody_is_turned_away():
+def test_a_record_of_a_dead_node_does_not_exclude_other_nodes():
     table = started(3, RESTARTS)
     table.join("host1", name="again1")  # host1 has crashed; its record stays until its lease ends
     table.decide()

@@ -98,7 +98,7 @@ def test_a_node_that_waits_for_a_seat_is_asked_nothing(kind, phase):
     assert advance(node, asking(1, kind, phase)) == []
 
 
-def test_a_job_that_makes_progress_after_all_goes_on(working):
+def test_a_job_that_makes_progress_after_all_continues(working):
     working.idle(90.0, 60.0)
     advance(working, asking(1, STACKS))
     assert advance(working, JobState(RUNNING, seats=SEATS)) == [], "that was before"

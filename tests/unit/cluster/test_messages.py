@@ -36,7 +36,7 @@ def test_a_job_state_that_comes_with_the_one_before_it_does_not_hide_it(told):
     ]
 
 
-def test_slow_ranks_are_told_of_once_and_again_when_they_recover(told):
+def test_slow_ranks_are_reported_once_and_again_when_they_recover(told):
     assert told(JobState(RUNNING), JobState(RUNNING, slow=(SLOW,)), JobState(RUNNING, slow=(SLOW,), refused=HOST3)) == [
         "rank 5 on gpu1 is slow: its steps take 2.1 times as long as the others'",
         "host3 was turned away: the job has all of its 2 nodes",

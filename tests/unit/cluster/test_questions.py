@@ -69,13 +69,13 @@ def test_an_answer_survives_the_wire(kind):
 
 
 @pytest.mark.parametrize(("kind", "body"), UNSOUND, ids=lambda one: str(one)[:80])
-def test_an_unsound_answer_is_no_answer(kind, body):
+def test_an_unsound_answer_is_not_an_answer(kind, body):
     assert is_unanswered(sent(kind, msgspec.json.encode(body)))
 
 
 @pytest.mark.parametrize("kind", SOUND)
 @pytest.mark.parametrize("body", [b"null", b"3", b'{"a":1}', b'["x"]'], ids=lambda body: len(body))
-def test_a_body_of_another_type_is_no_answer(kind, body):
+def test_a_body_of_another_type_is_not_an_answer(kind, body):
     assert is_unanswered(sent(kind, body))
 
 

@@ -32,7 +32,7 @@ def test_by_address():
     assert names(seat(present, (), by_address=True)) == ["b", "a"]
 
 
-def test_a_rank_is_honoured_whoever_serves():
+def test_a_rank_is_respected_whichever_node_serves():
     assert names(seat([node("a", serves=True, rank=1), node("b")], ())) == ["b", "a"]
 
 

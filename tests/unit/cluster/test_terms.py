@@ -32,7 +32,7 @@ OTHER_LISTS = "its lists of addresses, --gloo_port or --with_gloo are not this j
         ({"gloo": "1"}, OTHER_LISTS),
     ],
 )
-def test_a_node_that_differs_is_told_in_what(changes, why):
+def test_a_node_that_differs_gets_the_difference(changes, why):
     record = blank_record(JOB._replace(**changes), NODES, "host2", serves=False)
 
     assert disagreement(record, terms_of(JOB, NODES)) == why
@@ -46,7 +46,7 @@ def test_a_node_that_differs_is_told_in_what(changes, why):
         (NodesSpec(2, 2, rank=2), "rank 2 in a job of 2 nodes"),
     ],
 )
-def test_a_node_that_counts_otherwise_is_told_so(nodes, why):
+def test_a_node_with_another_count_gets_an_error(nodes, why):
     assert disagreement(blank_record(JOB, nodes, "host2", serves=False), terms_of(JOB, NODES)) == why
 
 

@@ -184,7 +184,7 @@ def test_each_end_has_its_cause(found, cause, words):
         (evidence(3, "bye"), False),
     ],
 )  # fmt: skip
-def test_who_only_suffered_is_known_by_what_it_says(found, secondary):
+def test_a_secondary_failure_is_known_by_its_output(found, secondary):
     assert is_secondary(found) is secondary
 
 

@@ -35,7 +35,7 @@ def test_no_traceback():
     assert said("one", "", "two") == ["one", "two"]
 
 
-def test_of_a_chain_the_last_is_shown_and_the_first_told():
+def test_of_a_chain_the_last_exception_is_shown_and_the_first_is_named():
     words = last_words([[*FIRST, *TRACE]], Evidence(1))
 
     assert words.said == (*TRACE, "first: KeyError: 'a'")
@@ -43,7 +43,7 @@ def test_of_a_chain_the_last_is_shown_and_the_first_told():
 
 
 @pytest.mark.parametrize("loss", [REFUSED, GLOO])
-def test_what_is_lost_in_a_clean_up_is_no_cause(loss):
+def test_an_exception_in_a_clean_up_is_not_the_cause(loss):
     words = last_words([[*FIRST, *TRACE[:-1], loss]], Evidence(1))
 
     assert words.said == (*TRACE[:-1], "KeyError: 'a'", f"then: {loss}")
@@ -59,7 +59,7 @@ def test_a_prefix_that_a_framework_puts_before_each_line_is_dropped():
     assert words.tail == ("more of it", "and more")
 
 
-def test_what_a_data_loader_has_met_is_told_with_a_prefix_too():
+def test_an_exception_in_a_data_loader_is_found_behind_a_prefix():
     inner = ["RuntimeError: Caught ValueError in DataLoader worker process 0.", f"Original {TRACE[0]}", *TRACE[1:]]
     lines = [f"[rank1]: {line}" for line in (*TRACE[:-1], *inner)]
 
@@ -89,7 +89,7 @@ def test_the_summary_is_what_tells_in_paddles_messages():
     assert said(*lines) == [*TRACE[:-1], "SystemError: ", "OutOfRange: ", "too far"]
 
 
-def test_a_group_is_named_and_its_exceptions_are_told():
+def test_a_group_is_named_and_its_exceptions_are_shown():
     def make(error):
         try:
             raise error
@@ -107,7 +107,7 @@ def test_a_group_is_named_and_its_exceptions_are_told():
         assert words.said[-4:] == (words.raised, words.root, "ExceptionGroup: in (1 sub-exception)", "TypeError: b")
 
 
-def test_who_goes_on_after_a_traceback_has_caught_it():
+def test_output_after_a_traceback_means_that_it_was_caught():
     words = last_words([[*TRACE, "falling back"]], Evidence(3))
 
     assert (words.said[-1], words.raised, words.tail) == ("falling back", "", ("falling back",))
@@ -137,7 +137,7 @@ def test_long_tracebacks_keep_their_first_and_last_lines():
     assert (short[0], short[1], short[-1]) == (TRACE[0], "  …", TRACE[-1])
 
 
-def test_where_there_is_no_room_the_last_line_is_left():
+def test_if_there_is_no_room_the_last_line_is_kept():
     assert [shorten(TRACE, most) for most in (3, 2, 1, 0)] == [
         [TRACE[0], "  …", TRACE[-1]],
         TRACE[-2:],

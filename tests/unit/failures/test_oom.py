@@ -81,7 +81,7 @@ def test_what_was_counted_before_the_first_failure_is_not_forgotten(machine):
 
 
 @pytest.mark.parametrize("pids", [(12,), (12, 13)])
-def test_whoever_the_kernels_log_names_since_was_killed(machine, tmp_path, pids):
+def test_a_worker_named_in_the_kernels_log_was_killed(machine, tmp_path, pids):
     (tmp_path / "kmsg").write_text(RECORD.format(11))  # in an earlier round
     watch = MemoryWatch(**machine(2))
 
@@ -117,13 +117,13 @@ def test_where_the_log_names_others_a_count_says_nothing(machine, tmp_path, pid,
     watch.close()
 
 
-def test_limit_and_peak_are_told_and_what_the_machine_has(machine):
+def test_limit_and_peak_and_the_machines_memory_are_reported(machine):
     with_limit = MemoryWatch(**machine(1)).look(1).words
 
     assert with_limit == "the cgroup may have 64 MiB and had 63 MiB; the machine has 12.0 GiB of 24.0 GiB left"
 
 
-def test_no_limit_is_not_told(machine):
+def test_a_missing_limit_is_not_reported(machine):
     assert MemoryWatch(**machine(2)).look(1).words == "the machine has 12.0 GiB of 24.0 GiB left"
 
 

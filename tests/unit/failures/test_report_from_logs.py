@@ -50,7 +50,7 @@ def nodes_told(*directories):
     ],
     ids=["of another name", "one right after the other", "the last of each"],
 )
-def test_of_jobs_on_one_machine_the_last_is_told(tmp_path, left, told):
+def test_of_several_jobs_on_one_machine_the_last_is_reported(tmp_path, left, told):
     for node, began, ended in left:
         leave(tmp_path, node, NOW + began, NOW + ended)
 
@@ -83,7 +83,7 @@ def test_a_node_that_left_no_report_belongs_to_the_job_whose_others_did(tmp_path
 
 
 @pytest.mark.parametrize(("ended", "told"), [(2 * HOUR, [""]), (HOUR, ["a"])], ids=["newer", "the same job's"])
-def test_a_report_alone_is_told_when_it_is_newer_than_all_events(tmp_path, ended, told):
+def test_a_report_that_is_newer_than_all_events_is_used_alone(tmp_path, ended, told):
     leave(tmp_path, "a", NOW, NOW + HOUR)
     (tmp_path / "report.json").write_text(json.dumps(report_as_dict(report_of(HOUR if ended == HOUR else 60.0))))
     os.utime(tmp_path / "report.json", (NOW + ended, NOW + ended))
@@ -121,5 +121,5 @@ def test_where_there_are_no_locks_the_process_must_be_here(tmp_path, monkeypatch
     assert is_under_way(telling._replace(node=name, events=(started,))) is expected
 
 
-def test_nobody_has_a_directory_without_a_lock(tmp_path):
+def test_a_directory_without_a_lock_is_not_in_use(tmp_path):
     assert is_locked(str(tmp_path)) is False

@@ -249,7 +249,7 @@ def test_a_node_without_failures_names_suspects_where_all_others_failed_as_a_con
     assert node.replies[-1].failures == found
 
 
-def test_what_it_knows_of_another_round_is_not_told(node):
+def test_what_it_knows_of_another_round_is_not_reported(node):
     node.evidence.last.roster.round = 4
 
     answer(node, Question(1, KIND), True)  # noqa: FBT003

@@ -48,7 +48,7 @@ def play(samples, *, wish=TIMEOUT, signs=None, seconds=30.0, on_devices=False):
     return None
 
 
-def test_a_job_that_stands_still_is_found_within_twice_the_timeout():
+def test_a_stuck_job_is_found_within_twice_the_timeout():
     found = play(lambda _: {0: sample(), 1: sample(pid=101)})
 
     assert TIMEOUT <= found <= 1.4 * TIMEOUT
@@ -69,7 +69,7 @@ def test_heartbeats_without_steps_are_signs_of_life():
     assert play(lambda _: {0: sample()}, signs=lambda now: Signs({0: -1}, {0: now - 1}, 0), seconds=100) is None
 
 
-def test_where_steps_are_told_output_is_no_sign_of_life():
+def test_with_steps_output_is_not_a_sign_of_life():
     def signs(now):
         return Signs({0: 7, 1: 7}, {0: now, 1: now}, int(now * 100))
 
@@ -136,7 +136,7 @@ def test_one_rank_at_work_is_enough():
         "sleeps-between thread thread-event thread-gil thread-fetches receives sends receives-in-time compiles child children loader"
     ).split(),
 )
-def test_a_quiet_rank_at_work_is_no_hang(at_work):
+def test_a_silent_rank_at_work_is_not_a_hang(at_work):
     assert play(lambda now: {0: at_work(now), 1: sample(pid=101)}, seconds=200) is None
 
 
@@ -235,7 +235,7 @@ def test_work_that_ends_in_a_hang_is_found_within_twice_the_timeout_of_its_end()
     ],
     ids="variables children childs-variables".split(),
 )
-def test_where_steps_are_told_doubtful_work_is_not_believed_for_ever(doubtful):
+def test_with_steps_doubtful_work_does_not_count_forever(doubtful):
     def steps(_):
         return Signs({0: 7}, {0: 1.0}, 0)
 
@@ -243,14 +243,14 @@ def test_where_steps_are_told_doubtful_work_is_not_believed_for_ever(doubtful):
     assert play(lambda now: {0: doubtful(now)}, seconds=200) is None
 
 
-def test_where_steps_are_told_other_work_is_believed_for_as_long_as_it_lasts():
+def test_with_steps_other_work_counts_for_as_long_as_it_lasts():
     def steps(_):
         return Signs({0: 7}, {0: 1.0}, 0)
 
     assert play(lambda now: {0: sample(written=int(now * 2e6))}, signs=steps, seconds=200) is None
 
 
-def test_life_after_a_long_rest_is_no_hang():
+def test_a_sign_of_life_ends_a_suspected_hang():
     hangs = Hangs(TIMEOUT, 0.0)
     now = 0.0
     while not hangs.idle:
@@ -263,7 +263,7 @@ def test_life_after_a_long_rest_is_no_hang():
     assert not hangs.idle
 
 
-def test_why_a_quiet_job_is_no_hang_is_said_once():
+def test_the_reason_why_a_silent_job_does_not_hang_is_printed_once():
     hangs = Hangs(TIMEOUT, 0.0)
     said = []
     while hangs.deadline < 60:
@@ -374,7 +374,7 @@ def test_samples_are_rare_while_other_nodes_work():
     ],
     ids="native gil functions".split(),
 )
-def test_a_rank_that_goes_on_after_it_has_stood_for_long_is_seen_in_time(at_work):
+def test_a_rank_that_continues_after_a_long_wait_is_noticed_in_time(at_work):
     begins = 6 * TIMEOUT + 0.1
     node = Progress(lambda now: at_work(now - begins) if now >= begins else sample(call=SOCKET))
     node.until(begins)
@@ -386,7 +386,7 @@ def test_a_rank_that_goes_on_after_it_has_stood_for_long_is_seen_in_time(at_work
     assert not any(node.stood)
 
 
-def test_a_loop_that_is_rarely_found_in_another_line_stands():
+def test_a_loop_that_is_rarely_at_another_line_is_stuck():
     rare = iter(range(10**6))
     node = Progress(lambda _: sample(frame("poll", 4 if next(rare) % 9 == 8 else 3)))
     node.until(2 * TIMEOUT)

@@ -127,7 +127,7 @@ def test_a_rank_that_left_early_is_blamed_for_that():
     assert failed.said[0].startswith("no output for ")
 
 
-def test_where_no_rank_stands_out_none_is_blamed():
+def test_if_no_rank_stands_out_none_is_blamed():
     [failed] = decide_stacks(stacks({f"gpu{rank}": answer(rank) for rank in range(3)})).failures
 
     assert (failed.rank, failed.node) == (-1, "gpu0")

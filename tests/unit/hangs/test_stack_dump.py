@@ -110,7 +110,7 @@ NO_FRAMES = '[{"thread_name": "MainThread", "os_thread_id": 1, "pid": 1, "owns_g
 
 
 @pytest.mark.parametrize("text", ["", "Permission Denied", "[1]", "{}", '[{"frames": 3}]', NO_FRAMES])
-def test_what_is_no_dump_is_no_stack(text):
+def test_invalid_dumps_have_no_stack(text):
     assert parse_spy(text) == ()
 
 
@@ -147,7 +147,7 @@ def test_of_several_dumps_the_last_one_counts():
     assert [frame.line for stack in stacks for frame in stack.frames] == [2]
 
 
-def test_no_dump_in_a_log_is_no_stack():
+def test_a_log_without_a_dump_has_no_stack():
     assert parse_faulthandler(["epoch 1", 'File "x"']) == ()
 
 
@@ -181,7 +181,7 @@ def test_a_rank_is_where_the_users_own_code_is(frames, facts, kind, words):
     assert (position.kind, position.words) == (kind, words)
 
 
-def test_whoever_keeps_the_gil_while_it_waits_is_named_for_it():
+def test_a_rank_that_waits_with_the_gil_is_named_for_it():
     main = Stack("MainThread", (Frame("step", "/job/train.py", 5),), has_gil=True)
 
     assert position_of(Sample(1, (main,), call=SLEEP))[1] == "holding the GIL in step at train.py:5"
@@ -241,13 +241,13 @@ def test_a_rank_that_waits_for_a_child_is_where_the_child_is():
     assert position_of(rank._replace(children=(tracker, wrapper)))[1] == "in the end of a child process at wrapper.py:2"
 
 
-def test_a_child_that_nobody_waits_for_is_not_the_place():
+def test_a_child_that_no_thread_waits_for_is_not_the_position():
     loader = Sample(11, (Stack("MainThread", LOADER),))
 
     assert position_of(Sample(10, (Stack("MainThread", ALL_REDUCE),), children=(loader,)))[0] == COLLECTIVE
 
 
-def test_a_process_without_a_stack_is_told_by_what_it_waits_for():
+def test_a_process_without_a_stack_is_described_by_what_it_waits_for():
     assert position_of(Sample(1, call=SOCKET))[0] == WAITS
     assert position_of(Sample(1, call=SLEEP))[1] == "asleep"
 
@@ -308,7 +308,7 @@ def test_servers_wait_elsewhere_than_trainers():
     assert find_suspects((*trainers, server)) == ()
 
 
-def test_groups_are_told_the_largest_first():
+def test_groups_are_listed_the_largest_first():
     eight = tuple(rank_at(LOADER if rank == 3 else ALL_REDUCE, rank) for rank in range(8))
 
     assert groups_in_words(eight) == (

@@ -101,7 +101,7 @@ def test_whatever_is_passed_nothing_is_raised_and_the_step_arrives(channel, odd)
     assert not channel.memory[PAGE + STOP_AT : 2 * PAGE].strip(b"\0"), "the node's word is the node's"
 
 
-def test_a_step_that_is_no_number_is_left_out(channel):
+def test_a_step_that_is_not_a_number_is_left_out(channel):
     worker.heartbeat(1)
     worker.heartbeat("two")
     assert channel.read(1).step == 1
@@ -146,7 +146,7 @@ def test_threads_that_tell_steps_at_one_time_leave_something_whole(channel):
     assert channel.read(1).numbers == {"loss": 0.5}
 
 
-def test_what_a_stranger_has_written_is_silence(channel):
+def test_invalid_content_is_ignored(channel):
     channel.memory[PAGE : 2 * PAGE] = b"\xff" * PAGE
     assert channel.read(1) == node.NO_HEARTBEAT
 
@@ -163,13 +163,13 @@ def test_another_process_reads_what_a_worker_wrote_last(channel):
 @pytest.mark.parametrize(
     "path", ["", "nonsense", "/nowhere:0", "/proc/self/fd/99999:0", "{page}:1", "{page}:x", "{page}:-1", "{short}:0"]
 )
-def test_where_there_is_no_page_nothing_is_read(tmp_path, path):
+def test_without_a_page_nothing_is_read(tmp_path, path):
     (tmp_path / "page").write_bytes(bytes(PAGE))
     (tmp_path / "short").write_bytes(bytes(100))
     assert read_page(path.format(page=tmp_path / "page", short=tmp_path / "short")) == NO_HEARTBEAT
 
 
-def test_a_page_that_a_stranger_has_written_is_silence_to_other_processes(channel):
+def test_other_processes_ignore_a_page_with_invalid_content(channel):
     channel.memory[PAGE : 2 * PAGE] = b"\xff" * PAGE
     assert read_page(channel.page_path(1)) == NO_HEARTBEAT
 
@@ -180,7 +180,7 @@ def test_who_asks_whether_to_stop_is_known_to_listen(channel):
     assert channel.read(1).flags == POLLS
 
 
-def test_all_stop_at_the_step_they_are_told(channel):
+def test_all_workers_stop_at_the_requested_step(channel):
     worker.heartbeat(10)
     channel.request_stop(1, 12)
     assert not worker.should_stop()
@@ -188,7 +188,7 @@ def test_all_stop_at_the_step_they_are_told(channel):
     assert worker.should_stop()
 
 
-def test_steps_that_begin_anew_say_nothing_about_where_a_worker_is(channel):
+def test_steps_that_start_again_do_not_show_how_far_a_worker_is(channel):
     for step in (0, 1, 2):
         worker.heartbeat(step)
     worker.should_stop()
@@ -259,5 +259,5 @@ def test_a_forked_child_does_not_speak_for_the_worker(channel):
         ([NO_OPINION], 0.0, 1.0, NOW),
     ],
 )
-def test_the_agreed_step_is_one_that_nobody_can_have_passed(steps, pace, notice, agreed):
+def test_the_agreed_step_is_one_that_no_worker_can_have_passed(steps, pace, notice, agreed):
     assert agreed_step(steps, pace, notice) == agreed

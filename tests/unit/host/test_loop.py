@@ -109,7 +109,7 @@ def test_a_descriptor_closed_before_it_is_forgotten_does_no_harm(loop, pipe):
     os.close(other_end)
 
 
-def test_a_number_that_was_closed_and_opened_anew_is_watched_anew(loop, pipe):
+def test_a_descriptor_that_was_closed_and_reopened_is_watched_again(loop, pipe):
     reader, _ = pipe
     called = []
     loop.watch(reader, lambda: called.append("old"))

@@ -26,7 +26,7 @@ FULL = with_failures(
 )
 
 
-def test_the_page_has_everything_in_25_lines():
+def test_the_failure_report_has_everything_in_25_lines():
     page = failure_report(FULL)
 
     assert len(page) <= 25
@@ -69,7 +69,7 @@ def test_what_came_of_it_is_cut_to_the_lines_that_are_left():
     ]
 
 
-def test_who_had_ended_well_long_before_a_connection_was_lost_is_named():
+def test_ranks_that_succeeded_before_a_lost_connection_are_named():
     lost = FIRST._replace(cause="lost-connection", exception="BrokenPipeError")
     report = with_failures(BLANK, (lost,), (("trainer", 0), ("trainer", 1), ("server", 0)))
 
@@ -112,7 +112,7 @@ def test_a_lost_shepherd_and_a_signal_come_back_as_they_were():
     assert report_from_dict(report_as_dict(report)).failed == (shepherd,)
 
 
-def test_what_an_older_flota_has_written_can_be_told():
+def test_a_report_of_an_older_flota_can_be_shown():
     old = {
         "job_id": "job",
         "verdict": "failed",

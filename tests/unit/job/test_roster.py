@@ -146,7 +146,7 @@ def test_each_trainer_sees_its_own_device_and_servers_see_none(trainers, devices
     ("counts", "serving"),
     [((1, 2), [True, False, False]), ((2, 0), [False, False])],
 )
-def test_servers_that_nobody_uses_serve_nobody(counts, serving):
+def test_unused_servers_do_not_serve(counts, serving):
     spec = job(SERVERS, TRAINERS)
     roster = completed(Roster(0, 0, (seat(1, *counts),)), spec.all_roles)
 
@@ -192,7 +192,7 @@ def test_streams_of_the_main_role_alone_have_files_of_their_own():
     ]
 
 
-def test_the_main_role_meets_at_ports_of_its_own_and_the_others_at_their_first_workers():
+def test_the_main_role_has_its_own_master_ports_and_the_others_use_their_first_workers():
     spec = job(SERVERS, TRAINERS, Role("evaluator", 1))
     roster = completed(Roster(0, 0, (seat(1, 1, 0, 1), seat(2, 0, 2, 1))), spec.all_roles)
 
@@ -206,7 +206,7 @@ def test_the_main_role_meets_at_ports_of_its_own_and_the_others_at_their_first_w
     assert evaluator["PADDLE_MASTER"] == evaluator["JAX_COORDINATOR_ADDRESS"] == "10.0.0.1:1001"
 
 
-def test_gloo_meets_at_the_first_servers_node():
+def test_gloo_uses_the_first_servers_node():
     spec = job(Role(SERVER, 0, serves=True), TRAINERS, mode=PS)
     roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 1, 0))), spec.all_roles)
 
@@ -215,7 +215,7 @@ def test_gloo_meets_at_the_first_servers_node():
     assert env_of(fixed, roster)["trainer 0"]["PADDLE_GLOO_HTTP_ENDPOINT"] == "10.0.0.2:6767"
 
 
-def test_a_name_that_was_listed_is_what_workers_are_told():
+def test_workers_get_the_name_that_was_listed():
     """A server looks itself up in the list by this name."""
     servers = Role(SERVER, 1, serves=True, endpoints=("node1:6170", "node2:6170"), own=(0,))
     spec = job(servers, TRAINERS, mode=PS, gloo_port=6767)
@@ -228,7 +228,7 @@ def test_a_name_that_was_listed_is_what_workers_are_told():
     assert own["POD_NAME"] == "host1"
 
 
-def test_without_servers_gloo_meets_at_the_first_node():
+def test_without_servers_gloo_uses_the_first_node():
     spec = job(Role(SERVER, 0, serves=True), TRAINERS, mode=PS)
     roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 0, 2))), spec.all_roles)
 
@@ -326,7 +326,7 @@ def dmlc(env: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", [TRAINER, "worker"])
-def test_ps_lite_meets_at_its_scheduler(name):
+def test_ps_lite_connects_to_its_scheduler(name):
     roles = (Role("scheduler", 1, serves=True), Role(SERVER, 2, serves=True), Role(name, 2), Role("evaluator", 1))
     spec = job(*roles)
     roster = completed(Roster(0, 0, (seat(1, 0, 1, 2, 0), seat(2, 1, 1, 1, 1))), spec.all_roles)
@@ -340,7 +340,7 @@ def test_ps_lite_meets_at_its_scheduler(name):
     assert dmlc(found["evaluator 0"]) == {}
 
 
-def test_without_a_scheduler_ps_lite_is_told_nothing():
+def test_without_a_scheduler_ps_lite_gets_no_variables():
     for spec in (job(SERVERS, TRAINERS), job(Role("scheduler", 0, serves=True), TRAINERS)):
         roster = completed(Roster(0, 0, (seat(1, *(role.workers for role in spec.roles)),)), spec.all_roles)
         assert not any(dmlc(env) for env in env_of(spec, roster).values())

@@ -210,7 +210,7 @@ def test_workers_have_the_ports_that_are_kept_for_them_if_these_are_enough(asked
     ],
 )
 @pytest.mark.parametrize("pod", [SECOND, SERVER, {**SECOND, "PADDLE_TRAINER_ID": "odd"}], ids=["nodes", "role", "odd"])
-def test_whoever_says_who_takes_part_wins_over_the_platform(asked, words, variables, winner, pod):
+def test_any_description_of_the_nodes_overrides_the_platform(asked, words, variables, winner, pod):
     line, settings = asked(words, **{**pod, **variables})
 
     plain = asked(words, POD_IP="10.0.0.2", **variables)[1]
@@ -260,7 +260,7 @@ def test_flotas_word_for_a_role(asked, role, name):
         ("--nproc_per_node 2", "PSERVER", Contradiction, "--nproc_per_node 2 and TRAINING_ROLE=PSERVER contradict"),
     ],
 )
-def test_a_role_that_nobody_can_have_is_refused(asked, words, role, error, message):
+def test_an_impossible_role_is_refused(asked, words, role, error, message):
     with pytest.raises(error, match=message):
         asked(words, **{**SERVER, "TRAINING_ROLE": role})
 

@@ -106,7 +106,7 @@ def test_a_record_is_written_again_only_when_much_has_changed():
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
-def test_what_is_no_step_time_is_not_compared(seconds):
+def test_invalid_step_times_are_not_compared(seconds):
     assert not is_step_time(StepTime(0, seconds))
 
 

@@ -31,7 +31,7 @@ def tell(pacing, *seconds, **numbers):
         page.write(heartbeat._pack_numbers(numbers))
 
 
-def test_a_slow_rank_is_told_with_its_host_and_factor_once_and_when_it_recovers(pacing):
+def test_a_slow_rank_is_reported_once_with_host_and_factor_and_when_it_recovers(pacing):
     said = []
     console = SimpleNamespace(
         say=lambda level, text: said.append((level, text)), event=lambda name, **facts: said.append((name, facts))
@@ -55,7 +55,7 @@ def test_a_slow_rank_is_told_with_its_host_and_factor_once_and_when_it_recovers(
     ]
 
 
-def test_looks_are_seldom_where_nobody_tells_of_steps(pacing):
+def test_checks_are_rare_if_no_rank_reports_steps(pacing):
     assert pacing.deadline == PERIOD
     pacing.look(range(4), 10.0)
     assert pacing.deadline == 10.0 + SELDOM

@@ -37,7 +37,7 @@ def given_by(dump, worker):
     return json.loads((DUMPS / f"{dump}.json").read_text())["workers"][worker]["set_or_changed"]
 
 
-def test_a_process_that_nobody_launched_is_rank_0_of_1():
+def test_a_process_without_a_launcher_is_rank_0_of_1():
     assert read_env({"HOME": "/root"}) == Env(
         rank=0,
         local_rank=0,
@@ -144,7 +144,7 @@ def test_workers_started_by_hand_for_torch_have_a_machine_each():
     assert found.master == "[fd77::1]:29500"
 
 
-def test_a_rank_without_a_world_is_somebody_elses_variable():
+def test_a_rank_without_a_world_size_is_ignored():
     assert read_env({"RANK": "captain"}) == Env()
 
 
@@ -190,7 +190,7 @@ def test_devices_from_the_list_of_visible_ones(visible, alone, second):
 
 
 @pytest.mark.parametrize("name", ["FLOTA_RANK", "FLOTA_WORLD_SIZE"])
-def test_a_variable_that_is_no_number_is_named(name):
+def test_a_variable_that_is_not_a_number_is_named(name):
     with pytest.raises(BadVariable, match=f"{name} is not a number of [01] or more: `two`\nhint: run `unset {name}`"):
         read_env({**FLOTA, name: "two"})
 
@@ -205,6 +205,6 @@ def test_a_variable_that_is_no_number_is_named(name):
         {"FLOTA_RANK": "0", "FLOTA_LOCAL_WORLD_SIZE": "0"},
     ],
 )
-def test_nobody_is_one_of_none(given):
+def test_a_world_size_of_0_is_refused(given):
     with pytest.raises(BadVariable, match="is not a number of 1 or more: `0`"):
         read_env(given)

@@ -35,7 +35,7 @@ def divide(one, other=0):
     return one / other
 
 
-def test_a_recorded_function_is_itself():
+def test_a_recorded_function_is_unchanged():
     assert divide(6, other=3) == 2
     assert (divide.__name__, divide.__doc__) == ("divide", "Divides.")
 
@@ -93,7 +93,7 @@ class Unspeakable(Exception):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_an_error_that_cannot_tell_is_told_by_its_kind(error_file, hook, whole):
+def test_an_error_without_a_text_is_reported_by_its_type(error_file, hook, whole):
     error = Unspeakable()
 
     @flota.record
@@ -138,7 +138,7 @@ def test_ctrl_c_in_a_whole_script_is_shown_and_not_written(error_file, hook):
     assert len(hook) == 1
 
 
-def test_with_parentheses_it_is_a_decorator_too(error_file, hook):
+def test_with_parentheses_it_is_also_a_decorator(error_file, hook):
     @flota.record()
     def main():
         raise ValueError("torn")

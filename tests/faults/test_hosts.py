@@ -82,7 +82,7 @@ def test_the_same_with_an_etcd(shared, tmp_path, kind):
     check(job, nodes, kind)
 
 
-def test_who_left_while_others_worked_is_named(met):
+def test_a_rank_that_left_while_others_worked_is_named(met):
     nodes = [start(met, host, EARLY.fault) for host in HOSTS]
 
     check(met, nodes, EARLY, "left too early")

@@ -46,7 +46,7 @@ def test_the_first_line_names_rank_and_cause(flota, kind):
     check(flota, result, kind)
 
 
-def test_who_left_while_others_worked_is_named(flota):
+def test_a_rank_that_left_while_others_worked_is_named(flota):
     result = crash(flota, EARLY.fault)
 
     check(flota, result, EARLY, "left too early")
@@ -100,7 +100,7 @@ while not os.path.islink("left") or os.path.exists("left"):
 """
 
 
-def test_who_has_done_its_work_is_not_to_blame_for_a_service_that_is_down(flota):
+def test_a_rank_that_has_finished_is_not_blamed_for_a_service_that_is_down(flota):
     (flota.directory / "w.py").write_text(f"{LEFT}socket.create_connection(('127.0.0.1', 1))")
 
     result = flota.run("--nproc_per_node", 2, "w.py")
@@ -128,7 +128,7 @@ def test_verbose_shows_what_the_others_said(flota):
 
 
 @pytest.mark.parametrize("fault", ["lacks_a_module", "gets_local_rank", "has_no_script", "has_bad_syntax"])
-def test_what_fails_at_the_start_burns_no_restarts(flota, fault):
+def test_failures_at_the_start_use_no_restarts(flota, fault):
     result = crash(flota, fault, "--max_restart", 3)
 
     assert "restarting (1 of 3)" not in result.stderr

@@ -1,4 +1,4 @@
-"""The lab's command line, as people use it."""
+"""The command line of the lab."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lab():
     by_hand("down")
 
 
-def test_a_lab_is_made_used_and_ended(lab):
+def test_a_lab_is_created_used_and_removed(lab):
     assert (lab.returncode, lab.stdout.split("\n")[1]) == (0, "host2 10.77.0.2 fd77::2"), lab.stderr
     assert by_hand("run", "2", "hostname").stdout == "host2\n"
     assert by_hand("run", "2", "sh", "-c", "exit 7").returncode == 7
@@ -38,14 +38,14 @@ def test_a_lab_is_made_used_and_ended(lab):
     assert by_hand("heal").returncode == 0
     assert by_hand("run", "2", "cat", "/sys/class/net/eth0/carrier").stdout == "1\n"
     assert by_hand("down").returncode == 0
-    assert "there is no lab" in by_hand("run", "1", "true").stderr
+    assert "no lab is running" in by_hand("run", "1", "true").stderr
 
 
-def test_there_are_not_two_of_one_name(lab):
-    assert "there is a lab already" in by_hand("up", "2").stderr
+def test_two_labs_cannot_have_the_same_name(lab):
+    assert "a lab is already running" in by_hand("up", "2").stderr
 
 
-def test_a_mistake_is_answered_and_the_lab_lives_on(lab):
+def test_a_mistake_is_reported_and_the_lab_keeps_running(lab):
     assert by_hand("cut", "9").returncode == 1
     assert by_hand("shape", "1", "color=3").returncode == 1
     assert by_hand("dance").returncode == 1

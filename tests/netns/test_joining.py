@@ -158,7 +158,7 @@ def test_nodes_that_wait_without_success_name_those_that_joined_and_exit_with_75
             assert "the nodes did not meet in time: 2 of 3 nodes: host1, host2" in node.err
 
 
-def test_those_who_are_missing_have_the_names_that_the_user_gave(shared, tmp_path):
+def test_missing_nodes_have_the_names_that_the_user_gave(shared, tmp_path):
     cases = {
         "--ips 10.77.0.1,10.77.0.2,10.77.0.3": "10.77.0.2, 10.77.0.3",
         "--nnodes 3 --rank 1 --master 10.77.0.1:8090": "rank 0, 2",

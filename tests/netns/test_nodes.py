@@ -52,7 +52,7 @@ def test_a_crash_leaves_nothing_of_a_node(nodes):
     assert (node.wait(), node.survivors()) == (-signal.SIGKILL, {})
 
 
-def test_waiting_for_words_that_do_not_come_shows_those_that_did(nodes):
+def test_waiting_for_missing_output_shows_the_output_so_far(nodes):
     node = nodes.start(1, "--nproc_per_node", 2, "fails.py", env={"FAIL_HOW": "7"})
 
     with pytest.raises(AssertionError, match="exit code 7"):

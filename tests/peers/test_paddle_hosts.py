@@ -64,7 +64,7 @@ def test_two_hosts_train_where_hostnames_mislead(lab, job, on_one_machine):
     assert job.results() == on_one_machine
 
 
-def test_pods_of_paddlecloud_train_as_one_machine_does_with_nothing_said(job, on_one_machine):
+def test_pods_of_paddlecloud_train_like_one_machine_without_flags(job, on_one_machine):
     for number, workers in WORKERS.items():
         flags = ("--python", job.python, "--nproc_per_node", workers)
         job.on[number] = job.nodes.start(number, *flags, *job.trained, env=pod(number))

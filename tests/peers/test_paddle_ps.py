@@ -30,7 +30,7 @@ def paddle(tmp_path):
 
 @pytest.mark.parametrize("_", RUNS)
 @pytest.mark.parametrize(("servers", "trainers"), [(1, 2), (2, 4)])
-def test_a_job_trains_and_ends_though_its_servers_would_serve_for_ever(paddle, servers, trainers, _):
+def test_a_job_ends_although_its_servers_would_serve_forever(paddle, servers, trainers, _):
     ended = paddle.flota(*counts(servers, trainers), *GRACE, script("paddle_ps.py"))
 
     told = {rank: paddle.results(rank) for rank in range(trainers)}

@@ -148,7 +148,7 @@ def test_the_report_does_not_wait_for_a_stalled_terminal(flota):
     running.output()
 
 
-def test_a_mark_begins_a_line_of_its_own(flota):
+def test_a_round_header_starts_a_new_line(flota):
     name = script(flota, "import sys\nsys.stdout.write('no end')")
     for _ in range(2):
         flota.run(name)
@@ -195,7 +195,7 @@ def test_a_log_that_the_user_empties_is_still_shown(flota):
         (["--nproc_per_node", "99999999", "x.py"], "a number of 1 to 10000"),
     ],
 )
-def test_wishes_that_cannot_be_met_are_answered(flota, words, message):
+def test_impossible_options_are_errors(flota, words, message):
     script(flota, "", "x.py")
 
     result = flota.run(*words)

@@ -319,7 +319,7 @@ def test_roles_of_one_script_have_their_own_arguments(flota, here):
     assert logs == ["['train.py', '--one']\n", "['train.py', 'x', 'y', 'z']\n"]
 
 
-def test_a_folder_is_where_its_script_finds_modules(flota, here):
+def test_a_script_finds_modules_in_its_own_folder(flota, here):
     (here / "app").mkdir()
     (here / "app/colorsys.py").write_text("OWN = True")
     (here / "app/__main__.py").write_text("import colorsys\nprint(hasattr(colorsys, 'OWN'))")

@@ -150,7 +150,7 @@ def test_a_file_that_is_not_a_report_is_ignored(flota, file, text, code):
         (("--verbos",), "unknown flag"),
     ],
 )
-def test_what_it_cannot_do_is_said(flota, words, said):
+def test_bad_arguments_are_errors(flota, words, said):
     told = why(flota, *words)
 
     assert told.returncode == 2

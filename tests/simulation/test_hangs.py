@@ -1,4 +1,4 @@
-"""Hangs of whole jobs in virtual time: all nodes must stand still together, and one is asked for no more than once."""
+"""Hangs of whole jobs in virtual time: all nodes must be idle at the same time, and stacks are requested only once."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_node_that_is_lost_while_stacks_are_asked_for_is_lost():
     assert {node.ending.reason for node in cluster.nodes[:2]} == {"host2 was lost"}
 
 
-def test_a_node_that_does_not_answer_is_not_waited_for_for_ever():
+def test_a_node_that_does_not_answer_is_not_waited_for_forever():
     cluster = started(7, 3)
 
     stand_all(cluster, culprit=1)

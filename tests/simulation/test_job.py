@@ -43,12 +43,12 @@ def test_a_failure_ends_the_job_everywhere_with_the_same_code():
     assert all(node.ending.failures[0].node == "0005" for node in cluster.nodes)
 
 
-def test_a_failure_restarts_everybody_and_is_counted_once():
+def test_a_failure_restarts_all_nodes_and_is_counted_once():
     cluster = Cluster(2, terms(4, 4, RestartPolicy(1, enabled=True)))
     for _ in range(4):
         cluster.add()
     cluster.world.after(5, lambda: cluster.nodes[2].fail())
-    cluster.world.after(5.001, lambda: cluster.nodes[3].fail())  # suffers from it
+    cluster.world.after(5.001, lambda: cluster.nodes[3].fail())  # fails as a consequence
     cluster.run(60)
     assert cluster.endings() == {(SUCCEEDED, 0)}
     assert len(cluster.rosters) == 2 and cluster.rosters[0] == cluster.rosters[1]
@@ -277,13 +277,13 @@ def test_hundreds_of_nodes_restart_together(etcd):
     cluster.run(120)
     assert cluster.endings() == {(SUCCEEDED, 0)}
     assert [len(seats) for seats in cluster.rosters.values()] == [300] * 4
-    assert len(set(cluster.rosters.values())) == 1, "nobody left, so nobody moved"
+    assert len(set(cluster.rosters.values())) == 1, "no node left, so no node changed its seat"
 
 
 @pytest.mark.parametrize("etcd", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_after_random_faults_all_remaining_nodes_finish(seed, etcd):
-    """Failures, crashes, cuts, lost messages and pauses for two minutes; after that whoever is left must finish."""
+    """Failures, crashes, cuts, lost messages and pauses for two minutes; after that all remaining nodes must finish."""
     cluster = Cluster(seed, terms(2, 8, RESTARTS, elastic_timeout=3.0), work=30, etcd=etcd)
     chance = cluster.world.random
     cluster.add()
@@ -296,9 +296,9 @@ def test_after_random_faults_all_remaining_nodes_finish(seed, etcd):
     cluster.world.after(120, lambda: _calm(cluster))
     cluster.run(120 + 400)
     left = [node for node in cluster.nodes if node.name not in cluster.crashed]
-    assert all(node.over for node in left), "a node waits for ever"
-    # A node that is cut off from an embedded master gives up; one that was told to leave has left; one may come when
-    # the job is just over.
+    assert all(node.over for node in left), "a node waits forever"
+    # A node that is cut off from an embedded master gives up; a node that was asked to leave has left; a node may start
+    # when the job has just ended.
     stayed = [node for node in left if node.begun and node.ending.kind != STOPPED and (etcd or not node.was_cut)]
     assert {node.ending.kind for node in stayed} == {SUCCEEDED}
 

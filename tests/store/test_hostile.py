@@ -180,7 +180,7 @@ def test_of_pipelined_requests_the_first_is_answered_and_the_connection_closed(m
     assert_served(master)
 
 
-def test_thousands_of_watchers_all_hear(master):
+def test_thousands_of_watchers_all_receive_events(master):
     ask = b'{"create_request":{"key":"cm9zdGVy"}}'
     head = b"POST /v3/watch HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(ask)
     watchers = [dial(master, head + ask) for _ in range(MANY)]

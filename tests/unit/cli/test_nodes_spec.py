@@ -174,7 +174,7 @@ def test_the_examples_of_the_old_documents(nodes_spec, words, made):
         ("--ips 127.0.0.1,10.0.0.2", {"PADDLE_MASTER": "b:1"}, False, [("127.0.0.1", 6069)]),
     ],
 )
-def test_the_stronger_source_says_where(nodes_spec, words, environ, etcd, places):
+def test_the_source_with_precedence_names_the_master(nodes_spec, words, environ, etcd, places):
     made = nodes_spec(f"--nnodes 2 {words}", **environ)
 
     assert (made.etcd, made.places) == (etcd, tuple(Place(*place) for place in places))
@@ -189,7 +189,7 @@ def test_the_stronger_source_says_where(nodes_spec, words, environ, etcd, places
         "--master etcd://10.0.0.1 --rdzv-backend etcd-v2 --rdzv-endpoint 10.0.0.1:2379",
     ],
 )
-def test_a_master_may_be_said_twice(nodes_spec, words):
+def test_a_master_may_be_given_twice(nodes_spec, words):
     assert nodes_spec(f"--nnodes 2 {words}").places[0].host == "10.0.0.1"
 
 
@@ -229,7 +229,7 @@ def test_what_flota_does_not_use_of_torchs_settings_is_named(asked):
         ("--ips 203.0.113.7,127.0.0.1 --rank 1 --nnodes 2", 1),
     ],
 )
-def test_a_list_of_addresses_says_who_and_where(nodes_spec, words, rank):
+def test_a_list_of_addresses_gives_nodes_and_master(nodes_spec, words, rank):
     made = nodes_spec(words)
 
     assert (made.rank, made.serves) == (rank, rank == 0)
@@ -380,7 +380,7 @@ def test_secrets_that_cannot_be_used_are_named_but_not_shown(nodes_spec, environ
     assert "abc" not in raised.value.message + raised.value.hint
 
 
-def test_a_token_that_everyone_can_read_is_said(asked, tmp_path):
+def test_a_token_that_everyone_can_read_causes_a_warning(asked, tmp_path):
     token = tmp_path / "token"
     token.write_text("abc")
 

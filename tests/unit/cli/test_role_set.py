@@ -328,7 +328,7 @@ def seen(role: Role) -> tuple[str, str, bool]:
     return role.devices.kind, ",".join(role.devices.chosen), role.private
 
 
-def test_trainers_have_a_device_each_and_who_serves_has_none(cast):
+def test_trainers_have_one_device_each_and_serving_roles_have_none(cast):
     made = cast("--server_num 1 --coordinator_num 1 --trainer_num 2", CUDA_VISIBLE_DEVICES="4,5")
 
     assert {role.name: seen(role) for role in made.roles} == {
@@ -382,7 +382,7 @@ def test_devices_that_are_not_there_or_do_not_fit_the_stages_are_refused(cast, w
 # The table itself.
 
 
-def test_who_serves_starts_first_and_otherwise_the_order_stays(cast):
+def test_serving_roles_start_first_and_otherwise_the_order_stays(cast):
     made = cast("--trainer_num 1 --heter_worker_num 1 --coordinator_num 1 --server_num 1")
 
     assert [role.name for role in made.roles] == ["server", "coordinator", "heter", "trainer"]
@@ -458,7 +458,7 @@ def test_a_role_may_have_no_worker_here_or_very_many(spec):
     assert counts(spec("", "--roles a=0,b=10000 train.py")) == "a=0 b=10000"
 
 
-def test_who_serves_by_its_name(spec):
+def test_roles_that_serve_by_their_name(spec):
     names = ("evaluator", "server", "scheduler", "worker", "ps", "coordinator", "chief")
     made = spec("".join(f"[roles.{name}]\n" for name in names))
 
@@ -541,7 +541,7 @@ def test_a_wrong_key_is_answered_with_the_nearest(spec):
         ("[roles.a]\nscript = 'serve.py'\n[roles.b]\nargs = ['x']", "", NoScript, "no script given"),
     ],
 )
-def test_what_makes_no_job_is_refused(spec, toml, words, error, problem):
+def test_an_impossible_job_is_refused(spec, toml, words, error, problem):
     with pytest.raises(error) as raised:
         spec(toml, words)
 

@@ -183,7 +183,7 @@ def test_a_failure_of_an_earlier_round_is_history():
     assert table.decide().round == 1
 
 
-def test_a_shepherds_word_is_believed_at_once():
+def test_a_death_reported_by_a_shepherd_counts_at_once():
     table = started(2, absence=2.5)
     table.say("host1", state=node_record.DEAD)
     assert table.decide().ending.reason == "host1 was lost"
@@ -220,7 +220,7 @@ def test_an_elastic_job_does_not_go_on_without_a_role():
     assert table.decide().phase == RUNNING
 
 
-def test_a_node_in_the_way_of_its_own_next_life_is_given_time_to_be_dead():
+def test_a_restarted_node_waits_for_its_old_record_to_expire():
     table = Table(2, least=2, most=2)
     table.join("host1", name="again")
     assert table.decide().refused == {}

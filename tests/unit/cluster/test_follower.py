@@ -75,7 +75,7 @@ def test_a_question_is_put_once_and_again_when_the_workers_are_gone(working):
     assert advance(working) == []
 
 
-def test_a_reply_to_another_question_is_not_said(working):
+def test_a_reply_to_another_question_is_not_sent(working):
     advance(working, asking(1, STACKS), asking(2, STACKS))
     working.reply(Question(1, STACKS), PositionsAnswer())
 
@@ -132,7 +132,7 @@ def test_nothing_can_be_asked_for_where_no_workers_run(working):
     assert working.request(POSITIONS) is None
 
 
-def test_a_question_of_an_unknown_kind_is_not_heard(working):
+def test_a_question_of_an_unknown_kind_is_ignored(working):
     assert advance(working, asking(1, "weather")) == []
     assert working.job_state.question is None
 

@@ -61,7 +61,7 @@ def test_digits_count_as_numbers():
     st.lists(st.sampled_from("abcdefghij"), unique=True, min_size=1),
     st.lists(st.sampled_from("abcdefghij"), unique=True, min_size=1),
 )
-def test_everybody_sits_once_and_survivors_sit_where_they_sat(first, second):
+def test_each_node_has_one_seat_and_remaining_nodes_keep_theirs(first, second):
     before = seat([node(name) for name in first], ())
     after = names(seat([node(name) for name in second], before))
     assert sorted(after) == sorted(second)

@@ -58,7 +58,7 @@ def test_a_node_with_another_count_gets_an_error(nodes, why):
         ({"a": -1}, ("10.0.0.1", "10.0.0.2", "10.0.0.3"), "1 of 3 nodes: a; missing: 10.0.0.2, 10.0.0.3"),
     ],
 )
-def test_missing_nodes_are_called_by_address_or_rank_where_these_are_known(here, hosts, words):
+def test_missing_nodes_are_named_by_address_or_rank_if_known(here, hosts, words):
     present = [present_of(host, rank=rank) for host, rank in here.items()]
 
     assert missing_in_words(present, Terms("job", 3, 3, ("torch",), hosts=hosts)) == words

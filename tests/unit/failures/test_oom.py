@@ -127,7 +127,7 @@ def test_a_missing_limit_is_not_reported(machine):
     assert MemoryWatch(**machine(2)).look(1).words == "the machine has 12.0 GiB of 24.0 GiB left"
 
 
-def test_where_nothing_is_counted_that_is_known(tmp_path):
+def test_without_counters_the_evidence_says_so(tmp_path):
     nowhere = str(tmp_path)
 
     evidence = MemoryWatch(nowhere, nowhere, f"{nowhere}/kmsg").look(1)

@@ -53,7 +53,7 @@ def test_times_are_compared_by_the_clock_of_the_coordinator(skew):
     assert [(node, round(one.at - EPOCH, 3)) for node, one in in_order(survey)] == [("a", 9.0), ("b", 9.1)]
 
 
-def test_clocks_that_may_agree_are_believed():
+def test_clocks_that_may_agree_are_not_corrected():
     survey = call(
         alive("a"),
         alive("b"),
@@ -63,7 +63,7 @@ def test_clocks_that_may_agree_are_believed():
     assert (clock_offset("a", survey), clock_offset("b", survey)) == (0.0, 0.0)
 
 
-def test_a_node_that_answered_late_was_late_to_hear():
+def test_a_late_answer_means_that_the_call_arrived_late():
     answers = {"a": roll_call.Testimony(AGREES), "b": roll_call.Testimony(EPOCH + ASKED_AT + 5.0 + 1.99)}
     heard_at = {"a": ASKED_AT + 0.02, "b": ASKED_AT + 2.0}
 

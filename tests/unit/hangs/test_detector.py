@@ -199,7 +199,7 @@ def test_a_rank_that_only_waits_is_a_hang(waiting):
     ids="native gil writes native-threads".split(),
 )
 @pytest.mark.parametrize("first", [5, 31])
-def test_who_has_waited_long_for_anothers_work_may_work_in_its_turn(at_work, first):
+def test_a_rank_that_has_waited_for_another_may_be_next_to_work(at_work, first):
     handover = first * TIMEOUT + 0.1
     barrier = frame("all_reduce", 3, f"{TORCH}/distributed/distributed_c10d.py"), frame("main", 9)
 

@@ -57,14 +57,14 @@ def stacks(answers, *states, argument="", **facts):
     return asked(Question(1, STACKS, argument), answers, states or (RUNNING,) * 3, **facts)
 
 
-def test_a_user_hears_only_when_all_have_answered_or_time_is_up():
+def test_a_user_gets_an_answer_when_all_have_answered_or_time_is_up():
     some = positions({"gpu0": answer(0), "gpu2": answer(2)})
 
     assert decide_positions(some) == Wait(ASKED_AT + POSITIONS_TIME)
     assert decide_positions(some._replace(now=ASKED_AT + POSITIONS_TIME)).lines[-1] == "no answer from gpu1"
 
 
-def test_who_is_done_is_not_waited_for():
+def test_a_finished_node_is_not_waited_for():
     outcome = decide_positions(positions({"gpu0": answer(0), "gpu2": answer(2)}, RUNNING, DONE, SERVING))
 
     assert isinstance(outcome, Publish)

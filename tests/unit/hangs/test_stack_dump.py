@@ -297,7 +297,7 @@ C, W, E, H, L = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED
         ((), None, []),
     ],
 )
-def test_who_is_elsewhere_makes_the_others_wait(kinds, words, expected):
+def test_a_rank_that_is_elsewhere_blocks_the_others(kinds, words, expected):
     assert suspects(*kinds, words=words) == expected
 
 

@@ -174,7 +174,7 @@ def test_other_processes_ignore_a_page_with_invalid_content(channel):
     assert read_page(channel.page_path(1)) == NO_HEARTBEAT
 
 
-def test_who_asks_whether_to_stop_is_known_to_listen(channel):
+def test_a_worker_that_calls_should_stop_can_be_asked_to_stop(channel):
     assert channel.read(1).flags == 0
     assert worker.should_stop() is False
     assert channel.read(1).flags == POLLS
@@ -211,7 +211,7 @@ def test_a_step_that_will_never_come_is_not_waited_for(channel):
 
 
 @pytest.mark.parametrize(("told", "heard"), [(NOW, NOW), (0, 0), (7, 7), (NO_OPINION, NOW)])
-def test_the_node_is_heard_whatever_the_step(channel, told, heard):
+def test_the_nodes_request_is_read_at_any_step(channel, told, heard):
     worker.heartbeat(0)
     assert worker._page.stop_step() is None
     channel.request_stop(1, told)

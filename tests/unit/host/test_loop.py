@@ -125,7 +125,7 @@ def test_a_descriptor_that_was_closed_and_reopened_is_watched_again(loop, pipe):
     os.close(fresh_end)
 
 
-def test_a_file_that_a_forked_process_keeps_open_is_not_heard_of_once_closed(loop, pipe):
+def test_a_closed_file_that_a_forked_process_keeps_open_is_not_reported(loop, pipe):
     reader, writer = pipe
     called = []
     loop.watch(reader, lambda: called.append("old"))

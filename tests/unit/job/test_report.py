@@ -47,7 +47,7 @@ def test_the_failure_report_has_everything_in_25_lines():
     ]
 
 
-def test_who_left_too_early_is_followed_by_what_came_of_it():
+def test_a_rank_that_left_too_early_is_shown_with_the_consequences():
     left = FIRST._replace(cause="left-early", code=0, said=SAID[:8])
     secondary = (failed(0, is_secondary=True), failed(5, is_secondary=True))
     page = failure_report(with_failures(BLANK, (left, *secondary)))
@@ -77,7 +77,7 @@ def test_ranks_that_succeeded_before_a_lost_connection_are_named():
     assert failure_report(report_from_dict(report_as_dict(report))) == failure_report(report)
 
 
-def test_other_suspects_of_a_hang_are_said_to_hang():
+def test_other_suspects_of_a_hang_are_reported_as_hung():
     suspects = tuple(failed(rank)._replace(code=HANG, cause=HUNG, ending="hang", said=()) for rank in (2, 1, 3))
     page = failure_report(with_failures(BLANK, (*suspects, failed(5))))
 

@@ -171,7 +171,7 @@ def test_a_plain_command_is_one_of_the_nodes(asked):
 
 
 @pytest.mark.parametrize("environ", [ALONE, {}, {"PADDLE_TRAINERS": "10.0.0.1,10.0.0.2", "PADDLE_TRAINER_ID": "1"}])
-def test_where_there_is_nothing_to_say_nothing_changes(asked, environ):
+def test_without_platform_information_nothing_changes(asked, environ):
     line, settings = asked("", **environ)
 
     assert set(settings.given) <= {"host"}
@@ -220,7 +220,7 @@ def test_any_description_of_the_nodes_overrides_the_platform(asked, words, varia
     assert line.notes[-1] == f"PaddleCloud has {said}, but {winner} is given and wins"
 
 
-def test_what_does_not_say_who_takes_part_is_beside_the_platform(asked):
+def test_settings_that_do_not_describe_nodes_are_combined_with_the_platform(asked):
     _, settings = asked("--nproc_per_node 2 --host 10.0.0.3 --max_restart 1 --rank 0", **SECOND)
 
     assert (settings["nnodes"], settings["host"], settings["rank"]) == ((2, 2), "10.0.0.3", 0)

@@ -20,7 +20,7 @@ def asked(*answers, argument="", **facts):
     return survey_of(Question(1, KIND, argument), [present_of(host) for host in HOSTS], known, **facts)
 
 
-def test_the_step_is_as_far_as_the_fastest_gets_until_all_have_heard():
+def test_the_stop_step_is_as_far_as_the_fastest_gets_until_all_are_asked():
     answers = StopAnswer(step=7, pace=2.0), StopAnswer(step=9, pace=1.0), StopAnswer(step=8)
 
     assert decide(asked(*answers)) == AskAgain(str(9 + 2 + 4))
@@ -32,7 +32,7 @@ def test_nodes_without_workers_that_report_steps_have_no_opinion():
     assert decide(asked(StopAnswer(step=7), StopAnswer(step=NOW), StopAnswer())) == AskAgain(str(NOW))
 
 
-def test_who_is_done_is_not_asked():
+def test_a_finished_node_is_not_asked():
     assert decide(asked(StopAnswer(step=7), StopAnswer(step=7), None, done={"c"})) == AskAgain("9")
 
 

@@ -39,7 +39,7 @@ def test_a_slow_rank_is_named_once_and_again_when_it_recovers():
     assert ranks.look(500, 900, even) == [()]
 
 
-def test_who_was_named_by_another_coordinator_recovers():
+def test_a_slow_rank_named_by_another_coordinator_recovers():
     ranks = Round(SlowRank(1, "gpu1", 3.0))
 
     assert ranks.look(0, 100, steps(0.2, 0.6, 0.2)) == []

@@ -124,7 +124,7 @@ def test_an_unknown_framework_is_named():
         flota.init_parallel_env("caffe")
 
 
-def test_a_launcher_that_does_not_know_the_framework_is_not_taken_for_a_single_process(imported, monkeypatch):
+def test_a_launcher_that_does_not_support_the_framework_is_not_a_single_process(imported, monkeypatch):
     imported("jax")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -1,4 +1,4 @@
-"""Every rank is connected to rank 0, and breaks the moment that any other end is gone, as collective training does."""
+"""Every rank is connected to rank 0, and fails as soon as a connection is closed, as collective training does."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""Every rank meets rank 0 at the address and port it was given, and prints who was there."""
+"""Every rank connects to rank 0 at the address and port that it was given, and prints all ranks."""
 
 import os
 import socket

@@ -1,6 +1,7 @@
-"""Notes who it is, then waits for files in the directory STAGE: `finish` ends it well, `fail.RANK` in the way it says.
+"""Records its variables, then waits for files in the directory STAGE: `finish` makes it succeed, `fail.RANK` makes it
+fail in the way that the file says.
 
-A note is made once: a rank that is there twice in one round is a failure of its own.
+A record is written once: a rank that exists twice in one round fails.
 """
 
 import json
@@ -14,7 +15,7 @@ NAMES = ("WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "NODES", "
 
 
 def note(kind, **facts):
-    """Whole, or not there: somebody is waiting for it."""
+    """Written atomically: the test waits for it."""
     draft = f"{STAGE}/.{os.getpid()}"
     with open(draft, "w") as file:
         json.dump({"host": os.uname().nodename, "pid": os.getpid(), "at": time.monotonic(), **facts}, file)

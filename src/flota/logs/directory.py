@@ -1,4 +1,4 @@
-"""The log directory: made and locked for a job, with a header in each worker's log when a round starts."""
+"""The log directory: creates and locks it for a job, and writes a header to each worker's log when a round starts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from flota.job.spec import JobSpec
 LOCK = ".flota.lock"
 ROUND_HEADER = "===== flota: "  # begins each round in a worker's log
 TRIES_SHARED = 50  # one per 10 ms
-TRIES_ALONE = 3  # `is_locked` of another process holds the lock for a moment
+TRIES_ALONE = 3  # another process may hold the lock for a moment, in `is_locked`
 
 
 def open_directory(directory: str, job_id: str, *, shared: bool = False, option: str = "--log_dir") -> int:
-    """Make the directory and lock it for this job. Returns a descriptor that holds the lock as long as it is open.
+    """Create the directory and lock it for this job. Returns a descriptor that holds the lock while it is open.
 
-    `shared`: with other nodes of the same job on this machine. `option`: the flag that names another directory.
+    `shared`: other nodes of the same job on this machine may use it. `option`: the flag to name in an error.
     """
     try:
         os.makedirs(directory, exist_ok=True)
@@ -37,19 +37,19 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False, option:
                 if shared:
                     fcntl.flock(lock, fcntl.LOCK_SH)
                 return lock
-            # Another node of this job may be a moment ahead of us.
+            # Another node of this job may have locked the directory just before.
             if shared and _try_lock(lock, fcntl.LOCK_SH):
                 if _owner(lock).startswith(owner):
                     return lock
                 fcntl.flock(lock, fcntl.LOCK_UN)
             time.sleep(0.01)
     except OSError:
-        return lock  # a file system without locks: better to run than to refuse
+        return lock  # the file system has no locks: run without one
     raise LogDirInUse(directory, f" ({_owner(lock)})" if _owner(lock) else "", option)
 
 
 def is_locked(directory: str) -> bool | None:
-    """Whether a running job has locked the directory; None where that cannot be known."""
+    """Whether a running job has locked the directory; None if that is unknown."""
     try:
         lock = os.open(f"{directory}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def _append_header(path: str, flags: int, header: bytes) -> tuple[int, int]:
 
 
 def open_append(path: str) -> int:
-    """A descriptor to append to. If the file cannot be opened (a script removed the directory), its lines are lost."""
+    """Open a file for appending, or /dev/null if that fails, so that a job does not stop because of a log."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -122,7 +122,7 @@ def open_append(path: str) -> int:
 
 
 def append(log: int, data: bytes) -> bool:
-    """Whether it was written: a full disk costs lines of a log, not the job."""
+    """Append to a log. Returns False if that failed: a job continues on a full disk, without these lines."""
     try:
         os.write(log, data)
     except OSError:
@@ -138,7 +138,7 @@ def remove(path: str) -> None:
 
 
 def write_whole(path: str, text: str, mode: int = 0o644) -> None:
-    """Replace a file: readers see the old content or the new, never a part."""
+    """Replace a file. Readers see the old content or the new content, never a part of it."""
     temporary = f"{path}.{os.getpid()}.tmp"
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:

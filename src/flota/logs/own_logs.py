@@ -1,4 +1,4 @@
-"""flota's own two logs: <job_id>.<node>.log, its messages, and events.<node>.jsonl, what happened, for programs.
+"""flota's own two logs: its messages in <job_id>.<node>.log, and events for programs in events.<node>.jsonl.
 
 JSON is written without the json module, which imports re: 5 ms of CPU while the workers' interpreters need it.
 """
@@ -80,7 +80,7 @@ class EventLog:
 
 
 def to_json(value: object) -> str:
-    """Numbers, text, lists and mappings of them, as JSON on one line."""
+    """Numbers, strings, lists and mappings as JSON on one line."""
     if isinstance(value, str):
         return quoted(value)
     if value is None or isinstance(value, bool):

@@ -23,7 +23,7 @@ class RotatingLog:
         self._file = self._open()
 
     def on_ready(self) -> bool:
-        """Copy what has been written; False when all writers have closed the pipe."""
+        """Copy what is in the pipe. Returns False when all writers have closed it."""
         data = os.read(self.fd, CHUNK)
         if not data:
             os.close(self._file)
@@ -37,7 +37,7 @@ class RotatingLog:
         return True
 
     def _fitting(self, data: bytes) -> tuple[bytes, bytes]:
-        """What goes into this file, and what into the next. Lines stay whole, even one longer than the limit."""
+        """Split data for this file and the next one. Lines stay whole, also a line longer than the limit."""
         room = self.max_size - self._size
         if len(data) <= room:
             return data, b""
@@ -70,7 +70,7 @@ class RotatingLog:
         try:
             self._rename()
         except OSError:
-            self._size = 0  # the directory is gone or full: stay in the open file
+            self._size = 0  # the directory was removed or the disk is full: continue in the open file
             return
         os.close(self._file)
         self._file = self._open()

@@ -1,4 +1,4 @@
-"""Shows log files on the console while they grow. The files are the queue: what cannot be shown yet stays there."""
+"""Shows log files on the console while they grow. What the console cannot take yet is read from the files later."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ IN_MODIFY = 0x2
 EVENT_SIZE = 16
 OVERFLOWED = -1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, KEEP_UP_TO = -1, -3, 64 << 20
+USUAL_HEIGHT = 24  # rows of a terminal that does not know its size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.logs.progress_bars import ProgressBars
 
 
 class Segment:
-    """One file of a log: with rotation there are several, read one after the other."""
+    """One file of a log. With rotation a log has several, which are read one after the other."""
 
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -28,22 +33,24 @@ class Segment:
         self.skipped: list[tuple[int, int]] = []  # the round headers, which are not shown
 
     def read(self) -> tuple[bytes, bool]:
-        """The next bytes of the worker's own output, and whether a round header follows them."""
-        while self.skipped and self.position == self.skipped[0][0]:
+        """Return the next bytes of the worker's own output. The flag says that a round's output has ended here."""
+        if self.skipped and self.position == self.skipped[0][0]:
             self.position = self.skipped.pop(0)[1]
+            return b"", True
         limit = min(CHUNK, self.skipped[0][0] - self.position) if self.skipped else CHUNK
         data = os.pread(self.fd, limit, self.position)
         if not data and os.fstat(self.fd).st_size < self.position:
-            self.position, self.skipped = 0, []  # the file was truncated: what follows is new
+            self.position, self.skipped = 0, []  # the file was truncated: read it from the start
         self.position += len(data)
-        return data, bool(self.skipped) and self.position == self.skipped[0][0]
+        return data, False
 
 
 class FollowedLog:
-    """One log on its way to the console."""
+    """A log that is shown on the console: its files, and its line that is not ended yet."""
 
     def __init__(self, path: str, prefix: bytes, words: Sequence[bytes] = (), copy: int = -1) -> None:
         self.path = path
+        self.number = 0  # of all logs that were followed
         self.prefix = prefix
         self.words = words  # lines with one of these are copied to `copy`
         self.copy = copy
@@ -59,36 +66,43 @@ class FollowedLog:
         self.changed = True
 
     def read(self) -> tuple[bytes, bool]:
-        data, round_ends = self.segments[0].read()
-        if not data and len(self.segments) > 1:
-            os.close(self.segments.pop(0).fd)
-        elif not data:
-            self.changed = False
-        return data, round_ends
+        data, round_ended = self.segments[0].read()
+        if not data and not round_ended:
+            if len(self.segments) > 1:
+                os.close(self.segments.pop(0).fd)
+            else:
+                self.changed = False
+        return data, round_ended
 
 
 class LogFollower:
-    """Many logs, one writer. Several logs are shown by whole lines, a single one byte by byte."""
+    """Shows logs through one writer: a single log byte for byte, several logs in whole lines and progress bars."""
 
-    def __init__(self, writer: NonblockingWriter, *, timestamps: bool) -> None:
+    def __init__(self, writer: NonblockingWriter, *, timestamps: bool, terminal: bool) -> None:
         self.writer = writer
         self.timestamps = timestamps
+        self.terminal = terminal  # the writer's, and it understands escape sequences
         self.logs: list[FollowedLog] = []
+        self.bars: ProgressBars | None = None  # from the first bar on, unless one log is shown byte for byte
+        self._followed = 0
         # Becomes readable when a watched file has changed; -1 where the system has no inotify.
         self.inotify = libc.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
         self.needs_polling = self.inotify < 0  # without inotify, or without a free watch
         self._watched: dict[int, FollowedLog] = {}
-        # Large buffers come and go at console speed: without this each of them is mapped and faulted in again.
+        # Without this the C library maps memory for each large buffer, and the kernel has to clear it every time.
         libc.call("mallopt", M_MMAP_THRESHOLD, KEEP_UP_TO)
         libc.call("mallopt", M_TRIM_THRESHOLD, KEEP_UP_TO)
 
     def follow(self, log: FollowedLog) -> None:
+        self._followed += 1
+        log.number = self._followed
         self.logs.append(log)
         self._watch(log)
 
     def keep_only(self, paths: Container[str]) -> None:
         """Stop following logs that do not belong to this node's workers any more."""
         for log in [log for log in self.logs if log.path not in paths]:
+            self._show(log, b"", last=True)
             self.logs.remove(log)
             for segment in log.segments:
                 os.close(segment.fd)
@@ -109,20 +123,20 @@ class LogFollower:
         try:
             log.segments.append(Segment(log.path))
         except OSError:
-            return  # the directory is gone: nothing more to show
+            return  # the directory was removed: there is nothing more to show
         if len(log.segments) > MOST_SEGMENTS:
             os.close(log.segments.pop(0).fd)
-            self.writer.write(b"... (flota: lines were rotated away before they could be shown)\n")
+            self._write_lines(b"... (flota: lines were rotated away before they could be shown)\n")
         log.changed = True
         self._watch(log)
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to show and the writer takes it."""
+        """Whether a log has more to show and the writer takes more."""
         return not self.writer.pending and any(self._has_more(log) for log in self.logs)
 
     def _has_more(self, log: FollowedLog) -> bool:
-        """When the console is closed, lines may still have to be copied."""
+        """When the console is closed, matching lines are still copied."""
         return log.changed and (not self.writer.closed or bool(log.words))
 
     def on_changed(self) -> None:
@@ -139,51 +153,91 @@ class LogFollower:
             log.changed = True
 
     def pump(self) -> None:
-        """Show one chunk of each log that has changed, while the writer takes it."""
+        """Show one chunk of each log that has changed, then the progress bars, while the writer takes it."""
         for log in self.logs:
             if self.writer.pending:
                 return
             if self._has_more(log):
-                data, round_ends = log.read()
-                self._show(log, data, last=round_ends)
+                data, round_ended = log.read()
+                self._show(log, data, last=round_ended)
+        if self.bars and self.until_bars(None) == 0:
+            self.writer.write(*self.bars.draw(self._height()))
+
+    def until_bars(self, wait: float | None) -> float | None:
+        """How long the loop may wait before progress bars have to be shown: at most `wait` seconds."""
+        if not self.bars or self.bars.deadline is None or self.writer.pending or self.writer.closed:
+            return wait
+        left = max(0.0, self.bars.deadline - time.monotonic())
+        return left if wait is None else min(wait, left)
 
     def finish(self) -> None:
         """Show incomplete last lines: the rest will not be written."""
         for log in self.logs:
             self._show(log, b"", last=True)
 
+    def end_line(self) -> None:
+        """Let another writer to the same terminal begin at the start of an empty line."""
+        if self.bars:
+            self.writer.write(self.bars.erase(time.monotonic()))
+        elif not self.writer.at_line_start:
+            self.writer.write(b"\n")
+
     def _show(self, log: FollowedLog, data: bytes, *, last: bool) -> None:
-        if len(self.logs) == 1 and not self.timestamps and not log.words:
+        as_it_is = len(self.logs) == 1 and not self.timestamps
+        if as_it_is:
             self.writer.write(data)
-            return
-        body, log.partial = split_at_last_line(log.partial + data if log.partial else data)
-        if last and log.partial:
-            body, log.partial = body + log.partial + b"\n", b""
+            if not log.words:
+                return
+        body, log.partial = split_lines(log.partial + data if log.partial else data, last=last)
         if log.words:
             append(log.copy, b"".join(prefixed(matching(body, log.words), log.prefix)))
+        if as_it_is:
+            return
         stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
+        prefix = stamp + log.prefix
+        if self.bars or b"\r" in log.partial:
+            self._update_bar(log, prefix)
         if body:
-            self.writer.write(*prefixed(body, stamp + log.prefix))
+            self._write_lines(*prefixed(body, prefix))
+
+    def _update_bar(self, log: FollowedLog, prefix: bytes) -> None:
+        if not self.bars:
+            from flota.logs.progress_bars import ProgressBars
+
+            self.bars = ProgressBars(terminal=self.terminal)
+        self.bars.update(log.number, prefix, log.partial, time.monotonic())
+
+    def _write_lines(self, *lines: bytes | memoryview) -> None:
+        self.writer.write(*(self.bars.show_lines(self._height(), lines) if self.bars else lines))
+
+    def _height(self) -> int:
+        try:
+            return (self.terminal and os.get_terminal_size(self.writer.fd).lines) or USUAL_HEIGHT
+        except OSError:
+            return USUAL_HEIGHT
 
 
-def split_at_last_line(data: bytes) -> tuple[bytes, bytes]:
-    """Whole lines, and the beginning of the next one. A line of more than LONGEST_LINE is cut in pieces."""
-    cut = data.rfind(b"\n") + 1
-    if cut == 0 and len(data) > LONGEST_LINE:
-        cut = len(data)
-    return data[:cut], data[cut:]
+def split_lines(data: bytes, *, last: bool = False) -> tuple[bytes, bytes]:
+    """Whole lines, and the beginning of the next one. That one is ended here if it is the last or too long to keep."""
+    if b"\r" in data:
+        from flota.logs.progress_bars import last_state, split_bars
+
+        body, rest = split_bars(data)
+    else:
+        cut = data.rfind(b"\n") + 1
+        body, rest = data[:cut], data[cut:]
+    if rest and (last or len(rest) > LONGEST_LINE):
+        return body + (last_state(rest) if b"\r" in rest else rest) + b"\n", b""
+    return body, rest
 
 
 def prefixed(body: bytes, prefix: bytes) -> tuple[bytes | memoryview, ...]:
-    """Whole lines, each behind the prefix: one copy of the body, without a loop over its lines."""
+    """Put the prefix before each of these whole lines: with one copy of them, without a loop."""
     if not prefix or not body:
         return (body,)
-    marked = body.replace(b"\n", b"\n" + prefix)
-    if body.endswith(b"\n"):
-        return prefix, memoryview(marked)[: -len(prefix)]
-    return prefix, marked
+    return prefix, memoryview(body.replace(b"\n", b"\n" + prefix))[: -len(prefix)]
 
 
 def matching(body: bytes, words: Iterable[bytes]) -> bytes:
-    """The lines that contain one of the words."""
+    """Return the lines that contain one of the words."""
     return b"".join(line for line in body.splitlines(keepends=True) if any(word in line for word in words))

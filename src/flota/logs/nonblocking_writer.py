@@ -1,4 +1,4 @@
-"""Output that never blocks: what the terminal, pipe or file does not take now is kept for later."""
+"""Output that never blocks: bytes that the terminal, pipe or file does not take now are written later."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import fcntl
 import os
 import select
 import stat
+from _collections_abc import Callable
 from _socket import MSG_DONTWAIT, socket
 
 F_SETPIPE_SZ = 1031
@@ -15,11 +16,12 @@ MOST_PARTS = 1000  # of one writev()
 
 
 class NonblockingWriter:
-    """While output is `pending`, the console reads no more of the log files, so memory stays flat."""
+    """Writes to a descriptor. While output is `pending`, the console reads no logs, so memory use is bounded."""
 
     def __init__(self, fd: int) -> None:
         self.closed = False
         self.at_line_start = True
+        self.before_write: Callable[[], None] | None = None
         self._rest: list[memoryview] = []
         self._socket: socket | None = None
         self._poll: select.poll | None = None  # only where writing could block
@@ -32,20 +34,22 @@ class NonblockingWriter:
     def write(self, *chunks: bytes | memoryview) -> None:
         if self.closed:
             return
+        if self.before_write:
+            self.before_write()
         self._rest += [memoryview(chunk) for chunk in chunks if chunk]
         if self._rest:
             self.at_line_start = self._rest[-1][-1] == 10
             self.flush()
 
     def flush(self) -> None:
-        """Write as much as is taken without waiting."""
+        """Write as much as the descriptor takes without blocking."""
         try:
             while self._rest:
                 self._drop(self._send())
         except BlockingIOError:
             pass
         except OSError:
-            # The reader is gone (`| head`). That ends the console, not the training.
+            # The reader has exited (`| head`). The job continues without a console.
             self.closed = True
             self._rest.clear()
 
@@ -68,7 +72,7 @@ class NonblockingWriter:
             del self._rest[0]
 
     def _open(self, fd: int) -> int:
-        """Our own descriptor where writing could block: O_NONBLOCK on the given one would affect its other users."""
+        """Open our own descriptor where a write could block: O_NONBLOCK is shared by all users of the given one."""
         try:
             mode = os.fstat(fd).st_mode
         except OSError:

@@ -53,7 +53,10 @@ class Console:
         )
         self.say = self.own_log.write_line
         self.event = self.events.write
-        self.follower = LogFollower(self.out, timestamps=spec.log.timestamps)
+        terminal = os.isatty(1) and environ.get("TERM") != "dumb"
+        self.follower = LogFollower(self.out, timestamps=spec.log.timestamps, terminal=terminal)
+        if os.isatty(1) and os.isatty(2) and os.path.sameopenfile(1, 2):
+            self.err.before_write = self.follower.end_line
         self._copies: dict[str, int] = {}
         self._shows_blocks = False
         if self.follower.inotify >= 0:
@@ -132,8 +135,6 @@ class Console:
 
     def show_report(self, report: Report, signal: str = "") -> None:
         """The last lines. `signal`: the one that came to this node, if any."""
-        if not self.out.at_line_start and os.isatty(1) and os.isatty(2):
-            self.err.write(b"\n")
         if report.verdict.kind == SUCCEEDED:
             self.say("INFO", success_message(report))
             return
@@ -219,7 +220,7 @@ class Console:
         if self.follower.needs_polling and self.follower.logs:
             self.follower.mark_all_changed()
             return min(POLL_INTERVAL, wait) if wait is not None else POLL_INTERVAL
-        return wait
+        return self.follower.until_bars(wait)
 
     def pump(self) -> None:
         self.follower.pump()

@@ -157,6 +157,8 @@ class NodeWatch(RoundWatch):
             elif name == "SIGTSTP":
                 # Workers lead sessions of their own, where the kernel ignores SIGTSTP: SIGSTOP does the same to them.
                 self._to_all("suspend", _signal.SIGSTOP)
+                if self.console.follower.terminal:
+                    self.console.follower.end_line()  # the shell's prompt comes next
                 _signal.raise_signal(_signal.SIGSTOP)
             elif name == "SIGCONT":
                 self._to_all("suspend", _signal.SIGCONT)

@@ -140,3 +140,27 @@ def test_bars_of_several_ranks_are_thinned_to_whole_lines_in_a_pipe(flota):
         assert own[-1] == f"[{HOST}:{rank}] {WHOLE}"
         assert len(own) == len(set(own))
     assert all(line.startswith(f"[{HOST}:") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("env", "coloured"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_prefixes_are_coloured_per_rank_on_a_terminal(flota, terminal, env, coloured):
+    running = start(flota, terminal, "--nproc_per_node", 2, "--console", "all", "prints.py", LINES_TO_PRINT="1", **env)
+    assert running.wait() == 0
+    terminal.read()
+
+    for rank, colour in enumerate((36, 35)):
+        prefix = f"[{HOST}:{rank}]"
+        shown = f"\x1b[{colour}m{prefix}\x1b[0m" if coloured else prefix
+        assert f"{shown} rank {rank} line 0\r\n".encode() in terminal.received
+    assert coloured or b"\x1b" not in terminal.received
+
+
+def test_one_rank_is_not_coloured(flota, terminal):
+    running = start(flota, terminal, "--nproc_per_node", 2, "--log_level", "ERROR", "prints.py", LINES_TO_PRINT="1")
+    assert running.wait() == 0
+    terminal.read()
+
+    assert terminal.received == b"rank 0 line 0\r\n"

@@ -18,6 +18,8 @@ EVENT_SIZE = 16
 OVERFLOWED = -1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, KEEP_UP_TO = -1, -3, 64 << 20
 USUAL_HEIGHT = 24  # rows of a terminal that does not know its size
+# Readable on dark and on light backgrounds; without red and yellow, the colours of errors and warnings.
+RANK_COLOURS = b"36", b"35", b"32", b"94", b"1;36", b"1;35", b"1;32", b"1;94"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,10 +50,13 @@ class Segment:
 class FollowedLog:
     """A log that is shown on the console: its files, and its line that is not ended yet."""
 
-    def __init__(self, path: str, prefix: bytes, words: Sequence[bytes] = (), copy: int = -1) -> None:
+    def __init__(
+        self, path: str, prefix: bytes, words: Sequence[bytes] = (), copy: int = -1, colour: bytes = b""
+    ) -> None:
         self.path = path
         self.number = 0  # of all logs that were followed
         self.prefix = prefix
+        self.shown_prefix = b"\x1b[%bm%b\x1b[0m " % (colour, prefix.rstrip()) if prefix and colour else prefix
         self.words = words  # lines with one of these are copied to `copy`
         self.copy = copy
         self.partial = b""
@@ -194,7 +199,7 @@ class LogFollower:
         if as_it_is:
             return
         stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
-        prefix = stamp + log.prefix
+        prefix = stamp + log.shown_prefix
         if self.bars or b"\r" in log.partial:
             self._update_bar(log, prefix)
         if body:

@@ -13,7 +13,7 @@ from flota.job.roles import COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs.directory import open_append, remove, write_whole
-from flota.logs.follow import FollowedLog, LogFollower
+from flota.logs.follow import RANK_COLOURS, FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
 from flota.logs.own_logs import EventLog, OwnLog, to_json_lines
 from flota.run.job_messages import start_message, stopped_message, success_message
@@ -54,6 +54,7 @@ class Console:
         self.say = self.own_log.write_line
         self.event = self.events.write
         terminal = os.isatty(1) and environ.get("TERM") != "dumb"
+        self._coloured_ranks = terminal and not environ.get("NO_COLOR")
         self.follower = LogFollower(self.out, timestamps=spec.log.timestamps, terminal=terminal)
         if os.isatty(1) and os.isatty(2) and os.path.sameopenfile(1, 2):
             self.err.before_write = self.follower.end_line
@@ -188,8 +189,9 @@ class Console:
             copy = self._copy("filtered_stdout.log" if kind == OUT else "filtered_stderr.log") if words else -1
             name = f"{worker.rank}" if worker.name == TRAINER else label(worker.name, worker.rank)
             prefix = f"[{node}:{name}] ".encode() if several else b""
+            colour = RANK_COLOURS[worker.rank % len(RANK_COLOURS)] if self._coloured_ranks else b""
             try:
-                self.follower.follow(FollowedLog(path, prefix, [os.fsencode(word) for word in words], copy))
+                self.follower.follow(FollowedLog(path, prefix, [os.fsencode(word) for word in words], copy, colour))
             except OSError as error:
                 self.say("WARNING", f"cannot show {path}: {error.strerror}")
 

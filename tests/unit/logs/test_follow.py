@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flota.logs.follow import LONGEST_LINE, FollowedLog, LogFollower
+from flota.logs.follow import LONGEST_LINE, RANK_COLOURS, FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
 
 
@@ -130,6 +130,15 @@ def test_a_log_that_is_not_followed_any_more_ends_its_line(console):
     three.write(1, b"other\n")
 
     assert three.shown == b"[h:0] unfinished\n[h:1] other\n"
+
+
+def test_colours_are_in_the_prefix_on_the_console_alone(console, tmp_path):
+    with (tmp_path / "copy").open("wb") as copy:
+        two = console(2, words=[b"one"], copy=copy.fileno(), colour=RANK_COLOURS[0])
+        two.write(1, b"one\n")
+
+    assert two.shown == b"\x1b[36m[h:1]\x1b[0m one\n"
+    assert (tmp_path / "copy").read_bytes() == b"[h:1] one\n"
 
 
 def test_another_writer_begins_on_an_empty_line(console):

@@ -54,7 +54,7 @@ class FollowedLog:
         self, path: str, prefix: bytes, words: Sequence[bytes] = (), copy: int = -1, colour: bytes = b""
     ) -> None:
         self.path = path
-        self.number = 0  # of all logs that were followed
+        self.number = 0  # the order in which logs were followed, and their bars are drawn
         self.prefix = prefix
         self.shown_prefix = b"\x1b[%bm%b\x1b[0m " % (colour, prefix.rstrip()) if prefix and colour else prefix
         self.words = words  # lines with one of these are copied to `copy`
@@ -86,9 +86,9 @@ class LogFollower:
     def __init__(self, writer: NonblockingWriter, *, timestamps: bool, terminal: bool) -> None:
         self.writer = writer
         self.timestamps = timestamps
-        self.terminal = terminal  # the writer's, and it understands escape sequences
+        self.terminal = terminal  # the writer writes to a terminal that understands escape sequences
         self.logs: list[FollowedLog] = []
-        self.bars: ProgressBars | None = None  # from the first bar on, unless one log is shown byte for byte
+        self.bars: ProgressBars | None = None  # None until there is one
         self._followed = 0
         # Becomes readable when a watched file has changed; -1 where the system has no inotify.
         self.inotify = libc.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
@@ -182,21 +182,25 @@ class LogFollower:
 
     def end_line(self) -> None:
         """Let another writer to the same terminal begin at the start of an empty line."""
-        if self.bars:
+        if self.bars and not self._as_it_is:
             self.writer.write(self.bars.erase(time.monotonic()))
         elif not self.writer.at_line_start:
             self.writer.write(b"\n")
 
+    @property
+    def _as_it_is(self) -> bool:
+        """Whether bytes are shown as workers write them: one log, and nothing to put before its lines."""
+        return len(self.logs) == 1 and not self.timestamps
+
     def _show(self, log: FollowedLog, data: bytes, *, last: bool) -> None:
-        as_it_is = len(self.logs) == 1 and not self.timestamps
-        if as_it_is:
+        if self._as_it_is:
             self.writer.write(data)
             if not log.words:
                 return
         body, log.partial = split_lines(log.partial + data if log.partial else data, last=last)
         if log.words:
             append(log.copy, b"".join(prefixed(matching(body, log.words), log.prefix)))
-        if as_it_is:
+        if self._as_it_is:
             return
         stamp = time.strftime("%Y-%m-%d %H:%M:%S ").encode() if self.timestamps else b""
         prefix = stamp + log.shown_prefix
@@ -231,9 +235,10 @@ def split_lines(data: bytes, *, last: bool = False) -> tuple[bytes, bytes]:
     else:
         cut = data.rfind(b"\n") + 1
         body, rest = data[:cut], data[cut:]
-    if rest and (last or len(rest) > LONGEST_LINE):
-        return body + (last_state(rest) if b"\r" in rest else rest) + b"\n", b""
-    return body, rest
+    if not rest or (not last and len(rest) <= LONGEST_LINE):
+        return body, rest
+    text = last_state(rest) if b"\r" in rest else rest
+    return body + text + b"\n" if text else body, b""  # a bar that was erased is not a line
 
 
 def prefixed(body: bytes, prefix: bytes) -> tuple[bytes | memoryview, ...]:

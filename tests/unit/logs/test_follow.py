@@ -88,6 +88,14 @@ def test_bars_of_several_logs_do_not_lose_their_prefix(console):
     assert two.shown == b"[h:0] 100%\n[h:1]  20%\n"
 
 
+def test_an_erased_bar_is_not_a_last_line(console):
+    two = console(2)
+    two.write(0, b"\r 10%\r    \r")
+    two.follower.finish()
+
+    assert two.shown == b""
+
+
 def test_a_line_without_end_is_shown_in_lines_of_bounded_length(console):
     two = console(2)
     for _ in range(40):

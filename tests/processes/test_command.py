@@ -99,9 +99,17 @@ BAD_INPUT = [
         "this machine is not in --ips `203.0.113.7,2",
         "ip -brief address",
     ),
-    (["--nnodes", "2", "--rank", "2", "train.py"], "--rank 2 is out of range: the job has 2 nodes", "--rank 0 to --rank 1"),
+    (
+        ["--nnodes", "2", "--rank", "2", "train.py"],
+        "--rank 2 is out of range: the job has 2 nodes",
+        "--rank 0 to --rank 1",
+    ),
     (["--nnodes", "2", "--master", "10.0.0.1", "train.py"], "--master has no port: `10.0.0.1`", "10.0.0.1:8090"),
-    (["--master", "etcd://me:secret@a", "train.py"], "--master contains a user name or password", "FLOTA_ETCD_PASSWORD_FILE"),
+    (
+        ["--master", "etcd://me:secret@a", "train.py"],
+        "--master contains a user name or password",
+        "FLOTA_ETCD_PASSWORD_FILE",
+    ),
     (
         ["--nnodes", "2", "--network-interface", "no0", "train.py"],
         "no interface `no0` is up and has an address",

@@ -179,7 +179,7 @@ class NoWorkersHere(TemplateError[()]):
 
 class BadPlatformValue(TemplateError[str, str, str, str]):
     message = "{0}'s {1} is not {3}: `{2}`"
-    hint = "describe the nodes with --nnodes 2 --master 10.0.0.1:8090 --rank 0, or use --nnodes 1 for this machine alone"
+    hint = "name the nodes: --nnodes 2 --master 10.0.0.1:8090 --rank 0, or use --nnodes 1 for this machine alone"
 
 
 class ForeignAddress(TemplateError[str]):
@@ -212,7 +212,7 @@ class BadToken(TemplateError[str]):
 
 class NotAmongNodes(FlotaError):
     def __init__(self, flag: str, hosts: tuple[str, ...], own: list[str]) -> None:
-        hint = "add the address that other nodes use to reach this machine; run `ip -brief address` to list its addresses"
+        hint = "add the address that other nodes use for this machine; run `ip -brief address` to list its addresses"
         super().__init__(f"this machine is not in {flag} `{','.join(hosts)}`: it has `{','.join(own)}`", hint)
 
 

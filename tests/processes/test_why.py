@@ -165,3 +165,41 @@ def test_a_script_of_that_name_can_be_run(flota):
 
 def test_help(flota):
     assert why(flota, "--help").stdout.startswith("usage: flota why")
+
+
+# Logs are appended to: what is printed is of the last run alone.
+
+OLD = "raise ValueError('of the first run')"
+
+
+@pytest.mark.parametrize("streams", [(), ("-r", 3)], ids=["one file", "two files"])
+def test_an_earlier_runs_traceback_is_not_the_last_runs(flota, streams):
+    (flota.directory / "old.py").write_text(OLD)
+    flota.run("old.py")
+
+    ended = flota.run(*streams, "fails.py", env={"FAIL_RANK": "0", "FAIL_HOW": "7"})
+    told = flota.run("why", "--verbose")
+
+    for page in (ended.stderr, told.stdout):
+        assert "rank 0 failed first: exit code 7" in page
+        assert "of the first run" not in page
+
+
+def test_nor_is_it_that_of_a_run_whose_flota_was_killed(flota):
+    """The first run has said more after its header than is read of a log."""
+    (flota.directory / "old.py").write_text(f"print(*range(200_000), sep='\\n')\n{OLD}")
+    flota.run("--nproc_per_node", 2, "--console", "none", "old.py")
+    past = 1_700_000_000
+    os.utime(flota.directory / "log" / "workerlog.1", (past, past))
+    (flota.directory / "w.py").write_text(DEAF.replace('raise ValueError("torn")', "raise SystemExit(7)"))
+    running = flota.start("--nproc_per_node", 2, "-r", 3, "w.py")
+    wait_until(lambda: '"rank": 1, "code": 7' in events(flota), "a failure")
+    running.process.kill()
+    running.wait()
+    assert_nobody_left()
+
+    told = why(flota).stdout
+
+    assert "left no report: flota itself was ended" in told
+    assert "rank 1 failed first: exit code 7" in told
+    assert "of the first run" not in told

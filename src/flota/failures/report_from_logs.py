@@ -161,7 +161,7 @@ def _failed(telling: Telling, round_: tuple[Json, ...], event: Json) -> FailedWo
     role, rank = _who(event)
     starts = (one for one in round_ if one["event"] == "worker_started" and _who(one) == (role, rank))
     start = next(starts, {"pid": 0, "monotonic": event["monotonic"]})
-    logs = _logs(f"{telling.directory}/{log_stem(role)}.{rank}")
+    logs = _logs(f"{telling.directory}/{log_stem(role)}.{rank}", _seconds(round_[0].get("time")))
     failed = FailedWorker(
         rank=rank,
         node=telling.node,
@@ -176,14 +176,14 @@ def _failed(telling: Telling, round_: tuple[Json, ...], event: Json) -> FailedWo
     return diagnosed(failed, last_words(list(logs.values()), Evidence(failed.code)))
 
 
-def _logs(both: str) -> dict[str, list[str]]:
+def _logs(both: str, began: float) -> dict[str, list[str]]:
     """What a worker has said in the round, by file: with -r and -t its streams have files of their own. An earlier
-    job may have left the other kind there."""
+    job may have left the other kind there, with more lines after its header than are read."""
     found = {}
     for path in (f"{both}.err", both, f"{both}.out"):
         lines = read_tail(path, 0)
         begins = [number for number, line in enumerate(lines) if line.startswith(ROUND_HEADER)]
-        if lines:
+        if begins or (lines and os.path.getmtime(path) > began - SKEW):
             clock = lines[begins[-1]].rpartition(", ")[2] if begins else ""
             found[path] = clock, lines[begins[-1] + 1 if begins else 0 :]
     newest = max((clock for clock, _ in found.values()), default="")

@@ -181,8 +181,10 @@ def make_log_spec(settings: Settings) -> LogSpec:
     console, only = get("console"), get("local_ranks_filter")
     if only is not None and not settings.source("console"):
         console = only
+    directory, per_run = read_log_dir(get("log_dir"), settings.source("log_dir"))
     return LogSpec(
-        absolute(get("log_dir")),
+        directory,
+        per_run=per_run,
         only=only,
         console=(0,) if console == "0" else console,
         stdout_filters=get("duplicate_stdout_filters"),
@@ -191,6 +193,26 @@ def make_log_spec(settings: Settings) -> LogSpec:
         **{name: get(f"log_{name}") for name in ("level", "overwrite", "max_size", "backups", "timestamps")},
         **{name: get(name) for name in ("redirects", "tee", "verbose", "quiet")},
     )
+
+
+def read_log_dir(path: str, source: str = "--log_dir") -> tuple[str, str]:
+    """The directory and what is below it for each run: nothing, unless the path has placeholders."""
+    if "{" not in path and "}" not in path:
+        return absolute(path), ""
+    from flota.job.log_template import find_mistake, split
+
+    mistake = find_mistake(path)
+    if mistake:
+        raise errors.UnknownPlaceholder(source, path, mistake)
+    base, template = split(path)
+    return absolute(base), os.path.normpath(template)
+
+
+def locate_log_dir(path: str, source: str) -> tuple[str, str]:
+    """The same, for commands that look for a job: braces in the name of a directory that exists mean themselves."""
+    if not path:
+        raise errors.BadValue(source, "", "a directory", "--log_dir log")
+    return (absolute(path), "") if os.path.exists(path) else read_log_dir(path, source)
 
 
 def absolute(path: str) -> str:

@@ -10,11 +10,14 @@ from flota.job.plan import WorkerPlan, plan_workers
 from flota.job.roles import TRAINER, label
 from flota.job.roster import Ports, Roster, Seat, completed, endpoint
 from flota.job.spec import JobSpec
+from flota.logs.run_directory import resolve, times
 from flota.run.start import one_node_roster
 from flota.run.worker_ports import chosen_ports
 
 
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:
+    if spec.log.per_run:
+        spec = resolve(spec, "" if spec.nodes else next(times()))
     # Each free port has a number of its own until it is printed: which variables differ must show.
     free = (f"<free{number}>" for number in count())
     roster = many_nodes_roster(spec, free) if spec.nodes else one_node_roster(spec, ports_of(spec, free), 0, 0)

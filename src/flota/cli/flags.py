@@ -80,7 +80,7 @@ FLAGS = (
     Flag("start-port", "port", 6070, "workers", "if given, worker i gets port START + i", "PORT", variables="PADDLE_START_PORT", origin="paddle launch"),
     Flag("host", "text", None, "workers", "this machine's address [127.0.0.1, or with several machines the one that faces the master]", "ADDR", variables="POD_IP", origin="paddle launch"),
 
-    Flag("log-dir", "text", "log", "output", "directory of all logs [log]", "DIR", variables="PADDLE_LOG_DIR PET_LOG_DIR", origin="paddle launch, fleetrun, torchrun"),
+    Flag("log-dir", "text", "log", "output", "directory of all logs, or one per run: 'runs/{job_id}/{time}' [log]", "DIR", variables="PADDLE_LOG_DIR PET_LOG_DIR", origin="paddle launch, fleetrun, torchrun"),
     Flag("log-overwrite", "bool", False, "output", "start with empty logs [append]", variables="PADDLE_LOG_OVERWRITE", origin="paddle launch"),
     Flag("log-level", "level", "INFO", "output", "level of flota's own messages: CRITICAL, ERROR, WARNING, INFO, DEBUG, NOTSET", "LEVEL", variables="PADDLE_LOG_LEVEL", origin="paddle launch"),
     Flag("log-max-size", "size", None, "output", "rotate a worker's log at this size, e.g. 100M [never]", "SIZE"),

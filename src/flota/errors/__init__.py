@@ -228,6 +228,14 @@ class UnknownInterface(FlotaError):
         super().__init__(words, f"choose one of these, e.g. --network-interface {known[-1] if known else 'eth0'}")
 
 
+class UnknownPlaceholder(FlotaError):
+    def __init__(self, source: str, path: str, part: str) -> None:
+        what = f"`{part}` is not a placeholder" if len(part) > 1 else f"`{part}` without its pair"
+        flag = "log_dir=" if source == "log_dir" else "--log_dir "
+        hint = f"use {{job_id}}, {{time}}, {{host}} or {{pid}}, as in {flag}'runs/{{job_id}}/{{time}}'"
+        super().__init__(f"{source} `{path}`: {what}", hint)
+
+
 class UnwritableLogDir(FlotaError):
     def __init__(self, path: str, why: str, option: str = "--log_dir") -> None:
         words = f"cannot write to the log directory `{path}`: {why}"

@@ -42,7 +42,7 @@ NO_DEVICES = DeviceSet("cpu", "", (), (), by_id=False)
 class LogSpec(NamedTuple):
     """Where workers' output goes and what of it is shown."""
 
-    directory: str
+    directory: str  # as long as there is `per_run`, the one above it
     level: str = "INFO"
     overwrite: bool = False
     max_size: int | None = None
@@ -57,6 +57,8 @@ class LogSpec(NamedTuple):
     events_on_console: bool = False
     verbose: bool = False  # the settings at the start, and all that is known of all workers that failed
     quiet: bool = False  # of flota's own lines, show only errors
+    per_run: str = ""  # a path below the directory whose placeholders are not replaced yet: job/log_template.py
+    latest: str = ""  # the link to the directory of the last run
 
     def shows(self, rank: int) -> bool:
         if self.only is not None and rank not in self.only:

@@ -126,6 +126,15 @@ class NodeWatch(RoundWatch):
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:
         """So long does a step take each rank of this node."""
 
+    def link_latest(self) -> None:
+        """Where each run has a directory of its own."""
+        if self.spec.log.latest:
+            from flota.logs.run_directory import link_latest
+
+            trouble = link_latest(self.spec.log)
+            if trouble:
+                self.console.say("WARNING", trouble)
+
     def conclude(self, report: Report, *, writes: bool = True) -> Report:
         """Report how the job ended: to programs first, then to people, whose terminal may keep us waiting."""
         report = report._replace(stop_step=self.saved_at)

@@ -53,6 +53,7 @@ class SingleNode(NodeWatch):
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
         self.console.introduce(configuration, notes)
+        self.link_latest()
         self.console.show_first_round(self.started)
         self.console.event("round_started", round=0, attempt=0)
         while self.verdict is None:

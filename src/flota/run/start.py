@@ -56,7 +56,12 @@ def run(
     run_multi_node: MultiNodeRun | None = None,
 ) -> Report:
     """Run this node's part of a job to the job's end. `run_multi_node`: for jobs of several nodes."""
-    lock = open_directory(spec.log.directory, spec.job_id, shared=spec.nodes is not None)
+    if spec.log.per_run:
+        from flota.logs.run_directory import open_run
+
+        spec, lock = open_run(spec)
+    else:
+        lock = open_directory(spec.log.directory, spec.job_id, shared=spec.nodes is not None)
     warm = None
     if spec.warm:
         from flota.standby.warm_start import WarmStart
@@ -74,7 +79,8 @@ def run(
     finally:
         if warm:
             warm.close()
-        os.close(lock)
+        if lock >= 0:
+            os.close(lock)
 
 
 def start_round(

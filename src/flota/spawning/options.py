@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
 
-from flota.cli.build_spec import absolute, count_cpus, count_threads
+from flota.cli.build_spec import count_cpus, count_threads, read_log_dir
 from flota.cli.convert import MOST_WORKERS, convert
 from flota.cli.flags import BY_NAME
 from flota.cli.parse import nearest
@@ -56,7 +56,7 @@ def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Ma
         command=Command("function", name, (), sys.executable),
         workers=workers,
         grace=values["grace"],
-        log=LogSpec(log_directory(given["log_dir"]) if "log_dir" in given else ""),
+        log=log_spec(given["log_dir"]) if "log_dir" in given else LogSpec(""),
         devices=devices,
         address=values["ips"],
         frameworks=values["framework"],
@@ -86,10 +86,11 @@ def convert_option(option: str, given: dict[str, Any]) -> Any:
         raise BadOption(option, value, error.expected, example) from None
 
 
-def log_directory(given: object) -> str:
+def log_spec(given: object) -> LogSpec:
     if not isinstance(given, (str, PathLike)) or not fspath(given):
         raise BadOption("log_dir", given, "a directory", "log_dir='log'")
-    return absolute(str(fspath(given)))
+    directory, per_run = read_log_dir(str(fspath(given)), "log_dir")
+    return LogSpec(directory, per_run=per_run)
 
 
 def devices_for(given: dict[str, Any], nprocs: int, environ: Mapping[str, str]) -> DeviceSet:

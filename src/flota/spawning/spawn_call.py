@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,8 @@ from flota.frameworks import equip, shown_variables
 from flota.host.ports import release
 from flota.host.process_start import ProcessSpec
 from flota.job.plan import WorkerPlan, plan_workers
-from flota.logs.directory import open_directory, write_round_headers
+from flota.logs.directory import write_round_headers
+from flota.logs.run_directory import link_latest, open_run
 from flota.logs.start_blocks import NO_LIMIT, START_LINE, variable_table
 from flota.run.start import one_node_roster
 from flota.run.worker_ports import hold_ports
@@ -111,13 +113,17 @@ def plan_spawn(options: SpawnOptions, environ: Mapping[str, str], client: Superv
     """Hold ports, open and lock logs, and choose the variables. `client` keeps ports and lock until the workers
     end."""
     spec = options.spec
-    if options.spec.log.directory:
-        client.resources.callback(os.close, open_directory(spec.log.directory, spec.job_id, option="log_dir"))
+    if spec.log.directory:
+        spec, lock = open_run(spec, option="log_dir")
+        client.resources.callback(os.close, lock)
+        trouble = link_latest(spec.log) if spec.log.latest else ""
+        if trouble:
+            warnings.warn(trouble, RuntimeWarning, stacklevel=4)
     held, ports = hold_ports(spec)
     client.resources.callback(release, held)
     roster = one_node_roster(spec, ports, 0, 0)
     workers = plan_workers(spec, roster, 0)
-    if options.spec.log.directory:
+    if spec.log.directory:
         write_round_headers(spec, roster, workers, first=True)
     # Only the node knows where each worker's page is: see supervisor_process.complete.
     return tuple(equip(spec, roster, worker, environ, channel="pending") for worker in workers)

@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 
-from flota.errors import RefusedFlag, RepeatedDevice, UnknownDevice
+from flota.errors import RefusedFlag, RepeatedDevice, UnknownDevice, UnknownPlaceholder
 from flota.errors.spawning import (
     BadOption,
     CannotStartNode,
@@ -76,6 +76,7 @@ def test_workers_and_their_devices(nprocs, options, workers, chosen):
         ({"framework": {}}, BadOption, "framework needs another kind of value: `{}`"),
         ({"log_dir": ""}, BadOption, "log_dir needs a directory: `''`"),
         ({"log_dir": 5}, BadOption, "log_dir needs a directory: `5`"),
+        ({"log_dir": "{x}"}, UnknownPlaceholder, "log_dir `{x}`: `{x}` is not a placeholder"),
         ({"ips": "no host"}, BadOption, "ips needs a host: `'no host'`"),
     ],
 )

@@ -167,8 +167,9 @@ class Coordinator:
     # What it does about that. True: nothing else is looked for this time.
 
     def _catch_up(self, view: View) -> None:
-        ahead = max(one.record.round for one in view.present if is_ahead(self.job_state, one))
-        self.job_state = replace(self.job_state, round=ahead)
+        ahead = [one.record for one in view.present if is_ahead(self.job_state, one)]
+        log_time = self.job_state.log_time or max(record.log_time for record in ahead)
+        self.job_state = replace(self.job_state, round=max(record.round for record in ahead), log_time=log_time)
         self._next_round("the coordinator was lost", view.now)
 
     def _let_leave(self, view: View) -> bool:
@@ -266,6 +267,7 @@ class Coordinator:
         job, gathering = self.job_state, self.gathering
         if gathering.may_start(present, job.seats, job.round, view.now) and view.trusting:
             seats = seat(present, job.seats, by_address=self.terms.by_address)
+            job = replace(job, log_time=job.log_time or self.terms.log_time)
             self.job_state = replace(job, phase=RUNNING, seats=seats, why="", failures=(), missing="")
         elif view.now >= gathering.gives_up_at:
             words = missing_in_words(present, self.terms)
@@ -358,7 +360,8 @@ class Coordinator:
         )
 
     def _end(self, ending: JobEnding) -> None:
-        self.job_state = replace(self.job_state, phase=ENDED, ending=ending, missing="", question=None)
+        job = replace(self.job_state, log_time=self.job_state.log_time or self.terms.log_time)
+        self.job_state = replace(job, phase=ENDED, ending=ending, missing="", question=None)
 
     def _ask_again(self, at: float | None) -> None:
         self.deadline = min((time for time in (at, self.deadline) if time is not None), default=None)

@@ -102,7 +102,8 @@ class Follower:
     # What happens here.
 
     def offered(self, ports: Ports, round_number: int) -> None:
-        self.record = replace(self._blank, ports=ports, round=round_number, state=READY)
+        log_time = self.job_state.log_time if self.job_state else ""
+        self.record = replace(self._blank, ports=ports, round=round_number, state=READY, log_time=log_time)
         self._offering = -1
         self._asked = 0, False  # questions of an earlier round are not this one's
         self._deciding = False
@@ -263,6 +264,8 @@ class Follower:
         assert self.job_state is not None
         self.working = True
         self._say(WORKING)
+        if self.record:
+            self.record = replace(self.record, log_time=self.job_state.log_time)
         return [Begin(self.job_state, self.job_state.seat_of(self.name))]
 
     def _answer(self) -> list[NodeAction]:

@@ -35,6 +35,8 @@ from flota.job.report import SUCCEEDED, JobEnding, Report, Verdict, with_failure
 from flota.job.roster import Roster, completed
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.job.survey_outcomes import Question
+from flota.logs.directory import open_directory
+from flota.logs.run_directory import choose_time, claim_time, resolve
 from flota.preemption.stop_step import NOW
 from flota.run.node_watch import NodeWatch
 from flota.run.start import spawns_to_come, start_workers
@@ -80,11 +82,13 @@ class MultiNode(NodeWatch):
         super().__init__(spec, environ, signals, warm)
         self.nodes = nodes
         self.keys = keys_of(printable(spec.job_id) if nodes.etcd else None)
+        self.log_lock = -1  # until the directory of this run is known
         self.final: JobEnding | None = None
         self.agreed_step = NOW
         self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
         self.messages = ClusterMessages(self.console, nodes)
         self.store = StoreAccess(spec, nodes, self.loop, self.messages.report_wrong_token)
+        self.log_time = self._propose_log_time()
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.serve_again_at = time.monotonic() + SERVE_RETRY
         self.held_ports: list[socket] = []  # from the moment that they are offered: the roster promises them to all
@@ -99,6 +103,8 @@ class MultiNode(NodeWatch):
     def close(self) -> None:
         for part in (self.store, self.messages, self.requests):
             part.close()
+        if self.log_lock >= 0:
+            os.close(self.log_lock)
         self.stack_answers.taker.stop()
         self._release_ports()
 
@@ -120,12 +126,16 @@ class MultiNode(NodeWatch):
         registration = Registration(
             self.store.client, self.keys, name, ttl, may_coordinate=nodes.etcd or serves, clock=time.monotonic
         )
-        return Member(follower, registration, terms_of(spec, nodes), self.store.where, began, self.evidence.epoch)
+        terms = terms_of(spec, nodes, self.log_time)
+        return Member(follower, registration, terms, self.store.where, began, self.evidence.epoch)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
         if self.warm:
             self.warm.prepare(spawns_to_come(self.spec, self.environ))
+        self.link_latest()
+        if self.store.master:
+            self._use_log_time(self.log_time)
         self.messages.introduce(configuration, notes, self.store)
         self.advance()
         while self.final is None:
@@ -133,7 +143,24 @@ class MultiNode(NodeWatch):
         give_up = time.monotonic() + LEAVE_TIMEOUT
         while not self.member.is_gone(time.monotonic()) and not self.hurried and time.monotonic() < give_up:
             self._turn(give_up)
+        job_state = self.follower.job_state
+        self._use_log_time(job_state.log_time if job_state else "")  # if no round has begun
         return self.conclude(self._report(self.final), writes=self._has_rank_0())
+
+    def _propose_log_time(self) -> str:
+        """For `{time}` in --log_dir, if this node is the first coordinator. The one that serves surely is."""
+        if not self.spec.log.per_run:
+            return ""
+        return claim_time(self.spec) if self.store.master else choose_time(self.spec)
+
+    def _use_log_time(self, log_time: str) -> None:
+        """Open the directory of this run, unless that has been done."""
+        if self.spec.log.per_run:
+            spec = resolve(self.spec, log_time or self.log_time)
+            self.log_lock = open_directory(spec.log.directory, spec.job_id, shared=True)
+            self.spec = self.evidence.spec = spec
+            self.console.use_directory(spec)
+            self.link_latest()
 
     def _turn(self, until: float | None = None) -> None:
         parts = (self.member, self.store, self.messages, self.stack_answers.taker)
@@ -235,6 +262,7 @@ class MultiNode(NodeWatch):
         report_death = self.store.on_node_death(self.member.registration.lease, final_put)
         held, first = self.held_ports, job_state.round == 0
         try:
+            self._use_log_time(job_state.log_time)
             started = start_workers(
                 self.spec, self.environ, roster, seat, held, first=first, on_node_death=report_death, warm=self.warm
             )

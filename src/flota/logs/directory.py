@@ -113,12 +113,27 @@ def _append_header(path: str, flags: int, header: bytes) -> tuple[int, int]:
 
 
 def open_append(path: str) -> int:
-    """Open a file for appending, or /dev/null if that fails, so that a job does not stop because of a log."""
+    """Open a file for appending, or /dev/null if that fails, so that a job does not stop because of a log.
+
+    Without a path, keep the lines in memory until `give_name`.
+    """
+    if not path and hasattr(os, "memfd_create"):
+        return os.memfd_create("flota", os.MFD_CLOEXEC)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def give_name(log: int, path: str) -> None:
+    """Go on in the file at this path, after what was appended so far."""
+    named = open_append(path)
+    os.lseek(log, 0, os.SEEK_SET)
+    while data := os.read(log, 1 << 16):
+        append(named, data)
+    os.dup2(named, log, inheritable=False)
+    os.close(named)
 
 
 def append(log: int, data: bytes) -> bool:

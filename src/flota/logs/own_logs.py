@@ -29,7 +29,7 @@ class OwnLog:
         self._lowest = LEVELS[level]
         self._lowest_shown = max(self._lowest, LEVELS["ERROR"]) if quiet else self._lowest
         self._colour = colour
-        self._file = open_append(path)
+        self.file = open_append(path)
 
     def write_line(self, level: str, text: str, *details: str) -> None:
         """A sentence, and indented lines that belong to it."""
@@ -45,7 +45,7 @@ class OwnLog:
 
     def _write_file(self, level: str, text: str) -> None:
         if LEVELS[level] >= self._lowest:
-            append(self._file, f"{text}\n".encode(errors="surrogateescape"))
+            append(self.file, f"{text}\n".encode(errors="surrogateescape"))
 
     def _write_console(self, level: str, painted: str, text: str) -> None:
         if LEVELS[level] >= self._lowest_shown:
@@ -67,14 +67,14 @@ class EventLog:
     def __init__(self, path: str, job_id: str, node: str, writer: NonblockingWriter | None) -> None:
         self._common = {"job_id": job_id, "node": node}
         self._writer = writer
-        self._file = open_append(path)
+        self.file = open_append(path)
 
     def write(self, event: str, **facts: object) -> None:
         now = time.time()
         clock = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1e6) % 1_000_000:06d}Z"
         fields = {"time": clock, "monotonic": time.monotonic(), "event": event, **self._common, **facts}
         line = f"{to_json(fields)}\n".encode()
-        append(self._file, line)
+        append(self.file, line)
         if self._writer:
             self._writer.write(line)
 

@@ -12,7 +12,7 @@ from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, exception
 from flota.job.roles import COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
-from flota.logs.directory import open_append, remove, write_whole
+from flota.logs.directory import give_name, open_append, remove, write_whole
 from flota.logs.follow import RANK_COLOURS, FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
 from flota.logs.own_logs import EventLog, OwnLog, to_json_lines
@@ -42,14 +42,11 @@ class Console:
         self.loop = loop
         self.out = NonblockingWriter(1)
         self.err = NonblockingWriter(2)
-        node = os.uname().nodename
-        directory = spec.log.directory
-        job = spec.job_id.replace("/", "_")
+        own, events = self._own_paths()
         colour = os.isatty(2) and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        path = f"{directory}/{job}.{node}.log"
-        self.own_log = OwnLog(path, self.err, spec.log.level, quiet=spec.log.quiet, colour=colour)
+        self.own_log = OwnLog(own, self.err, spec.log.level, quiet=spec.log.quiet, colour=colour)
         self.events = EventLog(
-            f"{directory}/events.{node}.jsonl", spec.job_id, node, self.err if spec.log.events_on_console else None
+            events, spec.job_id, os.uname().nodename, self.err if spec.log.events_on_console else None
         )
         self.say = self.own_log.write_line
         self.event = self.events.write
@@ -63,10 +60,25 @@ class Console:
         if self.follower.inotify >= 0:
             loop.watch(self.follower.inotify, self.follower.on_changed)
 
+    def _own_paths(self) -> tuple[str, str]:
+        """Empty while the directory of this run is not known."""
+        if self.spec.log.per_run:
+            return "", ""
+        directory, node, job = self.spec.log.directory, os.uname().nodename, self.spec.job_id.replace("/", "_")
+        return f"{directory}/{job}.{node}.log", f"{directory}/events.{node}.jsonl"
+
+    def use_directory(self, spec: JobSpec) -> None:
+        """The directory of this run is known now."""
+        self.spec = spec
+        own, events = self._own_paths()
+        give_name(self.own_log.file, own)
+        give_name(self.events.file, events)
+
     # What flota says.
 
     def introduce(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
-        remove(f"{self.spec.log.directory}/report.json")  # an earlier job's
+        if not self.spec.log.per_run:
+            remove(f"{self.spec.log.directory}/report.json")  # an earlier job's
         for note in notes:
             self.say("INFO", note)
         self._shows_blocks = bool(configuration)

@@ -77,11 +77,15 @@ BAD_INPUT = [
     (["run_check"], "`run_check` is refused", "a small script of your own"),
     (["--help", "bogus"], "--help needs one of all, script,", "flota --help workers"),
     (["--log_dir", "", "train.py"], "--log_dir needs a directory: ``", "--log_dir log"),
+    (["--log_dir", "a/{rank}", "train.py"], "--log_dir `a/{rank}`: `{rank}` is not a placeholder", "{host} or {pid}"),
+    (["--log_dir", "a/{time", "train.py"], "--log_dir `a/{time`: `{` without its pair", "'runs/{job_id}/{time}'"),
+    (["why", "a/{rank}"], "flota why `a/{rank}`: `{rank}` is not a placeholder", "--log_dir 'runs/{job_id}/{time}'"),
+    (["why", "--log_dir"], "--log_dir needs a directory", "--log_dir log"),
     (["--log_backups", "-1", "train.py"], "`-1`", "--log_backups 3"),
     (["--restart-on", "3,oom", "train.py"], "causes (aborted, bad-path,", "--restart-on SIGKILL"),
     (["--no-restart-on", "SIGNONE", "train.py"], "`SIGNONE`", "--no-restart-on SIGKILL"),
     (["--no-restart-on", "256", "train.py"], "`256`", "--no-restart-on SIGKILL"),
-    (["why", "--loud"], "unknown flag `--loud`", "did you mean --verbose?"),
+    (["why", "--loud"], "unknown flag `--loud`", "did you mean one of --log_dir, --verbose?"),
     *(
         (["--hang-timeout", word, "train.py"], f"a duration of 1s or more, or auto: `{word}`", "--hang-timeout 10m")
         for word in ("0", "soon")

@@ -1,4 +1,4 @@
-"""--log_dir with placeholders: a directory for each run."""
+"""--log_dir with placeholders: a directory for each run, and the commands that find it again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 import os
 import re
 
+import pytest
+
 import flota as public
+from tests.launching import COMMAND
 from tests.processes import functions
 
 TEMPLATE = "runs/{job_id}/{time}"
@@ -66,6 +69,67 @@ def test_a_dry_run_shows_the_directory_and_makes_none(flota):
     assert os.listdir(flota.directory) == []
 
 
+@pytest.fixture
+def failures(flota):
+    """Two runs: one has failed with 5, the last one with 7."""
+    for code in ("5", "7"):
+        flota.run("--log_dir", TEMPLATE, "fails.py", env={"FAIL_RANK": "0", "FAIL_HOW": code})
+    return flota
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["runs/default/latest"],
+        ["runs/default"],
+        ["runs"],
+        [TEMPLATE],
+        ["--log_dir", TEMPLATE],
+        ["--log_dir=runs/default"],
+    ],
+    ids=" ".join,
+)
+def test_why_tells_of_the_latest_run(failures, words):
+    told = failures.run("why", *words).stdout
+
+    assert "rank 0 failed first: exit code 7" in told and "exit code 5" not in told
+
+
+def test_why_tells_of_an_earlier_run_that_is_named(failures):
+    assert "rank 0 failed first: exit code 5" in failures.run("why", runs(failures)[0]).stdout
+
+
+@pytest.mark.parametrize("given", ["variable", "file"])
+def test_why_looks_where_a_job_would_write(failures, given):
+    env = {"FLOTA_LOG_DIR": TEMPLATE} if given == "variable" else {}
+    if given == "file":
+        (failures.directory / "flota.toml").write_text(f'log_dir = "{TEMPLATE}"\n')
+
+    assert "rank 0 failed first: exit code 7" in failures.run("why", env=env).stdout
+
+
+def test_why_without_a_run(flota):
+    told = flota.run("why", TEMPLATE)
+
+    assert told.returncode == 2
+    assert f"no job has left a report or events in `{TEMPLATE}`" in told.stderr
+
+
+@pytest.mark.parametrize("place", [TEMPLATE, "runs/default", "runs", "runs/default/latest"])
+def test_stack_finds_the_running_job(flota, place):
+    running = flota.start("--log_dir", TEMPLATE, "hangs.py", "sleep", 0)
+    running.wait_for("step.0.0.3")
+    flota.run("--log_dir", "runs/{job_id}/z{time}", "prints.py")  # the latest, and not running
+    if place.endswith("latest"):
+        os.unlink(flota.directory / place)
+        os.symlink(runs(flota)[0].name, flota.directory / place)
+
+    shown = flota.run("stack", "--log_dir", place)
+
+    assert shown.returncode == 0, shown.stderr
+    assert "rank 0 (pid " in shown.stdout
+
+
 def test_launch_has_a_directory_for_each_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.py").write_text("print('hello')")
@@ -82,3 +146,19 @@ def test_spawn_has_a_directory_for_each_run(tmp_path):
 
     assert len(list(tmp_path.iterdir())) == 3
     assert (tmp_path / "latest" / "workerlog.0").exists()
+
+
+def test_two_nodes_of_one_file_system_share_the_directory_and_its_token(flota):
+    """The command that the first node prints has the path of the token: it is in the directory of the run."""
+    first = flota.start("--nnodes", 2, "--log_dir", TEMPLATE, "prints.py")
+    words = ""
+    while "--master" not in words:
+        words = first.process.stdout.readline().decode()
+        assert words, first.output()
+    assert re.search(r"FLOTA_TOKEN_FILE=\S+/runs/default/\d{8}-\d{6}/token\.\d+ ", words)
+    second = flota.start("-c", words, command=["sh"], env={"PATH": f"{COMMAND.parent}:{os.environ['PATH']}"})
+
+    assert (first.wait(), second.wait()) == (0, 0)
+    [run] = runs(flota)
+    assert {"workerlog.0", "workerlog.1", "report.json"} <= set(os.listdir(run))
+    assert not list(run.glob("token.*"))

@@ -75,6 +75,12 @@ def read_request(line: CommandLine, interpreter: str | None) -> Request:
     return request
 
 
+def find_log_dir(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The log directory of a job that is started here without --log_dir, and the source of that."""
+    settings = gather({}, without_parents_variables(environ), os.curdir)
+    return settings["log_dir"], settings.source("log_dir")
+
+
 def in_words(dest: str, value: object) -> str:
     """A value as it is given: a list with commas, pairs as NAME=N, numbers of nodes as MIN:MAX."""
     if not isinstance(value, tuple):

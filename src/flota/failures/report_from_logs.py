@@ -13,6 +13,7 @@ from flota.failures.last_words import last_words, read_tail
 from flota.job.report import FAILED, FailedWorker, Report, Verdict, exit_code_of_all, report_from_dict, with_failures
 from flota.job.roles import TRAINER, log_stem
 from flota.logs.directory import ROUND_HEADER
+from flota.logs.find_runs import run_directories
 from flota.values import NamedTuple
 
 Json = dict[str, Any]
@@ -36,9 +37,8 @@ class Telling(NamedTuple):
 
 
 def find_tellings(paths: list[str]) -> list[Telling]:
-    """All of the last job that is in these directories, or in directories below them, as when those of several nodes
-    were put side by side."""
-    found = [telling for path in paths for directory in _directories(path) for telling in _read(directory)]
+    """All of the last job that is in these directories, in their latest runs, or in directories below them."""
+    found = [telling for path in paths for directory in run_directories(path) for telling in _read(directory)]
     last = of_last_job(found)
     # A report.json says nothing that the events of a node do not say, where there are some.
     is_told = any(telling.node and telling.report for telling in last)
@@ -56,11 +56,6 @@ def of_last_job(found: list[Telling]) -> list[Telling]:
         began = min(began, one.began)
         last.append(one)
     return last
-
-
-def _directories(path: str) -> list[str]:
-    below = sorted(entry.path for entry in os.scandir(path) if entry.is_dir()) if os.path.isdir(path) else []
-    return [path, *(place for one in below for place in (one, f"{one}/log"))]
 
 
 def _read(directory: str) -> list[Telling]:

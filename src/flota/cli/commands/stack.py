@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
+from flota.cli.build_spec import locate_log_dir
 from flota.cli.convert import convert
+from flota.cli.settings import find_log_dir
 from flota.errors import BadValue, FlotaError, UnknownFlag
 
 TYPE_CHECKING = False
@@ -18,7 +20,8 @@ Shows where all ranks of a running job stand, on all its machines, and the stack
 of those on this one; those of some ranks only, where they are named. The job is
 the one that writes to the log directory.
 
-  --log_dir DIR       the job's log directory [log]
+  --log_dir DIR       the job's log directory [that of a job started here: log],
+                      or one above it; 'runs/{job_id}/{time}' as the job has it
   --native            C and C++ frames, too: each worker stands for a moment
   --watch[=SECONDS]   who stands where, again and again [2s], until the job ends
                       or Ctrl-C
@@ -27,7 +30,7 @@ PERIOD = 2.0
 
 
 def main(words: list[str]) -> int:
-    directory, native, watch = "log", False, 0.0
+    (directory, source), native, watch = ("", ""), False, 0.0
     ranks: list[int] = []
     following = iter(words)
     for word in following:
@@ -37,7 +40,7 @@ def main(words: list[str]) -> int:
             print(USAGE, end="")
             return 0
         if name == "--log-dir":
-            directory = value if equals else next(following, "")
+            directory, source = value if equals else next(following, ""), "--log_dir"
         elif name == "--native" and not equals:
             native = True
         elif name == "--watch":
@@ -48,9 +51,12 @@ def main(words: list[str]) -> int:
             raise UnknownFlag(word, "one of --log_dir, --native, --watch")
         else:
             ranks.append(int(str(convert("flota stack", "count", word))))
-    if not directory:
-        raise BadValue("--log_dir", "", "a directory", "--log_dir log")
-    return _show(directory, tuple(ranks), native=native, watch=watch)
+    if not source:
+        directory, source = find_log_dir(os.environ)
+    from flota.logs.find_runs import running_directory
+
+    running = running_directory(*locate_log_dir(directory, source))
+    return _show(running, tuple(ranks), native=native, watch=watch)
 
 
 def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float) -> int:
@@ -59,7 +65,7 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
     from flota.hangs.running_job import Asker
     from flota.logs.directory import is_locked
 
-    asker = Asker(os.path.abspath(directory), os.environ, ranks, native=native)
+    asker = Asker(directory, os.environ, ranks, native=native)
     groups, page = asker.ask(_steps)
     if not watch:
         print(page, end="")

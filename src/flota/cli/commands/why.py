@@ -2,6 +2,8 @@
 
 import os
 
+from flota.cli.build_spec import locate_log_dir
+from flota.cli.settings import find_log_dir
 from flota.errors import NoReport, UnknownFlag
 from flota.failures.report_from_logs import Telling, find_tellings, piece_together
 from flota.failures.report_text import failure_report
@@ -9,14 +11,17 @@ from flota.humanize import duration_in_words
 from flota.job.report import STOPPED, SUCCEEDED, Report
 from flota.logs.directory import is_locked
 from flota.run.job_messages import stopped_message, success_message
+from flota.logs.find_runs import matching_runs
 
 USAGE = """\
 usage: flota why [--verbose] [LOG_DIR …]
 
 Prints how the last job of a log directory ended: who is to blame, of what, and what
-it said last. Several nodes' directories may be given, or one that has them all.
+it said last. Several nodes' directories may be given, or one that has them all, or
+'runs/{job_id}/{time}' as it was given to --log_dir, for the latest run.
 
-  --verbose   all that is known of all who failed, not of the first alone
+  --log_dir DIR   the same as LOG_DIR [that of a job started here: log]
+  --verbose       all that is known of all who failed, not of the first alone
 """
 
 
@@ -24,16 +29,31 @@ def main(words: list[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(USAGE, end="")
         return 0
-    flags = [word for word in words if word.startswith("-")]
-    for flag in flags:
-        if flag != "--verbose":
-            raise UnknownFlag(flag, "--verbose")
-    paths = [word for word in words if not word.startswith("-")] or ["log"]
-    tellings = find_tellings(paths)
+    verbose = False
+    given: list[tuple[str, str]] = []  # paths, each with its source
+    following = iter(words)
+    for word in following:
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") == "--log-dir":
+            given.append((value if equals else next(following, ""), "--log_dir"))
+        elif word == "--verbose":
+            verbose = True
+        elif word.startswith("-"):
+            raise UnknownFlag(word, "one of --log_dir, --verbose")
+        else:
+            given.append((word, "flota why"))
+    given = given or [find_log_dir(os.environ)]
+    tellings = find_tellings([path for one in given for path in expand(*one)])
     if not tellings:
-        raise NoReport(paths[0])
-    print("\n".join(retold(tellings, verbose=bool(flags))))
+        raise NoReport(given[0][0])
+    print("\n".join(retold(tellings, verbose=verbose)))
     return 0
+
+
+def expand(path: str, source: str) -> list[str]:
+    """The runs that a path with placeholders has led to; any other path as it is."""
+    base, template = locate_log_dir(path, source)
+    return matching_runs(base, template) if template else [path]
 
 
 def retold(tellings: list[Telling], *, verbose: bool) -> list[str]:

@@ -68,7 +68,8 @@ def restarts_in_words(report: Report) -> list[str]:
 
 def culprit_in_words(failed: FailedWorker, *, name_host: bool = False, first: bool = True) -> str:
     """The line that names the culprit. `first`: among others that failed."""
-    who, after = label(failed.role, failed.rank), f"after {duration_in_words(failed.ran)}"
+    ran = round(failed.ran, 3)  # as report.json has it, so that `flota why` prints the same
+    who, after = label(failed.role, failed.rank), f"after {duration_in_words(ran)}"
     where = f" on {failed.node}" if name_host and failed.node else ""
     ending = failed.ending or ending_in_words(failed.code)
     if failed.cause == SHEPHERD_LOST:

@@ -105,6 +105,12 @@ def test_json_and_back():
     assert failure_report(report_from_dict(told)) == failure_report(FULL)
 
 
+def test_the_page_is_the_same_after_json_also_where_a_time_is_on_the_edge():
+    report = with_failures(BLANK, (FIRST._replace(ran=0.15004),))
+
+    assert failure_page(report_from_dict(report_as_dict(report))) == failure_page(report)
+
+
 def test_a_lost_shepherd_and_a_signal_come_back_as_they_were():
     shepherd = FailedWorker(-1, -1, "gpu01", 0, -9, "shepherd-lost", "SIGKILL", 0.0, "", ())
     report = with_failures(BLANK._replace(sizes={"trainer": 1}), (shepherd,))

@@ -108,7 +108,7 @@ def test_json_and_back():
 def test_the_page_is_the_same_after_json_also_where_a_time_is_on_the_edge():
     report = with_failures(BLANK, (FIRST._replace(ran=0.15004),))
 
-    assert failure_page(report_from_dict(report_as_dict(report))) == failure_page(report)
+    assert failure_report(report_from_dict(report_as_dict(report))) == failure_report(report)
 
 
 def test_a_lost_shepherd_and_a_signal_come_back_as_they_were():

@@ -10,8 +10,8 @@ from flota.failures.report_text import failure_report
 from flota.humanize import duration_in_words
 from flota.job.report import STOPPED, SUCCEEDED, Report
 from flota.logs.directory import is_locked
-from flota.run.job_messages import stopped_message, success_message
 from flota.logs.find_runs import matching_runs
+from flota.run.job_messages import stopped_message, success_message
 
 USAGE = """\
 usage: flota why [--verbose] [LOG_DIR …]

@@ -1,12 +1,12 @@
 """flota launches, watches and recovers distributed training: any framework, one machine or a thousand, one command.
 
-What a training script may import is looked up when it is used: importing flota costs a worker nothing.
+Public names are imported when they are first used: `import flota` costs a worker nothing.
 """
 
 __version__ = "0.1.0"
 
-# What a script may use, and where it is. Each is imported when it is first asked for: neither the command nor
-# `import flota` pays for what it does not use. No module in this folder may have one of these names.
+# The public names and their modules. Each is imported at its first use, so neither the command nor `import flota` pays
+# for what it does not use. No module in this package may have one of these names.
 PUBLIC = {
     "DataParallel": "flota.worker.parallel",
     "Env": "flota.worker.environment",

@@ -1,4 +1,4 @@
-"""python -m flota: the same command, and workers run by this same interpreter."""
+"""python -m flota: the same command, with this interpreter for the workers."""
 
 import sys
 

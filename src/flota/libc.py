@@ -1,6 +1,6 @@
 """Calls into the C library that Python has no function for.
 
-On the C core of `ctypes`: the package itself costs a start 4 ms.
+Uses the C core of `ctypes`: importing the package would add 4 ms to the start.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from _ctypes import call_function, dlopen, dlsym
 
 
 def call(name: str, *arguments: int | bytes) -> int:
-    """The function's result; -1 where the system is not Linux."""
+    """Return the function's result, or -1 on systems other than Linux."""
     if sys.platform != "linux":
         return -1
     this_process = dlopen(None, 0)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""python -m flota.torch_launch: as `torch.distributed.launch`, which tells scripts their local rank as an argument."""
+"""python -m flota.torch_launch: like `torch.distributed.launch`, it passes the local rank to scripts as an argument."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The addresses of this machine: which it has, which of them others can reach, and which names lead to it.
+"""The addresses of this machine: which ones it has, which of them others can reach, and which names resolve to them.
 
-Only for jobs of many machines. The interfaces say whether an address is ours, not bind(): where `ip_nonlocal_bind` is
-on, as on many Kubernetes nodes, bind() accepts any address.
+Imported only for jobs on several machines. Whether an address is ours is read from the interfaces: with
+`ip_nonlocal_bind` on, as on many Kubernetes nodes, bind() accepts any address.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _Entry._fields_ = [
 
 
 def own_addresses() -> list[tuple[str, str]]:
-    """Every interface that is up with each of its addresses, in the kernel's order.
+    """Return (interface, address) pairs of all interfaces that are up, in the kernel's order.
 
-    From getifaddrs(): the ioctl knows one IPv4 address per interface and no IPv6, and /proc does not list the
+    Uses getifaddrs(): the ioctl returns one IPv4 address per interface and no IPv6, and /proc does not list the
     interfaces of IPv4 addresses.
     """
     libc = ctypes.CDLL(None)
@@ -53,8 +53,8 @@ def own_addresses() -> list[tuple[str, str]]:
 
 
 def _read_address(pointer: int) -> str:
-    """A sockaddr's address as text; empty if it is neither IPv4 nor IPv6."""
-    # On other systems than Linux the first byte is a length.
+    """Return a sockaddr's address as text; empty if it is neither IPv4 nor IPv6."""
+    # On systems other than Linux the first byte is a length.
     family = ctypes.c_uint16.from_address(pointer).value if sys.platform == "linux" else ctypes.string_at(pointer, 2)[1]
     if family == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, ctypes.string_at(pointer + 4, 4))
@@ -64,10 +64,10 @@ def _read_address(pointer: int) -> str:
 
 
 def reachable_address(toward: str = "") -> str:
-    """The address at which others can reach this machine; with `toward`, the one on the route to that host.
+    """Return the address at which other machines can reach this one; with `toward`, the one on the route to that host.
 
-    The kernel chooses it when a UDP socket is connected, which sends nothing. Without a route the first global address
-    is taken, and 127.0.0.1 where there is none: never 127.0.1.1, to which a hostname may resolve.
+    The kernel chooses it when a UDP socket is connected, which sends nothing. Without a route this is the first global
+    address, or 127.0.0.1 if there is none; never 127.0.1.1, to which a hostname may resolve.
     """
     for address in [*_resolve(toward), *FAR_AWAY]:
         family = socket.AF_INET6 if _is_version_6(address) else socket.AF_INET
@@ -84,13 +84,13 @@ def reachable_address(toward: str = "") -> str:
 
 
 def is_own(address: str) -> bool:
-    """Whether this machine has the address; every machine has all of 127.0.0.0/8."""
+    """Whether the address belongs to this machine; all of 127.0.0.0/8 does."""
     value = _parse(address)
     return value is not None and (value.is_loopback or value in [_parse(own) for _, own in own_addresses()])
 
 
 def interface_of(address: str) -> str | None:
-    """The interface that has an address."""
+    """Return the interface that has this address."""
     value = _parse(address)
     listed = [(name, _parse(own)) for name, own in own_addresses()]
     exact = [name for name, own in listed if own and own == value]
@@ -99,7 +99,7 @@ def interface_of(address: str) -> str | None:
 
 
 def address_of(interface: str) -> str | None:
-    """An interface's address: IPv4 before IPv6, and one that others can reach before one that needs a scope."""
+    """Return an interface's address: preferably one that other machines can reach, then IPv4 before IPv6."""
     own = [address for name, address in own_addresses() if name == interface]
     return min(own, key=lambda address: (_is_local_only(address), _is_version_6(address)), default=None)
 
@@ -122,9 +122,9 @@ def hostname_misleads(address: str) -> bool:
 
 
 def resolve_own(host: str) -> str | None:
-    """The address to serve on, if the master's host is this machine; None if it is another.
+    """Return the address to serve on if the master's host is this machine; None if it is another machine.
 
-    A hostname that resolves to loopback is served at an address that others can reach. An explicit 127.0.0.1 stays:
+    For a hostname that resolves to loopback, this is an address that others can reach. An explicit 127.0.0.1 is kept:
     then all nodes are on this machine.
     """
     if _parse(host):
@@ -136,14 +136,14 @@ def resolve_own(host: str) -> str | None:
     if is_loopback(host):
         return own[0] if own else LOOPBACK
     name = socket.gethostname().lower()
-    # The full name is looked up, which takes time, only if the host resolves.
+    # The lookup of the full name takes time: do it only if the host resolves.
     if host.lower() in (name, name.partition(".")[0]) or (own and host.lower() == socket.getfqdn(name).lower()):
         return reachable_address()
     return own[0] if own else None
 
 
 def _resolve(host: str) -> list[str]:
-    """A host's addresses, IPv4 first; none if it cannot be resolved."""
+    """Return a host's addresses, IPv4 first; an empty list if it cannot be resolved."""
     if not host:
         return []
     try:
@@ -167,6 +167,6 @@ def _is_version_6(address: str) -> bool:
 
 
 def _is_local_only(address: str) -> bool:
-    """Loopback, or valid on one link only."""
+    """Whether an address is loopback, link-local, unspecified or invalid."""
     value = _parse(address)
     return value is None or value.is_loopback or value.is_link_local or value.is_unspecified

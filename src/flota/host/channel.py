@@ -1,8 +1,8 @@
-"""The one channel between a node and its workers: shared memory, one page per worker.
+"""The channel between a node and its workers: shared memory, one page per worker.
 
-A worker writes its last step and numbers there (worker/heartbeat.py), the node writes when to stop. Neither side waits:
-a write is a few stores, a read a few loads, and nothing depends on the order in which processors see each other's. The
-memory has no name in any directory, so none of it is left behind.
+A worker writes its last step and numbers there (worker/heartbeat.py); the node writes when to stop. Neither side waits:
+a write is a few stores, a read is a few loads, and neither depends on memory ordering between processors. The memory
+has no name in any directory, so nothing is left behind.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 PAGE = 4096
-MODULE_LIST_SIZE = 1 << 16  # behind the pages, if asked for: the modules that one worker has imported, one per line
-# A worker writes to two slots in turn, so that one is whole while it writes the other: a checksum of all that follows;
-# flags, length of the numbers, time, step, seconds of its fastest recent step; the numbers.
+MODULE_LIST_SIZE = 1 << 16  # after the pages, if requested: the modules that one worker has imported, one per line
+# A worker writes to two slots in turn, so that one is complete while it writes the other. A slot has a checksum of the
+# rest; flags, length of the numbers, time, step, seconds of the fastest recent step; the numbers.
 SLOTS, SLOT_SIZE = (0, 2040), 2040
 CHECKSUM, FIELDS = "=I", "=HHdqd"
 FIELDS_AT, NUMBERS_AT = 4, 32
 NO_STEP = -1
-# The flags: it calls should_stop(); it has a callback for SIGTERM; its step is lower than one it has reached before.
+# Flags: the worker calls should_stop(); it has a callback for SIGTERM; its step is lower than an earlier one.
 POLLS, WANTS_SIGNAL, STEP_WENT_BACK = 1, 2, 4
-# The node writes one machine word, which is seen whole or not at all: 0 to go on, 1 to stop now, STEP_0 + N at step N.
+# The node writes one machine word, which is atomic: 0 to continue, 1 to stop now, STEP_0 + N to stop at step N.
 STOP_AT = 4080
 STOP = "q"
 STEP_0 = 2
@@ -33,7 +33,7 @@ TRIES = 100
 
 
 class Heartbeat(NamedTuple):
-    """What a worker wrote last."""
+    """What a worker last wrote."""
 
     at: float  # monotonic time; 0.0: nothing yet
     step: int
@@ -46,7 +46,7 @@ NO_HEARTBEAT = Heartbeat(0.0, NO_STEP, 0, 0.0, {})
 
 
 class Channel:
-    """Made by the node for one round. Without memfd (macOS) there is none, and heartbeats do nothing."""
+    """Created by the node for one round. Without memfd (macOS) there is no memory, and heartbeats do nothing."""
 
     def __init__(self, workers: int, *, module_list: bool = False) -> None:
         self.fd = -1
@@ -57,12 +57,12 @@ class Channel:
             os.ftruncate(self.fd, workers * PAGE + (MODULE_LIST_SIZE if module_list else 0))
 
     def page_path(self, worker: int) -> str:
-        """The value of FLOTA_CHANNEL, by which a worker finds its page; empty where there is none."""
+        """Return the value of FLOTA_CHANNEL, by which a worker finds its page; empty if there is no memory."""
         return f"/proc/{os.getpid()}/fd/{self.fd}:{worker}" if self.fd >= 0 else ""
 
     @property
     def memory(self) -> mmap | None:
-        """Mapped at the first use: most jobs never use it."""
+        """The mapping, created at its first use: most jobs never use it."""
         if self._memory is None and self.fd >= 0:
             from mmap import mmap
 
@@ -77,10 +77,10 @@ class Channel:
         for _ in range(TRIES):
             if heartbeat := _read_slots(memory[base : base + PAGE]):
                 return heartbeat
-        return NO_HEARTBEAT  # something else has been written there
+        return NO_HEARTBEAT  # the page contains something else
 
     def imported_modules(self) -> list[str]:
-        """The modules that a worker has imported since its start."""
+        """Return the modules that a worker has imported since its start."""
         if self.memory is None:
             return []
         return self.memory[self._module_list_at :].partition(b"\0")[0].decode(errors="replace").splitlines()
@@ -102,7 +102,7 @@ class Channel:
 
 
 def read_page(page_path: str) -> Heartbeat:
-    """What a worker wrote last, as another process of the same user can see it; `page_path`: its FLOTA_CHANNEL."""
+    """Read a worker's page from another process of the same user. `page_path` is the worker's FLOTA_CHANNEL."""
     path, _, worker = page_path.rpartition(":")
     try:
         with open(path, "rb") as file:
@@ -113,15 +113,15 @@ def read_page(page_path: str) -> Heartbeat:
 
 
 def _read_slots(page: bytes) -> Heartbeat | None:
-    """The newer one that is whole; None while both seem to be written, as when a write falls between two reads."""
+    """Return the newer complete slot; None if neither is complete, because the worker wrote during the read."""
     beats = (_read_slot(page[slot : slot + SLOT_SIZE]) for slot in SLOTS)
     return max((beat for beat in beats if beat), key=lambda beat: beat.at, default=None)
 
 
 def _read_slot(slot: bytes) -> Heartbeat | None:
-    """None while it is being written, or if the worker died while it wrote."""
+    """Return None while the slot is being written, or if the worker died during the write."""
     if not any(slot[:NUMBERS_AT]):
-        return NO_HEARTBEAT  # as in most jobs, which need not load the modules below
+        return NO_HEARTBEAT  # the case in most jobs: they do not load the modules below
     from binascii import crc32
     from struct import unpack_from
 
@@ -133,7 +133,7 @@ def _read_slot(slot: bytes) -> Heartbeat | None:
 
 
 def _read_numbers(data: bytes) -> dict[str, float]:
-    """Pairs of a name, after its length, and a number."""
+    """Decode pairs of a length-prefixed name and a number."""
     from struct import error, unpack_from
 
     numbers: dict[str, float] = {}
@@ -149,8 +149,10 @@ def _read_numbers(data: bytes) -> dict[str, float]:
 
 
 def record_imports(channel: str) -> None:
-    """Record what this worker imports from now on: interpreters that are parked later import it in advance. Only if the
-    channel's first page is this worker's: one record is enough, all workers import the same."""
+    """Record what this worker imports from now on: interpreters that are parked later import it in advance.
+
+    Only the worker of the channel's first page records: all workers import the same modules.
+    """
     import sys
 
     path, _, page = channel.rpartition(":")
@@ -159,7 +161,7 @@ def record_imports(channel: str) -> None:
 
 
 class ImportRecorder:
-    """A finder that is asked first for every module. It finds none, but writes the name into the channel."""
+    """The first finder on `sys.meta_path`. It finds no module, but writes each name to the channel."""
 
     def __init__(self, path: str) -> None:
         from mmap import mmap
@@ -170,7 +172,7 @@ class ImportRecorder:
 
     def find_spec(self, name: str, *_: object) -> None:
         line = f"{name}\n".encode()
-        # It is never removed: code that iterates over the list of finders would skip one when the list shrinks.
+        # The finder is never removed: code that iterates over `sys.meta_path` would skip an entry.
         if self._end + len(line) < len(self._memory):
             self._memory[self._end : self._end + len(line)] = line
             self._end += len(line)

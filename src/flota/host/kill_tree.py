@@ -1,4 +1,4 @@
-"""Kills a process tree for certain: the loop ends only when the kernel reports that there is no child left."""
+"""Kills process trees completely: the loop ends only when the kernel reports that no child is left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 
 SIGKILL, SIGSTOP = 9, 19
-UNSEEN_LIMIT = 5.0  # seconds to wait for children that cannot be listed, where /proc is not ours
+UNSEEN_LIMIT = 5.0  # seconds to wait for children that cannot be listed, if /proc is not that of our pid namespace
 
 
 def kill_descendants(*, under_init: bool = False) -> None:
@@ -33,20 +33,20 @@ def kill_descendants(*, under_init: bool = False) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a child and everything that it has started, and reap it."""
+    """Kill a child and its descendants, and reap it."""
     try:
-        # If it was reaped already, as an orphan, its pid may belong to another process.
+        # If it was already reaped as an orphan, its pid may belong to another process.
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except OSError:
         return
-    kill(pid, SIGSTOP)  # it starts no more, and keeps what it has started
+    kill(pid, SIGSTOP)  # so that it starts no process, and remains the parent of its children
     for one in [*descendants_of(pid), pid]:
         kill(one)
     os.waitpid(pid, 0)
 
 
 def exited_child() -> int:
-    """The pid of a child that has exited and is not reaped yet; 0 if there is none."""
+    """Return the pid of a child that has exited and is not reaped yet; 0 if there is none."""
     try:
         exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -55,7 +55,7 @@ def exited_child() -> int:
 
 
 def has_own_proc() -> bool:
-    """Whether /proc shows our pid namespace. If not, its numbers are those of other processes."""
+    """Whether /proc shows our pid namespace. If not, its pids are not ours."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -63,7 +63,7 @@ def has_own_proc() -> bool:
 
 
 def descendants_of(pid: int, enough: int = sys.maxsize) -> list[int]:
-    """All processes below one, found from parent to child; the search stops once there are `enough`."""
+    """Return the descendants of a process. The search stops when `enough` are found."""
     found: list[int] = []
     queue = [pid]
     while queue and len(found) < enough:
@@ -89,7 +89,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name: state, parent and more; empty when the process is gone."""
+    """Return the fields of /proc/PID/stat after the name: state, parent and so on; empty if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -98,8 +98,8 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def kill(pid: int, signal: int = SIGKILL) -> None:
-    """Send a signal to a process, or to a process group as -PID."""
+    """Send a signal to a process, or to the process group PGID given as -PGID."""
     try:
         os.kill(pid, signal)
     except OSError:
-        pass  # gone already, or it has changed its user
+        pass  # already gone, or it changed its user

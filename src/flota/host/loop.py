@@ -1,28 +1,28 @@
-"""The node's one event loop: waits for file descriptors and runs their callbacks. Decides nothing."""
+"""The node's event loop: waits for file descriptors and runs their callbacks. It makes no decisions."""
 
 from __future__ import annotations
 
 import select
 from _collections_abc import Callable
 
-LONGEST = 24 * 3600  # seconds: a wait that the kernel accepts; after it, later deadlines are asked for again
+LONGEST = 24 * 3600  # seconds, which the kernel accepts; for a later deadline the caller waits again
 READABLE, WRITABLE = select.POLLIN, select.POLLOUT
 
 
 class Loop:
-    """File descriptors with their callbacks, in one wait."""
+    """File descriptors and their callbacks."""
 
     def __init__(self) -> None:
         self._watched: dict[int, tuple[Callable[[], object], int]] = {}
         self._poll, self._unit = _make_poll()
 
     def watch(self, fd: int, callback: Callable[[], object], events: int = READABLE) -> None:
-        """Not for files, which are always ready: epoll refuses them."""
+        """Call back when `fd` is ready. Not for regular files, which are always ready: epoll rejects them."""
         is_new = fd not in self._watched
         self._watched[fd] = callback, events
         try:
             (self._poll.register if is_new else self._poll.modify)(fd, events)
-        except (FileNotFoundError, PermissionError):  # closed and reopened: the number belongs to another file
+        except (FileNotFoundError, PermissionError):  # closed and reopened: the number now refers to another file
             self._start_over()
 
     def forget(self, fd: int) -> None:
@@ -36,19 +36,22 @@ class Loop:
         return fd in self._watched
 
     def turn(self, seconds: float | None) -> None:
-        """Wait at most so long, for ever with None, and run the callbacks of all descriptors that are ready."""
-        # Both kinds round up to a millisecond: one early would mean another, useless, turn.
+        """Wait up to `seconds`, or forever with None, and run the callbacks of all descriptors that are ready."""
+        # poll and epoll round up to a millisecond: waking up early would cost another turn.
         timeout = None if seconds is None else max(0, min(seconds, LONGEST)) * self._unit
-        # An earlier callback of this turn may close a descriptor and open another of the same number: what was ready
-        # then says nothing about the new one.
+        # A callback may close a descriptor and open another with the same number, which need not be ready: call only
+        # what was registered before.
         ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(timeout)]
         for fd, watched in ready:
             if watched and self._watched.get(fd) is watched:
                 watched[0]()
 
     def _start_over(self) -> None:
-        """After a descriptor was closed before it was forgotten: a forked process may keep that file open, and epoll
-        would report it for ever, under a number that is unused or belongs to another file."""
+        """Register all descriptors again, after one was closed before `forget`.
+
+        A forked process may keep that file open, and epoll would report it forever, under a number that is unused or
+        refers to another file.
+        """
         if isinstance(self._poll, select.epoll):
             self._poll.close()
         self._poll, self._unit = _make_poll()
@@ -56,9 +59,9 @@ class Loop:
             try:
                 self._poll.register(fd, events)
             except OSError:
-                pass  # closed as well; its owner will forget it
+                pass  # closed as well; its owner will call `forget`
 
 
 def _make_poll() -> tuple[select.epoll | select.poll, int]:
-    """The poll object, and its time units per second; epoll costs the same for thousands of descriptors as for ten."""
+    """Return the poll object and its time units per second. epoll scales to thousands of descriptors."""
     return (select.epoll(), 1) if hasattr(select, "epoll") else (select.poll(), 1000)

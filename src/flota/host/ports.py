@@ -1,8 +1,8 @@
-"""Ports for workers: held by the node until the round ends, so that no other process is given them.
+"""Ports for workers: the node holds them until the round ends, so that no other process gets them.
 
-A holder is bound without any option, which proves that the port is free, and only then allows sharing. So a worker that
-sets SO_REUSEADDR or SO_REUSEPORT, as every framework's server does, can bind and listen on it, while bind(0) and other
-jobs are not given it. The holder itself never listens.
+A holder binds without options, which proves that the port is free, and allows sharing afterwards. So a worker that sets
+SO_REUSEADDR or SO_REUSEPORT, as every framework's server does, can bind the port and listen on it, while bind(0) and
+other jobs do not get it. The holder itself never listens.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from _collections_abc import Iterator, Sequence
 
-# The C core of `socket`: the module itself turns its constants into enums, which costs a start 9 ms.
+# The C core of `socket`: the module turns its constants into enums, which would add 9 ms to the start.
 from _socket import AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, SOL_SOCKET, socket
 
 from flota.errors import FlotaError, ForeignAddress, PortInUse, TooFewPorts, TooManyOpenFiles
@@ -20,20 +20,20 @@ EMFILE = 24
 
 
 def hold_free(count: int, address: str, limits: tuple[int, int] | None = None) -> list[socket]:
-    """Hold the first free ports of a range, or any, chosen by the kernel."""
+    """Hold the first free ports of a range; without a range, ports that the kernel chooses."""
     ports = range(limits[0], limits[1] + 1) if limits else [0] * count
     return _hold(ports, count, address, limits or (1, 65535))
 
 
 def hold_exactly(ports: list[int], address: str) -> list[socket]:
-    """Hold these very ports, or none of them."""
+    """Hold exactly these ports, or none of them."""
     return _hold(ports, len(ports), address)
 
 
 def _hold(ports: Sequence[int], count: int, address: str, limits: tuple[int, int] | None = None) -> list[socket]:
-    """Hold `count` of these ports; without `limits`, the first one that is in use is an error.
+    """Hold `count` of these ports. Without `limits`, a port in use is an error.
 
-    A port with nothing but closed connections in TIME_WAIT, as after a restart, is free.
+    A port whose connections are all in TIME_WAIT, as after a restart, is free.
     """
     held: list[socket] = []
     in_time_wait = _ports_in_time_wait() if any(ports) else set()
@@ -57,7 +57,7 @@ def _hold(ports: Sequence[int], count: int, address: str, limits: tuple[int, int
 
 
 def _ports_in_time_wait() -> set[int]:
-    """The ports that have connections in TIME_WAIT and nothing else."""
+    """Return the ports whose connections are all in TIME_WAIT."""
     states: dict[int, set[str]] = {}
     for port, row in tcp_sockets():
         states.setdefault(port, set()).add(row[3])
@@ -65,7 +65,7 @@ def _ports_in_time_wait() -> set[int]:
 
 
 def tcp_sockets() -> Iterator[tuple[int, list[str]]]:
-    """Each socket's own port and its row of /proc/net/tcp: the fourth field is the state, the tenth the inode."""
+    """Yield each socket's local port and its row of /proc/net/tcp: row[3] is the state, row[9] the inode."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table) as rows:
@@ -77,7 +77,7 @@ def tcp_sockets() -> Iterator[tuple[int, list[str]]]:
 
 
 def owner_of_port(port: int) -> str:
-    """The process that has a port, as `pid 123, python`; empty if it cannot be read."""
+    """Return the process that has a port, as `pid 123, python`; empty if it is unknown."""
     from glob import iglob
 
     sockets = {f"socket:[{row[9]}]" for own, row in tcp_sockets() if own == port and row[9] != "0"}
@@ -88,7 +88,7 @@ def owner_of_port(port: int) -> str:
                 with open(f"/proc/{pid}/comm") as name:
                     return f"pid {pid}, {name.read().strip()}"
         except OSError:
-            continue  # closed, or another user's
+            continue  # closed, or a process of another user
     return ""
 
 

@@ -1,5 +1,5 @@
-"""One process to start: what to run, and how its standard streams are connected; and attributes that a process sets
-for itself: subreaper, name, death signal (Linux only: elsewhere they are not set), open files."""
+"""Starts one process with its standard streams connected, and sets attributes of the current process: subreaper, name,
+death signal (on Linux only), limit of open files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SIGKILL = 9
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
-given_open_files: list[tuple[int, int]] = []  # the limits before they were raised; empty when they were not
+original_open_files: list[tuple[int, int]] = []  # the limits before they were raised; empty if they were not
 
 
 class ProcessSpec(NamedTuple):
-    """What to run, and where its stdout and stderr go: a file, a descriptor, or None to share the node's.
+    """What to run. `stdout` and `stderr` are a file, a descriptor, or None to share the node's.
 
-    `inherited_fds`: descriptors that it gets under the same numbers. `call`: a function that a fork of the shepherd
-    runs instead of `argv`; the process exits with the code that it returns.
+    `inherited_fds`: descriptors that the process inherits under the same numbers. `call`: a function that a fork of the
+    shepherd runs instead of `argv`; its return value is the exit code.
     """
 
     argv: tuple[str, ...]
@@ -34,14 +34,14 @@ class ProcessSpec(NamedTuple):
 
 
 def execute(process: ProcessSpec, *, own_session: bool) -> int:
-    """Start the program. Returns its pid; raises OSError when it cannot be run."""
+    """Start the program and return its pid. Raises OSError if it cannot be run."""
     return os.posix_spawn(
         process.argv[0],
         process.argv,
         process.env,
         file_actions=_file_actions(process),
         setsid=own_session,
-        # Python ignores these two for itself; ignored signals would stay ignored in the worker.
+        # Python ignores these two; without a reset, workers would inherit that.
         setsigdef=(SIGPIPE, SIGXFSZ),
     )
 
@@ -56,7 +56,7 @@ def descriptors_of(process: ProcessSpec) -> list[int]:
 
 
 def _streams(process: ProcessSpec) -> list[tuple[int, str | int, int]]:
-    """The standard streams to connect: each with a file or a descriptor, and the flags for a file."""
+    """Return the standard streams to connect: (stream, file or descriptor, flags to open a file)."""
     if process.stdout is None or process.stderr is None:
         return []
     stderr = 1 if process.stderr == process.stdout else process.stderr
@@ -70,51 +70,51 @@ def _file_actions(process: ProcessSpec) -> list[tuple[int, int, str, int, int] |
             actions.append((os.POSIX_SPAWN_DUP2, target, fd))
         else:
             actions.append((os.POSIX_SPAWN_OPEN, fd, target, flags, 0o666))
-    # Duplicated onto itself, which clears close-on-exec.
+    # dup2 onto itself clears close-on-exec.
     return actions + [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in process.inherited_fds]
 
 
 def redirect(process: ProcessSpec) -> None:
-    """Connect this process's own standard streams as those of `process`."""
+    """Connect the standard streams of the current process as `process` specifies."""
     for fd, target, flags in _streams(process):
         source = target if isinstance(target, int) else os.open(target, flags, 0o666)
         os.dup2(source, fd)
-        os.set_inheritable(fd, True)  # noqa: FBT003  onto itself, dup2 changes nothing
+        os.set_inheritable(fd, True)  # noqa: FBT003  os.dup2 onto itself does not do this
         if source not in (target, fd):
             os.close(source)
 
 
 def become_subreaper(*, now: bool = True) -> None:
-    """Orphans among our descendants become our children, whatever sessions they made. `now=False`: no longer."""
+    """Adopt orphans among our descendants, whatever their session. `now=False` undoes it."""
     libc.call("prctl", PR_SET_CHILD_SUBREAPER, int(now), 0, 0, 0)
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when this parent dies, or exit now if it is dead already."""
+    """Have the kernel kill this process when the parent dies; exit now if it is already dead."""
     libc.call("prctl", PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
 
 
 def name_process(name: str) -> None:
-    """What `ps -o comm` shows."""
+    """Set the name that `ps -o comm` shows."""
     libc.call("prctl", PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def raise_open_files(wanted: int) -> None:
-    """As far as the system allows: the master of thousands of nodes needs more than a shell gives."""
+    """Raise the limit of open files as far as allowed: the master of thousands of nodes needs more than the default."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-        given_open_files.append((soft, hard))
+        original_open_files.append((soft, hard))
 
 
 def restore_open_files() -> None:
-    """For workers: some programs walk through every number below the limit."""
-    if given_open_files:
+    """Restore the limit for workers: some programs iterate over all descriptors below it."""
+    if original_open_files:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_NOFILE, given_open_files[0])
+        resource.setrlimit(resource.RLIMIT_NOFILE, original_open_files[0])

@@ -1,4 +1,4 @@
-"""One round's processes, from the node's side: commands go to the shepherd, its reports come back as events."""
+"""The processes of one round, seen from the node: sends commands to the shepherd and turns its reports into events."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from flota.supervise.events import Event
 
-    Shepherd = tuple[int, int, int]  # its pid, or 0 while it is not known, the command pipe and the report pipe
+    Shepherd = tuple[int, int, int]  # its pid, or 0 while unknown; the command pipe; the report pipe
 
 
 class Round:
-    """`fd` becomes readable when the shepherd has reported something. `read` changes it when a `warm` start fails: the
-    round is then started cold.
+    """`fd` becomes readable when the shepherd has sent a report. If a `warm` start fails, `read` starts the round cold
+    and replaces `fd`.
 
-    `on_node_death` is called in the shepherd if the node dies. `when_started`: once what `processes` names is not
-    needed any more.
+    `on_node_death` is called in the shepherd if the node dies. `when_started` is called when the descriptors in
+    `processes` are no longer needed.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Round:
         self.lost_shepherd = False
         self._began = time.monotonic()
         self._workers = len(processes)
-        self._stop_signal = 0  # for a round that was asked to stop before it had started
+        self._stop_signal = 0  # set if the round is asked to stop before it has started
         self._start_cold: Callable[[], Shepherd] = lambda: fork_shepherd(
             processes, own_session=own_session, on_node_death=on_node_death
         )
-        # A shepherd that is not our fork cannot call `on_node_death`: one without workers does.
+        # A shepherd that is not our fork cannot call `on_node_death`: a second one, without workers, does.
         second = warm is not None and on_node_death is not None
         self._second_shepherd = fork_shepherd([], own_session=True, on_node_death=on_node_death) if second else None
         self._when_started = when_started
@@ -58,8 +58,10 @@ class Round:
             when_started()
 
     def send(self, command: str, worker: int, signal: int) -> None:
-        """Send a signal. stop: to the worker, which is asked to exit; kill: to its process group as well; signal: to
-        the worker, which is not asked to exit; suspend: to its process group.
+        """Have the shepherd send a signal to a worker.
+
+        `stop` asks the worker to exit; `kill` does so and includes its process group; `signal` does not ask it to exit;
+        `suspend` does not either, and includes its process group.
         """
         if self.is_pending and command in ("stop", "kill"):
             self._stop_signal = signal
@@ -67,26 +69,26 @@ class Round:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a warm start is still to come."""
+        """Whether a warm start has not started its shepherd yet."""
         return not self._shepherd and not self.lost_shepherd
 
     def kill_remaining(self) -> None:
-        """Kill everything that is left of the round; RoundSwept from `read` says that it is done."""
+        """Kill all remaining processes of the round; `read` returns RoundSwept when they are gone."""
         if self.lost_shepherd:
-            kill_descendants()  # the shepherd's death has made its descendants ours
+            kill_descendants()  # we have inherited the shepherd's descendants
         else:
             self._ending = True
             _end_shepherd(self._commands)
 
     def reap_orphans(self) -> None:
-        """They become children of a node that is PID 1, or whose shepherd died."""
-        # A shepherd's own exit is read from its report pipe.
+        """Reap orphans, which a node inherits if it is PID 1 or its shepherd died."""
+        # A shepherd's exit is detected on its report pipe.
         shepherds = self._shepherd, self._second_shepherd[0] if self._second_shepherd else 0
         while (pid := exited_child()) and pid not in shepherds:
             os.waitpid(pid, 0)
 
     def read(self) -> list[Event]:
-        """The events since the last call."""
+        """Return the events since the last call."""
         from flota.supervise.events import RoundSwept, ShepherdLost
 
         data = os.read(self.fd, 65536)
@@ -103,7 +105,7 @@ class Round:
         return [ShepherdLost(_wait(self._shepherd), time.monotonic())]
 
     def _start_cold_instead(self) -> list[Event]:
-        """The warm start has failed: start cold, unless the round was asked to stop."""
+        """Start cold after a failed warm start, unless the round was asked to stop."""
         from flota.supervise.events import WorkerExited
 
         if self._stop_signal:
@@ -116,7 +118,7 @@ class Round:
         before = self._commands, self.fd
         self._shepherd, self._commands, self.fd = self._start_cold()
         self._when_started()
-        for fd in before:  # only now, so that the new ones have other numbers
+        for fd in before:  # closed last: the new descriptors must have other numbers
             os.close(fd)
         return []
 
@@ -130,7 +132,7 @@ class Round:
 
     def _close(self) -> None:
         if self._ending and self._shepherd and _wait(self._shepherd) != 0:
-            kill_descendants()  # it died before it had killed everything
+            kill_descendants()  # it died before it had killed all descendants
         self._end_second_shepherd()
         os.close(self.fd)
         release(self._held)
@@ -143,7 +145,7 @@ class Round:
             self._shepherd = int(numbers[0])
             self._when_started()
             return None
-        at = max(float(numbers[-1]), self._began)  # a standby interpreter was started long before
+        at = max(float(numbers[-1]), self._began)  # a standby interpreter was started earlier
         if report == "started":
             return WorkerStarted(int(numbers[0]), int(numbers[1]), at)
         if report == "failed":
@@ -152,7 +154,7 @@ class Round:
 
 
 def _end_shepherd(commands: int) -> None:
-    """Let it exit: the end of file that follows is not the node's death."""
+    """Let the shepherd exit: `end` tells it that the end of file is not the node's death."""
     write_line(commands, "end 0 0")
     os.close(commands)
 
@@ -161,4 +163,4 @@ def _wait(pid: int) -> int:
     try:
         return exit_code(os.waitpid(pid, 0)[1])
     except ChildProcessError:
-        return BUG  # it exited before it was known as the shepherd, and was reaped as an orphan
+        return BUG  # it exited before its pid was known, and was reaped as an orphan

@@ -1,10 +1,10 @@
-"""The shepherd: parent of a round's workers, child of the node. Both are subreapers, so whichever of the two dies, in
-any way, the other inherits the whole tree and kills it.
+"""The shepherd: parent of a round's workers, child of the node. Both are subreapers: if one of them dies, the other
+inherits the whole tree and kills it.
 
-It starts the workers, signals them on the node's command, and reports exits to the node. It decides nothing. It exits
-when the node closes the command pipe (or dies, which closes it as well), and kills every descendant first.
+The shepherd starts the workers, signals them when the node commands it, and reports exits to the node. It makes no
+decisions. When the node closes the command pipe, or dies, the shepherd kills all its descendants and exits.
 
-Runs in a fork without exec: it must close the node's pipe ends, or neither would see the other's end of file.
+It runs in a fork without exec, so it must close the node's pipe ends: otherwise neither side would see end of file.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def fork_shepherd(
     on_node_death: Callable[[], object] | None = None,
     close_fds: bool = False,
 ) -> tuple[int, int, int]:
-    """Start the shepherd and, through it, the workers: (its pid, command pipe, report pipe).
+    """Start the shepherd, which starts the workers. Returns (its pid, command pipe, report pipe).
 
-    `on_node_death` is called in the shepherd if the node dies. `close_fds`: close the node's other descriptors there;
-    a second shepherd must not hold the pipes of the first.
+    `on_node_death` is called in the shepherd if the node dies. `close_fds` closes the node's other descriptors in the
+    shepherd: a second shepherd must not keep the pipes of the first open.
     """
     become_subreaper()
     commands, command_end = os.pipe()
     report_end, reports = os.pipe()
-    under_init = os.getpid() == 1  # asked of the node itself: every orphan's parent is 1
+    under_init = os.getpid() == 1  # checked in the node: an orphan's parent is 1 as well
     pid = os.fork()
     if pid == 0:
 
@@ -62,7 +62,7 @@ def fork_shepherd(
         run_to_end(prepared, under_init=under_init)
     os.close(commands)
     os.close(reports)
-    if processes:  # the kernel starts the shepherd on our processor: without a pause it waits 3 ms for its turn
+    if processes:  # the kernel starts the shepherd on our CPU: unless we wait, it runs only 3 ms later
         poll = select.poll()
         poll.register(report_end, select.POLLIN)
         poll.poll(5)
@@ -70,29 +70,29 @@ def fork_shepherd(
 
 
 class WorkerForked(BaseException):
-    """Raised in a new worker, with its spec, if it is a fork of a template: leaves all that the shepherd was doing."""
+    """Raised, with the ProcessSpec, in a worker that was forked from a template: unwinds the shepherd's stack."""
 
 
 def run_to_end(prepared: Callable[[], Shepherd], *, under_init: bool) -> None:
-    """The shepherd's whole process: it ends here, whatever happens, with all of its descendants."""
+    """Run the shepherd until the process exits. Whatever happens, all its descendants are killed first."""
     code = BUG
     try:
         prepared().run()
         code = 0
     except WorkerForked:
         raise
-    except BaseException:  # a bug of ours; the exit code reports it to the node
+    except BaseException:  # a bug in flota; the exit code reports it to the node
         import traceback
 
         traceback.print_exc()
     try:
         kill_descendants(under_init=under_init)
     finally:
-        os._exit(code)  # the node's own exit handlers never run here
+        os._exit(code)  # the node's exit handlers must not run here
 
 
 class Shepherd:
-    """Runs in a process of its own; see the module's docstring."""
+    """The shepherd's state and loop; see the module's docstring."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Shepherd:
         for number, process in enumerate(self.processes):
             self._start(number, process)
         for fd in {fd for process in self.processes for fd in process.inherited_fds}:
-            os.close(fd)  # with a copy open here, the other side would not see the worker close it
+            os.close(fd)  # with this copy open, the other side would not see the worker close its own
         signals = Signals(("SIGCHLD",))
         name_process("flota-shepherd")
         poll = select.poll()
@@ -127,7 +127,7 @@ class Shepherd:
         poll.register(signals.fd, select.POLLIN)
         rest = b""
         while True:
-            # Reaped before commands are performed: a worker that exited before it was asked to stop exited on its own.
+            # Reap before commands are performed: a worker that exited before a stop command exited on its own.
             self._reap()
             for fd, _ in poll.poll():
                 if fd == signals.fd:
@@ -170,7 +170,7 @@ class Shepherd:
             redirect(process)
             assert process.call
             code = process.call()
-        except BaseException:  # the shepherd's own code must never run here
+        except BaseException:  # the shepherd's code must not run in the worker
             import traceback
 
             traceback.print_exc()
@@ -181,7 +181,7 @@ class Shepherd:
         while pid := exited_child():
             number = self.worker_of.pop(pid, None)
             if number is not None:
-                # Left unreaped until its group is killed: the zombie keeps the group's number from being reused.
+                # Kill the group before reaping: the zombie keeps its pid from being reused.
                 kill(-pid)
             _, status = os.waitpid(pid, 0)
             if number is not None:
@@ -208,13 +208,13 @@ def write_line(pipe: int, line: str) -> None:
     try:
         os.write(pipe, f"{line}\n".encode())
     except OSError:
-        pass  # the other side is dead, and the pipe that comes from there has ended
+        pass  # the other side is dead; the end of file on its pipe reports that
 
 
 def close_other_fds(needed: set[int]) -> None:
-    """A connection ends for the other side only when its last copy is closed: ours must not outlive the node.
+    """Close descriptors inherited from the node: a connection ends only when its last copy is closed.
 
-    Inheritable descriptors stay open: they are meant for the workers.
+    Inheritable descriptors stay open: they are for the workers.
     """
     try:
         opened = [int(name) for name in os.listdir("/proc/self/fd")]
@@ -225,4 +225,4 @@ def close_other_fds(needed: set[int]) -> None:
             if fd > 2 and fd not in needed and not os.get_inheritable(fd):
                 os.close(fd)
         except OSError:
-            pass  # the descriptor of the listing itself
+            pass  # the descriptor that listed the directory

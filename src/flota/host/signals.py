@@ -1,6 +1,6 @@
-"""Signals as bytes on a pipe, so that the loop handles them: none is lost and none kills the process.
+"""Delivers signals as bytes on a pipe, for the event loop: none is lost and none kills the process.
 
-On the C core of `signal`: the module itself turns its constants into enums, which costs a start 6 ms.
+Uses the C core of `signal`: the module turns its constants into enums, which would add 6 ms to the start.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from _collections_abc import Sequence
 
 
 class Signals:
-    """`fd` becomes readable when one has arrived. Those ignored when flota started (nohup) stay ignored."""
+    """`fd` becomes readable when a signal arrives. Signals that were ignored at flota's start (nohup) stay ignored."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.fd, end = os.pipe()
@@ -21,21 +21,21 @@ class Signals:
         for name in names:
             number = getattr(_signal, name)
             if number == _signal.SIGCHLD or _signal.getsignal(number) != _signal.SIG_IGN:
-                # A handler, not SIG_IGN: ignored signals would stay ignored in workers, handled ones do not.
+                # A handler, not SIG_IGN: workers inherit ignored signals, but not handlers.
                 _signal.signal(number, _nothing)
 
-        # The caller's blocked signals are inherited: blocked ones would never arrive, nor would they in workers.
+        # Blocked signals are inherited from the caller: they would arrive neither here nor in workers.
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {getattr(_signal, name) for name in names})
 
     def read(self) -> list[int]:
-        """The signals that arrived, once per delivery."""
+        """Return the signals that have arrived, one entry per delivery."""
         return list(os.read(self.fd, 4096))
 
 
 def forget_wakeup() -> None:
-    """In a fork: only the node may write to its wake-up pipe."""
+    """Detach a fork from the wake-up pipe: only the node may write to it."""
     _signal.set_wakeup_fd(-1)
 
 
 def _nothing(*_: object) -> None:
-    """The byte on the wake-up pipe is enough."""
+    """Do nothing: Python has written to the wake-up pipe."""

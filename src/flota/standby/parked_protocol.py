@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flota.host.process_start import ProcessSpec, given_open_files
+from flota.host.process_start import ProcessSpec, original_open_files
 
 MOST_DESCRIPTORS = 250  # the kernel takes 253 at a time
 
@@ -75,5 +75,5 @@ def import_request(
         "is_module": target == "-m",
         "limit": limit,
         "node": os.getpid(),
-        "open_files": given_open_files,
+        "open_files": original_open_files,
     }

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-FORKED = "warm: workers are forks of one interpreter that imported decimal"
+FORKED = "warm: workers are forked from one interpreter, which imported decimal"
 AT_ONCE = 4.0  # seconds: below the lease, after which it would be missed anyway
 
 

@@ -8,7 +8,7 @@ from .conftest import Peer, results, script
 
 pytestmark = pytest.mark.real
 
-FORKED = "warm: workers are forks of one interpreter that imported"
+FORKED = "warm: workers are forked from one interpreter, which imported"
 PARKED = "warm: 2 of 2 interpreters are ready for the next start"
 FRAMEWORKS = {
     "torch": ("ddp.py", FORKED),
@@ -31,7 +31,7 @@ def test_a_framework_trains_to_the_same_loss(tmp_path, name):
         *flags, "--warm", name, "--max_restart", "1", "--log_dir", "again", again, way, script(trains)
     )
 
-    assert ("warm: an ordinary start: " if way == PARKED else FORKED) in started.err
+    assert ("warm: cold start: " if way == PARKED else FORKED) in started.err
     assert way in restarted.err
     for rank in range(2):
         assert peer.results(rank, "cold")
@@ -79,7 +79,7 @@ def test_seeds_that_an_import_gives_are_every_workers(tmp_path, seed):
     warm = torch.flota("--warm", "seeds", "--nproc_per_node", "2", "draws.py")
     torch.flota("--log_dir", "cold", "draws.py")
 
-    assert "an ordinary start: an import has seeded a random generator" in warm.err
+    assert "cold start: an import seeded a random generator" in warm.err
     assert [drawn_by(torch, rank, "log") for rank in range(2)] == [drawn_by(torch, 0, "cold")] * 2
 
 

@@ -15,7 +15,7 @@ from tests.guards.test_public_names import other_pythons
 from tests.launching import WORKERS, assert_nobody_left, children, name_of, wait_until, worker_output
 
 ENDINGS = ["well", "raises", "interrupted", "exits", "words", "hard", "killed"]
-FORKED = "warm: workers are forks of one interpreter"
+FORKED = "warm: workers are forked from one interpreter"
 # Until the node has parked what it parks, a worker works; then rank 0 of the first attempt fails.
 FIRST_FAILS = """
 import glob, os, sys, time
@@ -110,7 +110,7 @@ def test_an_import_finds_the_workers_own_variables(flota, here):
     own = flota.run("--warm", "asks", "--threads", 3, "--nproc_per_node", 2, "--log_dir", "own", "tells.py")
 
     assert FORKED in same.stderr
-    assert "an ordinary start: an import has read RANK, which is not the same for all workers" in own.stderr
+    assert "cold start: an import read RANK, which differs between workers" in own.stderr
     for log in ("same", "own"):
         assert [flota.log(rank, log) for rank in range(2)] == ["3 0\n", "3 1\n"]
 
@@ -145,8 +145,8 @@ def test_auto_leaves_the_imports_after_a_change_of_variables_to_the_script(flota
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("import subprocess\nsubprocess.Popen(['sleep', '97'])", "the imports have started processes"),
-        ("F = open(__file__)", "odd.py` is open after the imports"),
+        ("import subprocess\nsubprocess.Popen(['sleep', '97'])", "an import started a process"),
+        ("F = open(__file__)", "odd.py`"),
         ("import multiprocessing\nL = multiprocessing.Lock()", "/dev/shm/"),
     ],
 )
@@ -157,7 +157,7 @@ def test_what_an_import_has_opened_or_started_is_not_shared_by_forks(flota, here
     ended = flota.run("--warm", "odd", "--nproc_per_node", 2, "train.py")
 
     assert ended.returncode == 0
-    assert "an ordinary start" in ended.stderr and why in ended.stderr
+    assert "cold start:" in ended.stderr and why in ended.stderr
     assert_nobody_left(spared=flota.before)
 
 
@@ -181,9 +181,9 @@ def test_forks_do_not_share_a_random_state(flota, here):
     [
         ("1 / 0", "cannot import `odd`: ZeroDivisionError: division by zero"),
         ("raise SystemExit(5)", "cannot import `odd`: SystemExit: 5"),
-        ("import os; os._exit(4)", "the parked interpreter has ended"),
+        ("import os; os._exit(4)", "the parked interpreter exited"),
         ("import threading, time\nthreading.Thread(target=time.sleep, args=(99,), daemon=True).start()",
-         "there are 2 threads after the imports"),
+         "the imports left 2 threads running"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_warm_starts_cold_and_says_why(flota, here, source, why):
@@ -205,7 +205,7 @@ def test_a_program_and_a_wrapper_start_cold_and_say_why(flota, here):
     wrapped = flota.run("--warm", "decimal", "--python", wrapper, flota.directory / "prints.py", 1)
 
     assert "/bin/true` is not a Python script" in program.stderr
-    assert f"warm: an ordinary start: `{wrapper}` is a script, not an interpreter" in wrapped.stderr
+    assert f"warm: cold start: `{wrapper}` is a script, not an interpreter" in wrapped.stderr
     assert wrapped.returncode == program.returncode == 0
 
 
@@ -218,18 +218,18 @@ def test_what_is_never_forked_has_a_parked_interpreter_for_each_worker(flota, he
     ended = flota.run("--warm", "jax", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
 
     assert ended.returncode == 0
-    assert "warm: an ordinary start: jax is never forked" in ended.stderr
+    assert "warm: cold start: jax is never forked" in ended.stderr
     assert [flota.log(rank) for rank in range(2)] == ["cold\nparked\n"] * 2
 
 
 def test_parked_interpreters_that_would_take_too_much_are_given_up(flota, here):
     (here / "jax.py").write_text("x = bytearray(50 << 20)")
-    (here / "train.py").write_text("import at_first\nat_first.first_fails('the next start is an ordinary one')")
+    (here / "train.py").write_text("import at_first\nat_first.first_fails('the next start is cold')")
 
     ended = flota.run("--warm", "jax", "--warm-memory", "20M", "--max_restart", 1, "train.py")
 
     assert ended.returncode == 0
-    assert "the next start is an ordinary one: cannot import `jax`: MemoryError" in ended.stderr
+    assert "the next start is cold: cannot import `jax`: MemoryError" in ended.stderr
 
 
 def test_the_script_itself_is_read_again(flota, here):
@@ -279,7 +279,7 @@ def test_auto_learns_what_the_first_attempt_has_imported(flota, here):
     (here / "train.py").write_text(
         "import sys, at_first\nprint('colorsys' in sys.modules)\n"
         "def late():\n    import colorsys\nlate()\n"
-        "at_first.first_fails('have imported since')"
+        "at_first.first_fails('imported since')"
     )
 
     ended = flota.run("--warm", "auto", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
@@ -368,7 +368,7 @@ def unnamed(running):
 
 def test_a_lost_parked_interpreter_costs_only_the_warmth(flota, here):
     (here / "train.py").write_text(
-        "import at_first\nprint('runs')\nat_first.first_fails('the parked interpreter has ended')"
+        "import at_first\nprint('runs')\nat_first.first_fails('the parked interpreter exited')"
     )
     running = flota.start("--warm", "decimal", "--max_restart", 1, "train.py")
     wait_until(lambda: "runs" in flota.log(0) if (here / "log/workerlog.0").exists() else False, "the worker")
@@ -389,9 +389,7 @@ def test_an_interpreter_that_cannot_park_does_not_run_the_script(flota, here):
     flags = ["--env", f"PYTHONPATH={here / 'site'}", "--nproc_per_node", 2]
     ended = flota.run("--warm", "decimal", *flags, "train.py")
 
-    assert (
-        "the parked interpreter has ended, the next start is an ordinary one: RuntimeError: no socket" in ended.stderr
-    )
+    assert "the parked interpreter exited; the next start is cold: RuntimeError: no socket" in ended.stderr
     assert [flota.log(rank) for rank in range(2)] == ["runs as 0\n", "runs as 1\n"]
     assert "runs as" not in ended.stderr
 

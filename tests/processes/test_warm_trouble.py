@@ -36,7 +36,7 @@ def test_a_parked_interpreter_that_ends_costs_no_restart(flota, here, says):  # 
     [standby, *_] = [pid for shepherd in running.shepherds() for pid in children(shepherd) if is_parked(pid)]
 
     os.kill(standby, signal.SIGKILL)
-    wait_until(lambda: says("the next start is an ordinary one: one has ended"), "that to be noticed")
+    wait_until(lambda: says("the next start is cold: one interpreter exited"), "that to be noticed")
     (here / "go").touch()
 
     assert running.wait() == 0
@@ -67,7 +67,7 @@ def test_a_restart_need_not_wait_for_imports_that_go_on(flota, here, says, chang
     assert running.wait() == 0
     assert flota.log(0) == f"False\nattempt 0\n{not changes}\nattempt 1\n"
     assert says("jax.py` has changed since it was imported") is changes
-    assert not says("an ordinary start: \n")
+    assert not says("cold start: \n")
 
 
 @pytest.mark.parametrize(("when", "victim"), [("parked", "flota"), ("at work", "flota"), ("at work", "its shepherd")])
@@ -122,7 +122,7 @@ def test_auto_learns_whatever_way_the_workers_come(flota, here, says, module):  
     )
     (here / f"{module}.py").touch()
     running = flota.start("--warm", f"auto,{module}", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
-    wait_until(lambda: says("interpreters are ready" if module == "jax" else "have imported since"), "the next")
+    wait_until(lambda: says("interpreters are ready" if module == "jax" else "imported since"), "the next")
     (here / "go").touch()
 
     assert running.wait() == 0
@@ -136,5 +136,5 @@ def test_a_seed_that_an_import_gives_is_every_workers(flota, here):  # noqa: F81
     warm = flota.run("--warm", "seeds", "--nproc_per_node", 2, "train.py")
     flota.run("--log_dir", "cold", "train.py")
 
-    assert "an ordinary start: an import has seeded a random generator" in warm.stderr
+    assert "cold start: an import seeded a random generator" in warm.stderr
     assert [flota.log(rank) for rank in range(2)] == [flota.log(0, "cold")] * 2

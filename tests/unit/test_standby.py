@@ -22,8 +22,8 @@ from flota.standby.strategy import (
     POOL,
     ImportOutcome,
     common_variables,
-    first_choice,
     first_never_forked,
+    initial_strategy,
 )
 from flota.standby.warm_start import WarmStart
 
@@ -31,17 +31,17 @@ SCRIPT = Command("script", "train.py", (), "/bin/python")
 
 
 @pytest.mark.parametrize(
-    ("commands", "wrappers", "way"),
+    ("commands", "wrappers", "expected"),
     [
         ([SCRIPT], [], (FORK, "")),
         ([SCRIPT, SCRIPT._replace(args=("--ps",))], [], (FORK, "")),
-        ([SCRIPT, SCRIPT._replace(target="serve.py")], [], (POOL, "the roles have scripts of their own")),
+        ([SCRIPT, SCRIPT._replace(target="serve.py")], [], (POOL, "the roles run different scripts")),
         ([SCRIPT, SCRIPT._replace(kind="program", target="ps")], [], (COLD, "`ps` is not a Python script")),
         ([SCRIPT], ["/bin/python"], (COLD, "`/bin/python` is a script, not an interpreter")),
     ],
 )
-def test_the_way_that_is_known_before_anything_is_imported(commands, wrappers, way):
-    assert first_choice(commands, wrappers) == way
+def test_the_strategy_before_anything_is_imported(commands, wrappers, expected):
+    assert initial_strategy(commands, wrappers) == expected
 
 
 def test_without_memory_for_parked_interpreters_the_start_is_cold(monkeypatch):
@@ -61,7 +61,7 @@ def test_without_memory_for_parked_interpreters_the_start_is_cold(monkeypatch):
     channel.close()
 
     assert warm.start([]) is None
-    assert said[-1] == "warm: an ordinary start: cannot start interpreters: Resource temporarily unavailable"
+    assert said[-1] == "warm: cold start: cannot start interpreters: Resource temporarily unavailable"
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_without_memory_for_parked_interpreters_the_start_is_cold(monkeypatch):
         (ImportOutcome(), ""),
         (ImportOutcome(failed="cannot import `x`"), "cannot import `x`"),
         (ImportOutcome(never_forked="jax", threads=9), "jax is never forked"),
-        (ImportOutcome(threads=2), "there are 2 threads after the imports"),
-        (ImportOutcome(opened="/dev/nvidia0"), "`/dev/nvidia0` is open after the imports"),
-        (ImportOutcome(misread="RANK"), "an import has read RANK, which is not the same for all workers"),
-        (ImportOutcome(children=True), "the imports have started processes"),
+        (ImportOutcome(threads=2), "the imports left 2 threads running"),
+        (ImportOutcome(opened="/dev/nvidia0"), "an import opened `/dev/nvidia0`"),
+        (ImportOutcome(changed_variable="RANK"), "an import read RANK, which differs between workers"),
+        (ImportOutcome(children=True), "an import started a process"),
         (
             ImportOutcome(random="a module has a random generator of its own"),
             "a module has a random generator of its own",
         ),
-        (ImportOutcome(changed="/x.py"), "`/x.py` has changed since it was imported"),
+        (ImportOutcome(changed_file="/x.py"), "`/x.py` has changed since it was imported"),
     ],
 )
 def test_when_a_fork_is_not_safe(outcome, unforkable):
@@ -252,18 +252,18 @@ def test_names_of_modules_go_from_a_worker_to_the_node_until_there_is_no_room():
 def test_workers_and_their_streams_go_through_a_link():
     here, there = socket.socketpair()
     log, end = os.pipe()
-    spawns = [
+    processes = [
         ProcessSpec(("python", "\udcff"), {"A": "\udcff" * 70_000}, "out", end),
         ProcessSpec(("python",), {}, end, None),
     ]
     fds: list[int] = []
 
-    send(here, {"spawns": pack(spawns, fds)}, fds)
+    send(here, {"processes": pack(processes, fds)}, fds)
     here.close()
 
     message, received = receive(there)
-    first, second = unpack(message["spawns"], received)
-    assert (first.argv, first.env, first.stdout) == (spawns[0].argv, spawns[0].env, "out")
+    first, second = unpack(message["processes"], received)
+    assert (first.argv, first.env, first.stdout) == (processes[0].argv, processes[0].env, "out")
     assert first.stderr == second.stdout and second.stderr is None
     os.write(first.stderr, b"said")
     assert os.read(log, 9) == b"said"

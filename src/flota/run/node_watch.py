@@ -257,7 +257,7 @@ class NodeWatch(RoundWatch):
 
     def perform(self, action: Action) -> None:
         if isinstance(action, StopWorker | KillWorker) and self.warm and self.round.is_pending:
-            self.warm.call_off()
+            self.warm.discard_parked()
         if isinstance(action, StartRound):
             self.leave_round()
             self.start_again(action)

@@ -1,5 +1,5 @@
-"""What imports do to a process besides adding modules: some of it a worker must have, some of it forks must not share.
-Runs in workers' interpreters: Python 3.8."""
+"""Side effects of imports: variables, open files, random states. Some must be repeated in each worker, some must not be
+shared by forks. Runs in workers' interpreters: Python 3.8."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-# With one thread OpenBLAS can be forked. The worker sets its own number again.
+# OpenBLAS can be forked if it has one thread. The worker sets its own number of threads afterwards.
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS")
-# Variables that libraries in C read when they are loaded: Python does not see it.
+# Variables that C libraries read when they are loaded, which is not visible from Python.
 READ_BY_LIBRARIES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 READ_BY_PADDLE = ("FLAGS_selected_gpus", "FLAGS_selected_xpus", "FLAGS_selected_npus", "FLAGS_selected_mlus")
 
@@ -22,10 +22,10 @@ READ_BY_PADDLE = ("FLAGS_selected_gpus", "FLAGS_selected_xpus", "FLAGS_selected_
 class ImportEffects:
     def __init__(self) -> None:
         self.random = RandomStates()
-        self.opened: list[str] = []  # files, devices and shared memory
-        self._read: dict[str, str | None] = {}  # variables that imports read, with the value before the imports
-        self._set: dict[str, str | None] = {}  # variables that imports set; None: removed
-        self._files: dict[str, tuple[int, int]] = {}  # time and size of each module's file
+        self.opened: list[str] = []  # files, devices and shared memory that imports opened
+        self._read: dict[str, str | None] = {}  # variables that imports read, with their values before the imports
+        self._set: dict[str, str | None] = {}  # variables that imports set; None if they removed one
+        self._files: dict[str, tuple[int, int]] = {}  # mtime and size of each module's file
 
     @contextmanager
     def watch(self, *, forks: bool) -> Iterator[None]:
@@ -52,7 +52,7 @@ class ImportEffects:
 
         def note_read(name: str) -> Any:
             if name in listed:
-                listed.remove(name)  # a copy of all variables lists a name before it reads the value
+                listed.remove(name)  # iteration over all variables decodes a name before its value is read
             else:
                 self._read.setdefault(name, before.get(name))
             return encode(name)
@@ -67,17 +67,17 @@ class ImportEffects:
         finally:
             os.environ.encodekey, os.environ.decodekey = encode, decode
 
-    def misread(self, env: Mapping[str, str]) -> str:
-        """A variable that an import read, and that has another value in this environment."""
+    def changed_variable(self, env: Mapping[str, str]) -> str:
+        """Return a variable that an import read and that has another value in this environment; empty if none."""
         return next((name for name, value in self._read.items() if env.get(name) != value), "")
 
     def environ(self, env: Mapping[str, str]) -> dict[str, str]:
-        """A worker's variables, as its imports would have changed them."""
+        """Return a worker's variables with the changes that imports made."""
         merged = {**env, **self._set}
         return {name: value for name, value in merged.items() if value is not None}
 
     def changed_file(self) -> str:
-        """A module's file that changed after, or during, its import."""
+        """Return a module's file that changed during or after its import; empty if none."""
         changed = (path for path, seen in self._files.items() if seen[0] > self._began or _time_and_size(path) != seen)
         return next(changed, "")
 
@@ -91,13 +91,13 @@ def _time_and_size(path: str) -> tuple[int, int] | None:
 
 
 def _opened() -> set[str]:
-    """What is open, and memory that forks would have in common, such as a lock of multiprocessing."""
+    """Return open files and shared memory, which forks would share; a lock of multiprocessing is an example."""
     paths = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
             paths.add(os.readlink(f"/proc/self/fd/{fd}"))
         except OSError:
-            continue  # the listing's own
+            continue  # the descriptor that listed the directory
     with open("/proc/self/maps") as maps:
         fields = [line.split(None, 5) for line in maps]
     shared = {line[5].strip() if len(line) > 5 else "memory" for line in fields if line[1].endswith("s")}
@@ -105,12 +105,12 @@ def _opened() -> set[str]:
 
 
 class RandomStates:
-    """Random states after imports: cold workers have one each, so forks must not share the template's."""
+    """Random states after imports: each worker needs its own, so forks must not share those of the template."""
 
     def __init__(self) -> None:
         self._unseeded: list[random.Random] = []
-        self._is_used = False  # the generator behind random.random and its like
-        self._drawn: dict[str, int] = {}  # the seeds that frameworks have drawn for themselves
+        self._is_used = False  # whether imports used the generator of random.random()
+        self._drawn: dict[str, int] = {}  # the random seeds with which frameworks initialised themselves
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -131,36 +131,36 @@ class RandomStates:
             self._is_used = random.getstate() != state
 
     def find_spec(self, *_: object) -> None:
-        """A finder that is asked first for every module. It finds none, but sees each framework's seed while that
-        framework is still importing its own modules: no one can have given another seed yet."""
+        """Called first for every import. It finds no module, but reads each framework's seed while the framework is
+        still importing its own modules: no other code can have set a seed by then."""
         for name in ("torch", "paddle.base.core"):
             if name in sys.modules and name not in self._drawn:
                 try:
                     self._drawn[name] = DEFAULT_GENERATOR[name](sys.modules[name]).initial_seed()
                 except AttributeError:
-                    continue  # it has none yet
+                    continue  # the generator does not exist yet
 
     def why_unforkable(self) -> str:
-        """A seed that an import has set counts for all workers: `draw_again` would undo it."""
+        """Return why forks cannot be reseeded: an import set a seed, which all workers must have. Empty if they can."""
         if self._is_used or any(self._is_seeded(*one) for one in _default_generators().items()):
-            return "an import has seeded a random generator"
+            return "an import seeded a random generator"
         return "a module has a random generator of its own" if _has_own_generators() else ""
 
     def _is_seeded(self, name: str, generator: Any) -> bool:
         if hasattr(generator, "initial_seed"):
             return bool(generator.initial_seed() != self._drawn.get(name))
         bits = generator._bit_generator  # noqa: SLF001  NumPy's
-        return getattr(bits, "_seed_seq", bits) is None  # it has one until a seed is set
+        return getattr(bits, "_seed_seq", bits) is None  # None once a seed was set
 
-    def draw_again(self) -> None:
-        """In a fork that becomes a worker."""
+    def reseed(self) -> None:
+        """Give a fork that becomes a worker random states of its own."""
         for generator in (*self._unseeded, *_default_generators().values()):
             generator.seed()
         if "multiprocessing.process" in sys.modules:
             sys.modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
 
 
-# Modules that draw a random state when they are imported. Behind numpy.random.rand and its like is a generator as well.
+# The default generators of modules that initialise a random state at import, such as that of numpy.random.rand().
 DEFAULT_GENERATOR: dict[str, Callable[[Any], Any]] = {
     "numpy.random": lambda random: random.mtrand._rand,  # noqa: SLF001
     "torch": lambda torch: torch.default_generator,
@@ -174,7 +174,7 @@ def _default_generators() -> dict[str, Any]:
 
 
 def _has_own_generators() -> bool:
-    """Whether there is one that may have been meant to be the same for all workers."""
+    """Whether a module created a generator, whose state may be meant to be the same in all workers."""
     kinds = [getattr(sys.modules[module], kind) for module, kind in KINDS if module in sys.modules]
     defaults = _default_generators().values()
     return any(type(one) in kinds and not any(one is other for other in defaults) for one in gc.get_objects())

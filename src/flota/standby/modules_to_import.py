@@ -1,6 +1,6 @@
-"""Decides which modules a parked interpreter imports: those named by the user and, with `auto`, the script's own
-imports, as far as its text says that they can be done before it runs, what its framework imports late, and what the
-first attempt imported. Runs in workers' interpreters: Python 3.8."""
+"""Decides which modules a parked interpreter imports: those named by the user and, with `auto`, the script's top-level
+imports as far as they are safe before the script runs, what its framework imports late, and what the first attempt
+imported. Runs in workers' interpreters: Python 3.8."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from flota.standby.strategy import AUTO
 
-# What a framework imports late: at its first optimizer, its first process group.
+# Modules that a framework imports late: with the first optimizer or the first process group.
 LATE = {
     "torch": ("torch._dynamo", "torch.distributed", "torch.nn.parallel.distributed"),
     "paddle": ("paddle.distributed.fleet", "paddle.optimizer"),
@@ -22,14 +22,14 @@ LATE = {
     "tensorflow": ("tensorflow.python.distribute.collective_all_reduce_strategy",),
 }
 
-# What changes what imports find or read, and the methods of os.environ that only read.
+# Names whose use may change what imports find or read, and the methods of os.environ that only read.
 CHANGING = ("environ", "putenv", "unsetenv", "chdir", "load_dotenv")
 SYS = ("path", "meta_path", "path_hooks")
 READING = ("get", "items", "keys", "values", "copy")
 
 
 class ModulesToImport:
-    """`required`: these must be importable. `optional`: these are imported if they can be."""
+    """`required` modules must be importable; `optional` ones are imported if possible."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.script: str = request["script"]
@@ -52,8 +52,10 @@ class ModulesToImport:
         return os.path.join(self.script, "__main__.py") if os.path.isdir(self.script) else self.script
 
     def _safe(self, learnt: list[str]) -> list[str]:
-        """Those that are installed, unless one of the user's own changes what the others find or read. Functions count
-        as well: what runs them while modules are imported is not followed."""
+        """Return the installed modules; none if a module of the user changes what imports find or read.
+
+        Code inside functions counts as well: calls during imports are not analysed.
+        """
         installed = [name for name in learnt if self._is_installed(name)]
         folders = [self.folder, *sys.path]
         own = [_parse(module_file(name, "__init__.py", folders)) for name in learnt if name not in installed]
@@ -61,14 +63,14 @@ class ModulesToImport:
 
 
 def script_folder(script: str) -> str:
-    """Where Python looks first for what the script imports; a folder or an archive is that place itself."""
+    """Return where Python first looks for the script's imports: the script itself if it is a folder or an archive."""
     if getattr(sys.flags, "safe_path", False):
         return ""
     return script if get_importer(script) else os.path.dirname(os.path.realpath(script))
 
 
 def module_file(name: str, file_of_package: str, folders: Iterable[str]) -> str:
-    """Where a module's source is, found without running the packages around it, as Python would."""
+    """Find a module's source file. Unlike Python, this does not import its parent packages."""
     path = name.replace(".", os.sep)
     tails = (f"{path}.py", os.path.join(path, file_of_package))
     files = (os.path.join(folder, tail) for folder in folders for tail in tails)
@@ -76,8 +78,8 @@ def module_file(name: str, file_of_package: str, folders: Iterable[str]) -> str:
 
 
 def is_installed(name: str, folder: str) -> bool:
-    """Whether it is Python's own or an installed package's. The user's own code may do anything when it is imported,
-    and is what changes between two attempts."""
+    """Whether a module belongs to Python or to an installed package. The user's own code may do anything when it is
+    imported, and may change between two attempts."""
     import sysconfig
     from importlib.machinery import PathFinder
 
@@ -96,8 +98,11 @@ def is_installed(name: str, folder: str) -> bool:
 
 
 def script_imports(path: str, is_installed: Callable[[str], bool]) -> tuple[list[str], bool]:
-    """What the script imports at its top level, in order, up to where it may change what imports find or read: in its
-    own text, functions included, or by an import of something that is not installed. And whether its text does so."""
+    """Return the script's top-level imports, and whether the script changes what imports find or read.
+
+    The list ends where the script may make such a change: in its own code, functions included, or by importing a module
+    that is not installed.
+    """
     modules: list[str] = []
     statements = _parse(path)
     for statement in statements:
@@ -111,7 +116,7 @@ def script_imports(path: str, is_installed: Callable[[str], bool]) -> tuple[list
 
 
 def _parse(path: str) -> list[ast.stmt]:
-    """`import a, b` becomes `import a`, then `import b`. Nothing where it is not Python: Python itself reports that."""
+    """Parse a file, with `import a, b` split in two. Returns nothing if it is not Python: the worker reports that."""
     try:
         with open(path, "rb") as file:
             body = ast.parse(file.read()).body
@@ -127,7 +132,7 @@ def _walk(statements: list[ast.stmt]) -> list[ast.AST]:
 
 def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
-        return [node.module if node.module and not node.level else ""]  # a relative import is of the user's own code
+        return [node.module if node.module and not node.level else ""]  # relative imports are of the user's own code
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
@@ -136,7 +141,7 @@ def _is_environ(node: ast.expr) -> bool:
 
 
 def _changes_imports(nodes: Iterable[ast.AST]) -> bool:
-    """Whether they use what imports depend on, other than to read a variable."""
+    """Whether the code uses something that imports depend on, other than reading a variable."""
     used = read = 0
     for node in nodes:
         if isinstance(node, (ast.Attribute, ast.Name)):

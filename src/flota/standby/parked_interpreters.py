@@ -1,6 +1,6 @@
-"""Parked interpreters as the node sees them: one fork template, or a pool with one interpreter for each worker.
+"""The node's side of parked interpreters: one fork template, or a pool with one interpreter per worker.
 
-The command of each is a worker's own, but with our `sitecustomize`, which Python imports before it runs the script.
+Each is started with a worker's command and our `sitecustomize`, which Python imports before it runs the script.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from flota.standby.strategy import common_variables
 SITE = os.path.join(os.path.dirname(__file__), "site")
 
 
-def with_site(spawn: ProcessSpec, **variables: str) -> ProcessSpec:
-    env = {**spawn.env, **variables}
+def with_site(process: ProcessSpec, **variables: str) -> ProcessSpec:
+    env = {**process.env, **variables}
     if "PYTHONPATH" in env:
         env["FLOTA_PYTHONPATH"] = env["PYTHONPATH"]
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (SITE, env.get("PYTHONPATH"))))
-    return spawn._replace(env=env)
+    return process._replace(env=env)
 
 
 @contextmanager
-def _to_park(spawns: list[ProcessSpec]) -> Iterator[tuple[list[socket.socket], list[ProcessSpec]]]:
-    """For each interpreter the link to it and its command, to be started inside. An error closes the links."""
+def _to_park(processes: list[ProcessSpec]) -> Iterator[tuple[list[socket.socket], list[ProcessSpec]]]:
+    """Yield a link and a command per interpreter; the caller starts them. An error closes the links."""
     links: list[socket.socket] = []
     commands: list[ProcessSpec] = []
     with ExitStack() as always, ExitStack() as on_failure:
-        for spawn in spawns:
+        for process in processes:
             link, other = socket.socketpair()
             always.callback(other.close)
             on_failure.callback(link.close)
-            # What imports print goes to memfds: every worker prints it.
+            # Output of imports goes to memfds; every worker prints it later.
             out = err = os.memfd_create("flota", os.MFD_CLOEXEC)
-            if spawn.stdout != spawn.stderr:
+            if process.stdout != process.stderr:
                 err = os.memfd_create("flota", os.MFD_CLOEXEC)
             for fd in {out, err}:
                 always.callback(os.close, fd)
-            command = spawn._replace(stdout=out, stderr=err, inherited_fds=(other.fileno(),))
+            command = process._replace(stdout=out, stderr=err, inherited_fds=(other.fileno(),))
             links.append(link)
             commands.append(with_site(command, FLOTA_PARK=str(other.fileno())))
         yield links, commands
@@ -53,56 +53,57 @@ def _to_park(spawns: list[ProcessSpec]) -> Iterator[tuple[list[socket.socket], l
 
 
 class ForkTemplate:
-    """One parked interpreter that workers are forked from. `link` becomes readable when it has sent a report, or is
-    gone."""
+    """One parked interpreter from which workers are forked. `link` becomes readable when it sends a report or exits."""
 
-    def __init__(self, spawns: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str]) -> None:
-        env = common_variables([spawn.env for spawn in spawns])
-        with _to_park([spawns[0]._replace(env=env)]) as ([self.link], [command]):
-            become_subreaper()  # the shepherds that it forks are to be the node's children: they outlive a round
+    def __init__(self, processes: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str]) -> None:
+        env = common_variables([process.env for process in processes])
+        with _to_park([processes[0]._replace(env=env)]) as ([self.link], [command]):
+            become_subreaper()  # the shepherds that it forks must become children of the node
             self._pid = execute(command, own_session=True)
             assert isinstance(command.stderr, int)
             self._stderr = os.dup(command.stderr)
-        send(self.link, import_request(spawns[0], modules, learnt))
+        send(self.link, import_request(processes[0], modules, learnt))
 
-    def fork(self, spawns: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
-        """As `fork_shepherd`, but the pid comes later, through the report pipe. If the template is gone, the pipe ends
-        at once, and the workers start cold."""
+    def fork(self, processes: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
+        """Like `fork_shepherd`, but the pid arrives later, on the report pipe. If the template is gone, the pipe closes
+        immediately and the workers start cold."""
         commands, command_end = os.pipe()
         report_end, reports = os.pipe()
         fds = [commands, reports]
-        packed = pack(spawns, fds)
-        message = {"do": "fork", "spawns": packed, "under_init": os.getpid() == 1, "records": records}
+        packed = pack(processes, fds)
+        message = {"do": "fork", "processes": packed, "under_init": os.getpid() == 1, "records": records}
         send(self.link, message, fds)
         os.close(commands)
         os.close(reports)
         return 0, command_end, report_end
 
     def close(self) -> None:
-        """It would exit on its own when the link ends, and leave to us what its imports have started."""
+        """Kill the template. It would exit when the link closes, but leave processes that its imports started."""
         kill_tree(self._pid)
         self.link.close()
         os.close(self._stderr)
 
     def last_line(self) -> str:
-        """Of what it printed to stderr."""
+        """Return the last line that the template printed to stderr."""
         size = os.fstat(self._stderr).st_size
         lines = os.pread(self._stderr, 1 << 16, max(0, size - (1 << 16))).decode(errors="replace").split("\n")
         return next((line for line in reversed(lines) if line), "")
 
 
 class StandbyPool:
-    """One parked interpreter for each worker of the next round, below a shepherd of their own. They import one after
-    the other, as long as their memory together stays below the `limit`. One that has imported nothing is as good as a
-    cold start."""
+    """One parked interpreter per worker of the next round, under a shepherd of their own.
 
-    def __init__(self, spawns: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str], limit: int) -> None:
+    They import one after the other, as long as their total memory stays below `limit`. One that has not imported
+    anything is equivalent to a cold start.
+    """
+
+    def __init__(self, processes: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str], limit: int) -> None:
         self.ready = 0  # interpreters whose imports are done
         self.asked = 0  # interpreters that were asked to import
         self._limit = limit
-        self._largest = 0  # bytes that one takes
-        self._requests = [import_request(spawn, modules, learnt, limit) for spawn in spawns]
-        with _to_park(spawns) as (self.links, commands):
+        self._largest = 0  # bytes of the largest interpreter
+        self._requests = [import_request(process, modules, learnt, limit) for process in processes]
+        with _to_park(processes) as (self.links, commands):
             self._shepherd = fork_shepherd(commands, own_session=True, close_fds=True)
         self._ask_next()
 
@@ -113,13 +114,13 @@ class StandbyPool:
 
     @property
     def too_large(self) -> str:
-        """Why not even one of them may stay; empty when it may."""
+        """Why not even one interpreter fits into the limit; empty if one does."""
         if self._largest <= self._limit:
             return ""
-        return f"one takes {self._largest >> 20} MiB, and all may take {self._limit >> 20}"
+        return f"one interpreter takes {self._largest >> 20} MiB, and the limit for all is {self._limit >> 20} MiB"
 
     def read(self, number: int) -> dict[str, Any] | None:
-        """The report of one of them, which has imported; None when it is gone."""
+        """Read the report of an interpreter whose imports are done; None if it exited."""
         received = receive(self.links[number])
         if received is None:
             return None
@@ -128,24 +129,24 @@ class StandbyPool:
         self._ask_next()
         return received[0]
 
-    def hand_over(self, spawns: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
-        """As `fork_shepherd`: from now on they are a round's workers."""
-        for link, spawn in zip(self.links, spawns, strict=True):
+    def hand_over(self, processes: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
+        """Turn the interpreters into the workers of a round. Returns the same as `fork_shepherd`."""
+        for link, process in zip(self.links, processes, strict=True):
             fds: list[int] = []
-            packed = pack([spawn], fds)
-            send(link, {"do": "run", "spawns": packed, "records": records}, fds)
+            packed = pack([process], fds)
+            send(link, {"do": "run", "processes": packed, "records": records}, fds)
         return self._shepherd
 
     @property
     def is_alive(self) -> bool:
-        """All of them, and their shepherd: its reports are left for the round to read."""
+        """Whether all interpreters and their shepherd are alive. Leaves the shepherd's reports for the round."""
         poll = select.poll()
         for fd in (self._shepherd[2], *(link.fileno() for link in self.links)):
             poll.register(fd, 0)
         return not poll.poll(0)
 
     def close(self) -> None:
-        """Their shepherd ends with its command pipe, and ends them."""
+        """Close the shepherd's command pipe: it kills the interpreters and exits."""
         pid, commands, reports = self._shepherd
         os.close(commands)
         for link in self.links:
@@ -153,5 +154,5 @@ class StandbyPool:
         try:
             os.waitpid(pid, 0)
         except ChildProcessError:
-            pass  # the node has reaped it as an orphan
+            pass  # already reaped by the node, as an orphan
         os.close(reports)

@@ -1,5 +1,5 @@
-"""What a parked interpreter does: it imports, slowly while the CPUs have other work, waits, and becomes a worker or
-forks workers. Nothing that an import starts outlives the node.
+"""The program of a parked interpreter: it imports modules, slowly while the CPUs are busy, waits, and becomes a worker
+or forks workers. No process that an import starts outlives the node.
 Runs in workers' interpreters: Python 3.8."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from flota.standby.parked_protocol import receive, send, unpack
 from flota.standby.strategy import ImportOutcome, first_never_forked
 
 SIGSTOP = 19
-LARGEST_OUTPUT = 1 << 20  # bytes that imports printed
-CPU_SHARE = 0.1  # of one CPU, for imports while all CPUs have work and no worker waits for them
+LARGEST_OUTPUT = 1 << 20  # bytes of the imports' output that workers repeat
+CPU_SHARE = 0.1  # of one CPU, for imports while all CPUs are busy and no worker waits for them
 
 
 class ParkedInterpreter:
@@ -35,10 +35,10 @@ class ParkedInterpreter:
         self.link = socket.socket(fileno=link)
         self.outcome = ImportOutcome()
         self.effects = ImportEffects()
-        self.memory_limit = resource.getrlimit(resource.RLIMIT_DATA)  # as it was given
+        self.memory_limit = resource.getrlimit(resource.RLIMIT_DATA)  # the original limit
 
     def serve(self) -> None:
-        """Returns when this process is a worker, and shall run the script."""
+        """Handle requests. Returns when this process has become a worker and must run the script."""
         while True:
             received = receive(self.link)
             if received is None:
@@ -57,7 +57,7 @@ class ParkedInterpreter:
         began = time.monotonic()
         modules, forks = ModulesToImport(request), request["limit"] is None
         if forks:
-            for given in request["open_files"]:  # a node that serves many others has raised its own limit
+            for given in request["open_files"]:  # the limit that the node had before it raised its own
                 resource.setrlimit(resource.RLIMIT_NOFILE, tuple(given))
             self.outcome = ImportOutcome(never_forked=first_never_forked(modules.required))
         else:
@@ -89,84 +89,84 @@ class ParkedInterpreter:
         return bool(select.select([self.link], [], [], 0)[0])
 
     def _unpack(self, request: dict[str, Any], fds: list[int]) -> list[ProcessSpec]:
-        """The workers to start; whether imports have read what is another now for them is known from here on."""
-        spawns = unpack(request["spawns"], fds)
-        misread = next((name for spawn in spawns if (name := self.effects.misread(spawn.env))), "")
-        self.outcome = self.outcome._replace(changed=self.effects.changed_file(), misread=misread)
-        return spawns
+        """Return the workers to start. Records in the outcome which file or variable changed since the imports."""
+        processes = unpack(request["processes"], fds)
+        variable = next((name for process in processes if (name := self.effects.changed_variable(process.env))), "")
+        self.outcome = self.outcome._replace(changed_file=self.effects.changed_file(), changed_variable=variable)
+        return processes
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> bool:
-        """Whether this process is one of the workers now."""
-        spawns = self._unpack(request, fds)
-        spawn = None
+        """Fork the workers. Returns True in each of them, False in the template."""
+        processes = self._unpack(request, fds)
+        process = None
         if self.outcome.unforkable:
             self._report()
         else:
-            gc.freeze()  # the collector would write to pages that all workers share
-            spawn = fork_workers(spawns, fds[0], fds[1], self.link, under_init=request["under_init"])
-        if spawn is None:
-            for fd in fds:  # if nothing was started, the pipes end with these copies, and the node sees it
+            gc.freeze()  # the collector would write to pages that are shared with all workers
+            process = fork_workers(processes, fds[0], fds[1], self.link, under_init=request["under_init"])
+        if process is None:
+            for fd in fds:  # if nothing was started, this closes the pipes, which the node notices
                 os.close(fd)
             return False
-        become_worker(spawn, fds, self.effects, forked=True, records=request["records"])
+        become_worker(process, fds, self.effects, forked=True, records=request["records"])
         return True
 
     def _run(self, request: dict[str, Any], fds: list[int]) -> None:
-        (spawn,) = self._unpack(request, fds)
+        (process,) = self._unpack(request, fds)
         resource.setrlimit(resource.RLIMIT_DATA, self.memory_limit)
         if self.outcome.refusal:
             self._report(refused=True)
-            start_cold(spawn)
+            start_cold(process)
         self.link.close()
-        become_worker(spawn, fds, self.effects, forked=False, records=request["records"])
+        become_worker(process, fds, self.effects, forked=False, records=request["records"])
 
 
 def _memory() -> int:
-    """Bytes of this process, with its part of what it shares."""
+    """Return the proportional set size of this process in bytes."""
     with open("/proc/self/smaps_rollup") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
 
 
 def become_worker(
-    spawn: ProcessSpec, fds: Iterable[int], effects: ImportEffects, *, forked: bool, records: bool
+    process: ProcessSpec, fds: Iterable[int], effects: ImportEffects, *, forked: bool, records: bool
 ) -> None:
-    """Make this process as a cold start would have made it. When this returns, Python goes on to the script. If
-    anything goes wrong here, the worker starts cold instead."""
+    """Put this process into the state of a cold start. When this returns, Python runs the script. On any error the
+    worker starts cold instead."""
     try:
         is_one_stream = os.path.samestat(os.fstat(1), os.fstat(2))
         printed = {stream: os.pread(stream, LARGEST_OUTPUT, 0) for stream in ((1,) if is_one_stream else (1, 2))}
-        redirect(spawn)
+        redirect(process)
         os.environ.clear()
-        os.environ.update(effects.environ(spawn.env))
-        _set_arguments(spawn.argv)
+        os.environ.update(effects.environ(process.env))
+        _set_arguments(process.argv)
         if forked:
-            effects.random.draw_again()
+            effects.random.reseed()
             _set_blas_threads()
         for stream, output in printed.items():
             os.write(stream, output)
         if records:
-            record_imports(spawn.env.get("FLOTA_CHANNEL", ""))
+            record_imports(process.env.get("FLOTA_CHANNEL", ""))
         for fd in fds:
             os.close(fd)
     except Exception as error:
-        start_cold(spawn, f"flota: this worker starts cold: {type(error).__name__}: {error}\n")
+        start_cold(process, f"flota: this worker starts cold: {type(error).__name__}: {error}\n")
 
 
-def start_cold(spawn: ProcessSpec, reason: str = "") -> None:
-    redirect(spawn)
+def start_cold(process: ProcessSpec, reason: str = "") -> None:
+    redirect(process)
     os.write(2, reason.encode())
-    os.execve(spawn.argv[0], spawn.argv, spawn.env)
+    os.execve(process.argv[0], process.argv, process.env)
 
 
 def _set_arguments(argv: tuple[str, ...]) -> None:
-    """The script is the same for all workers; its arguments may contain a rank."""
+    """Set `sys.argv`. All workers run the same script, but its arguments may contain a rank."""
     sys.argv[1:] = argv[4 if argv[2] == "-m" else 3 :]  # python -u -m train …, or python -u train.py …
     if hasattr(sys, "orig_argv"):
         sys.orig_argv[:] = argv
 
 
 def _set_blas_threads() -> None:
-    """As many as OpenBLAS would have taken, which was held at one while it was imported."""
+    """Give OpenBLAS its default number of threads: it was limited to one during the imports."""
     given = [os.environ.get(name, "") for name in (*BLAS_THREADS, "OMP_NUM_THREADS")]
     threads = next((int(number) for number in given if number.isdigit()), len(os.sched_getaffinity(0)))
     if threads <= 1:
@@ -185,46 +185,46 @@ def _set_blas_threads() -> None:
 
 
 class ForkShepherd(Shepherd):
-    """The shepherd of workers that are forks. It is itself a fork of the template, and a child of the node."""
+    """The shepherd of forked workers: itself a fork of the template, and a child of the node."""
 
-    def execute(self, spawn: ProcessSpec) -> int:
+    def execute(self, process: ProcessSpec) -> int:
         if pid := os.fork():
             return pid
-        raise WorkerForked(spawn)
+        raise WorkerForked(process)
 
 
 def fork_workers(
-    spawns: list[ProcessSpec], commands: int, reports: int, link: socket.socket, *, under_init: bool
+    processes: list[ProcessSpec], commands: int, reports: int, link: socket.socket, *, under_init: bool
 ) -> ProcessSpec | None:
-    """Returns in several processes: None in the template, and in each worker its own spawn.
+    """Fork a shepherd, which forks the workers. Returns None in the template, and in each worker its ProcessSpec.
 
-    Only the template keeps the `link`, so that the link ends when the template does.
+    Only the template keeps `link` open, so that the link closes when the template exits.
     """
     if between := os.fork():
         os.waitpid(between, 0)
         return None
     if os.fork():
-        os._exit(0)  # so that the shepherd's parent is the node
+        os._exit(0)  # the node, a subreaper, becomes the shepherd's parent
 
     def prepared() -> ForkShepherd:
         link.close()
         os.write(reports, f"shepherd {os.getpid()}\n".encode())
-        return ForkShepherd(spawns, commands, reports, own_session=True)
+        return ForkShepherd(processes, commands, reports, own_session=True)
 
     try:
         run_to_end(prepared, under_init=under_init)
     except WorkerForked as worker:
         os.setsid()
-        (spawn,) = worker.args
-        return spawn  # type: ignore[no-any-return]
-    return None  # never: the shepherd's process has ended
+        (process,) = worker.args
+        return process  # type: ignore[no-any-return]
+    return None  # unreachable: the shepherd has exited
 
 
 def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool]) -> str:
-    """Why a required module could not be imported; empty when all could. They are slow until `is_urgent` holds."""
+    """Import the modules, slowly until `is_urgent()`. Returns why a required one failed; empty if none did."""
     main = sys.modules["__main__"]
     if not modules.is_module:
-        main.__file__ = modules.script  # for modules that ask whether they are in a shell
+        main.__file__ = modules.script  # for modules that check whether they run in a shell
     folders = [modules.folder] if modules.folder else []
     slow_down = SlowDown(is_urgent)
     sys.path[:0] = folders
@@ -233,7 +233,7 @@ def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool]) -> str:
         for name in (*modules.required, *modules.optional):
             try:
                 import_module(name)
-            except BaseException as error:  # a module may do anything, ending the program included
+            except BaseException as error:  # a module may raise anything, including SystemExit
                 if name in modules.required:
                     return f"cannot import `{name}`: {type(error).__name__}: {error}"
         return ""
@@ -244,9 +244,9 @@ def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool]) -> str:
 
 
 class SlowDown:
-    """A finder that is asked first for every module. It finds none, but sleeps while all CPUs are busy.
+    """The first finder on `sys.meta_path`. It finds no module, but sleeps while all CPUs are busy.
 
-    A low priority would be simpler, but it cannot be raised again without a privilege, and would stay the worker's.
+    A low priority would be simpler, but the worker would keep it: raising it again needs a privilege.
     """
 
     def __init__(self, is_urgent: Callable[[], bool]) -> None:
@@ -262,7 +262,7 @@ class SlowDown:
 
 
 def is_busy() -> bool:
-    """Whether more processes want a CPU than there are."""
+    """Whether there are more runnable processes than CPUs."""
     with open("/proc/loadavg") as file:
         running = int(file.read().split()[3].partition("/")[0])
     return running > len(os.sched_getaffinity(0))
@@ -270,21 +270,21 @@ def is_busy() -> bool:
 
 @contextmanager
 def guarded(link: socket.socket) -> Iterator[None]:
-    """Until it is left, this process and all that it starts, in any session, end when the `link` does.
+    """Inside this context, this process and all its descendants, in any session, are killed when `link` closes.
 
-    A fork template is not below a shepherd, and does not read the link during an import. A child reads it instead.
+    A fork template has no shepherd, and does not read the link during imports: a child process watches it.
     """
     become_subreaper()
     parent = os.getpid()
     guard = os.fork()
     if guard == 0:
         try:
-            die_with_parent(parent)  # or its copy of the link would hide the parent's end
+            die_with_parent(parent)  # otherwise this copy of the link would hide the parent's death
             name_process("flota-guard")
             poll = select.poll()
             poll.register(link, 0)
             poll.poll()
-            _end(parent)
+            _kill_template(parent)
         finally:
             os._exit(0)
     try:
@@ -294,12 +294,12 @@ def guarded(link: socket.socket) -> Iterator[None]:
         try:
             os.waitpid(guard, 0)
         except ChildProcessError:
-            pass  # an import has made the kernel reap all children
-        become_subreaper(now=False)  # the shepherds that it forks must become the node's children
+            pass  # an import set SIGCHLD to SIG_IGN
+        become_subreaper(now=False)  # the shepherds that it forks must become children of the node
 
 
-def _end(parent: int) -> None:
-    os.kill(parent, SIGSTOP)  # now it starts no process, and remains the parent of those that it has
+def _kill_template(parent: int) -> None:
+    os.kill(parent, SIGSTOP)  # so that it starts no process, and remains the parent of its children
     while others := [pid for pid in descendants_of(parent) if pid != os.getpid() and not _is_dead(pid)]:
         for pid in others:
             kill(pid)
@@ -308,5 +308,5 @@ def _end(parent: int) -> None:
 
 
 def _is_dead(pid: int) -> bool:
-    """It stays listed while its parent is stopped, and does not reap it."""
+    """Whether a process is dead: while its parent is stopped, it stays listed as a zombie."""
     return stat_fields(pid)[:1] in ([], ["Z"], ["X"])

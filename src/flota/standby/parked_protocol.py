@@ -1,5 +1,5 @@
-"""Messages between a node and a parked interpreter: JSON in a memfd, passed through a socket together with other
-descriptors. A message can have any length, and sending it never waits for the reader.
+"""Messages between a node and a parked interpreter: JSON in a memfd, passed over a socket together with other
+descriptors. A message can have any length, and sending it never blocks.
 Runs in workers' interpreters as well: Python 3.8."""
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 from flota.host.process_start import ProcessSpec, original_open_files
 
-MOST_DESCRIPTORS = 250  # the kernel takes 253 at a time
+MOST_DESCRIPTORS = 250  # the kernel accepts 253 per message
 
 
 def send(link: socket.socket, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
-    """When the reader is gone, nothing happens: the next `receive` says so."""
+    """Send a message. If the reader is gone, nothing happens: the next `receive` returns None."""
     try:
         with os.fdopen(os.memfd_create("flota", os.MFD_CLOEXEC), "wb", buffering=0) as page:
             page.write(json.dumps(message).encode())
@@ -28,16 +28,16 @@ def send(link: socket.socket, message: Mapping[str, Any], fds: Sequence[int] = (
 
 
 def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """The next message and its descriptors; None when the other side is gone."""
+    """Return the next message and its descriptors; None if the other side is gone."""
     numbers = array.array("i")
     try:
         room = socket.CMSG_SPACE((MOST_DESCRIPTORS + 1) * numbers.itemsize)
-        mark, beside, _, _ = link.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
+        mark, ancillary, _, _ = link.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
     except OSError:
         return None
     if not mark:
         return None
-    for _, _, data in beside:
+    for _, _, data in ancillary:
         numbers.frombytes(data)
     page, *fds = numbers
     with os.fdopen(page, "rb") as file:
@@ -45,13 +45,14 @@ def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         return json.loads(file.read()), fds
 
 
-def pack(spawns: Sequence[ProcessSpec], fds: list[int]) -> list[tuple[Any, ...]]:
-    """Workers to start, as a part of a message. Descriptors among their streams are added to `fds`."""
+def pack(processes: Sequence[ProcessSpec], fds: list[int]) -> list[tuple[Any, ...]]:
+    """Convert workers to start to JSON. Descriptors among their streams are added to `fds`."""
     packed = []
-    for spawn in spawns:
-        streams = spawn.stdout, spawn.stderr
+    for process in processes:
+        streams = process.stdout, process.stderr
         fds += {fd for fd in streams if isinstance(fd, int)}.difference(fds)
-        packed.append((spawn.argv, spawn.env, *(fds.index(one) if isinstance(one, int) else one for one in streams)))
+        indices = (fds.index(one) if isinstance(one, int) else one for one in streams)
+        packed.append((process.argv, process.env, *indices))
     return packed
 
 

@@ -1,5 +1,5 @@
-"""WarmStart carries out in the node what `strategy.py` decides: it parks interpreters, starts workers from them, and
-prints which way was taken. Imported only with --warm."""
+"""Performs in the node what `strategy.py` decides: parks interpreters, starts workers from them, and prints which
+strategy is used. Imported only with --warm."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from flota.host.round import Round
 from flota.job.spec import JobSpec
 from flota.standby.parked_interpreters import ForkTemplate, StandbyPool, with_site
 from flota.standby.parked_protocol import receive
-from flota.standby.strategy import AUTO, COLD, FORK, POOL, ImportOutcome, first_choice
+from flota.standby.strategy import AUTO, COLD, FORK, POOL, ImportOutcome, initial_strategy
 
-CHECK_INTERVAL = 1.0  # seconds between checks whether workers have made their first step: shared memory wakes no reader
-LONGEST_FIRST_STEP = 30.0  # seconds after which workers that report no steps are assumed to have made it
-POOL_SHARE = 4  # a pool may take one part in so many of the free memory
+CHECK_INTERVAL = 1.0  # seconds between checks for the workers' first step, which they write to shared memory
+LONGEST_FIRST_STEP = 30.0  # seconds after which workers that report no steps are assumed to have finished one
+POOL_SHARE = 4  # a pool may use 1 / POOL_SHARE of the available memory
 
 
 class WarmStart:
@@ -31,19 +31,19 @@ class WarmStart:
         self.pool: StandbyPool | None = None
         self.deadline: float | None = None
         self.learnt: list[str] = []  # modules that the first attempt imported
-        self._spawns: list[ProcessSpec] = []
+        self._processes: list[ProcessSpec] = []
         self._round: tuple[Round, Channel, list[int], float] | None = None
-        self._callbacks: dict[socket, Callable[[], None]] = {}  # of the links to interpreters
+        self._callbacks: dict[socket, Callable[[], None]] = {}  # for the links to interpreters
         self._loop: Loop | None = None
-        self._early: list[tuple[str, str]] = []  # what is to be printed once there is a console
+        self._early: list[tuple[str, str]] = []  # messages from before there is a console
         self._print: Callable[[str, str], None] = lambda level, text: self._early.append((level, text))
         self._may_restart = spec.restarts.enabled or spec.nodes is not None
         commands = [role.command or spec.command for role in spec.all_roles if role.workers]
-        self.way, reason = first_choice(commands, [one.python for one in commands if _is_script(one.python)])
+        self.strategy, reason = initial_strategy(commands, [one.python for one in commands if _is_script(one.python)])
         if not hasattr(os, "memfd_create"):
-            self.way, reason = COLD, "this system has no files without names"
+            self.strategy, reason = COLD, "this system has no memfd_create()"
         if reason:
-            self._print_ordinary(reason)
+            self._print_cold_start(reason)
 
     def attach(self, loop: Loop, print_: Callable[[str, str], None]) -> None:
         self._loop, self._print = loop, print_
@@ -52,36 +52,36 @@ class WarmStart:
         for link, callback in self._callbacks.items():
             loop.watch(link.fileno(), callback)
 
-    def _print_ordinary(self, reason: str) -> None:
-        self._print("INFO", f"warm: an ordinary start: {reason}")
+    def _print_cold_start(self, reason: str) -> None:
+        self._print("INFO", f"warm: cold start: {reason}")
 
-    def prepare(self, spawns: list[ProcessSpec]) -> None:
-        """Before all nodes have joined: imports need not wait for that."""
-        self._spawns = spawns
-        if self.way == FORK:
+    def prepare(self, processes: list[ProcessSpec]) -> None:
+        """Start imports before all nodes have joined: they need not wait for that."""
+        self._processes = processes
+        if self.strategy == FORK:
             self._park()
 
-    def start(self, spawns: list[ProcessSpec]) -> Callable[[], tuple[int, int, int]] | None:
-        """How a round's workers start; None: cold."""
-        if not self._spawns:
-            self.prepare(spawns)
-        self._spawns = spawns
+    def start(self, processes: list[ProcessSpec]) -> Callable[[], tuple[int, int, int]] | None:
+        """Return a function that starts a round's workers; None for a cold start."""
+        if not self._processes:
+            self.prepare(processes)
+        self._processes = processes
         if self.template:
-            return partial(self.template.fork, spawns, records=self._is_learning)
+            return partial(self.template.fork, processes, records=self._is_learning)
         if self.pool and not self.pool.is_alive:
-            self.call_off()
-            self._print("WARNING", "warm: a parked interpreter has ended, this start is an ordinary one")
+            self.discard_parked()
+            self._print("WARNING", "warm: a parked interpreter exited; this start is cold")
         if self.pool is None:
             return None
         pool, self.pool = self.pool, None
         for link in pool.links:
             self._listen(link, partial(self._on_handed_over, link))
-        return partial(pool.hand_over, spawns, records=self._is_learning)
+        return partial(pool.hand_over, processes, records=self._is_learning)
 
-    def cold(self, spawns: list[ProcessSpec]) -> list[ProcessSpec]:
-        """The same workers for a cold start, of which the first can record imports as well."""
-        learns = self.way != COLD and self._is_learning
-        return [with_site(spawns[0], FLOTA_RECORD="1"), *spawns[1:]] if learns else spawns
+    def cold(self, processes: list[ProcessSpec]) -> list[ProcessSpec]:
+        """Return the workers for a cold start, in which the first one may record its imports."""
+        learns = self.strategy != COLD and self._is_learning
+        return [with_site(processes[0], FLOTA_RECORD="1"), *processes[1:]] if learns else processes
 
     @property
     def _is_learning(self) -> bool:
@@ -96,7 +96,7 @@ class WarmStart:
         self._round = self.deadline = None
 
     def on_time(self, now: float) -> None:
-        """Prepare the next start when the workers of this one have made their first step."""
+        """Prepare the next start when the current workers have finished their first step."""
         if self.deadline is None or now < self.deadline or self._round is None:
             return
         round_, channel, working, began = self._round
@@ -112,16 +112,16 @@ class WarmStart:
     def _prepare_next(self, learnt: list[str]) -> None:
         self.learnt = self.learnt or learnt
         if not self._may_restart:
-            self.call_off()
-        elif self.way != COLD and (not (self.template or self.pool) or (self.way == FORK and learnt)):
-            self.call_off()  # a template is replaced when there is more to import
+            self.discard_parked()
+        elif self.strategy != COLD and (not (self.template or self.pool) or (self.strategy == FORK and learnt)):
+            self.discard_parked()  # a template is replaced if there is more to import
             self._park()
 
     def _park(self) -> None:
-        """Start the interpreters that the next workers come from."""
-        imports = self._spawns, self.spec.warm, self.learnt
+        """Start the interpreters for the next workers."""
+        imports = self._processes, self.spec.warm, self.learnt
         try:
-            if self.way == FORK:
+            if self.strategy == FORK:
                 self.template = ForkTemplate(*imports)
                 self._listen(self.template.link, partial(self._on_template, self.template))
             else:
@@ -130,8 +130,8 @@ class WarmStart:
                 for number, link in enumerate(self.pool.links):
                     self._listen(link, partial(self._on_standby, self.pool, number))
         except OSError as error:
-            self.way = COLD
-            self._print_ordinary(f"cannot start interpreters: {error.strerror}")
+            self.strategy = COLD
+            self._print_cold_start(f"cannot start interpreters: {error.strerror}")
 
     def _on_template(self, template: ForkTemplate) -> None:
         received = receive(template.link)
@@ -139,45 +139,46 @@ class WarmStart:
         outcome = ImportOutcome(*report.get("outcome", ()))
         is_ready = bool(report) and not outcome.unforkable
         if is_ready and self.learnt:
-            self._print("INFO", "warm: what the workers have imported since is ready for the next start, too")
+            self._print("INFO", "warm: modules that workers imported since are ready for the next start as well")
         elif is_ready:
-            how = f"workers are forks of one interpreter that imported {_listed(report['names'])}"
-            self._print("INFO", f"warm: {how} in {report['seconds']:.1f} s, and has one thread and no device open")
+            imported = f"imported {_listed(report['names'])} in {report['seconds']:.1f} s"
+            self._print("INFO", f"warm: workers are forked from one interpreter, which {imported}")
         else:
             line = template.last_line()
-            self.call_off()
+            self.discard_parked()
             if report:
-                self._use_other_way(outcome)
+                self._change_strategy(outcome)
             else:
-                ended = "the parked interpreter has ended, the next start is an ordinary one"
-                self._print("WARNING", f"warm: {ended}: {line}" if line else f"warm: {ended}")
+                exited = "the parked interpreter exited; the next start is cold"
+                self._print("WARNING", f"warm: {exited}: {line}" if line else f"warm: {exited}")
 
-    def _use_other_way(self, outcome: ImportOutcome) -> None:
-        self._print_ordinary(outcome.unforkable)
-        self.way = outcome.way_instead_of_fork
-        if self.way == POOL and self._may_restart:
-            self._print("INFO", "warm: for the next start one interpreter for each worker is parked")
-            if self.deadline is None:  # otherwise the first step is still to come
+    def _change_strategy(self, outcome: ImportOutcome) -> None:
+        self._print_cold_start(outcome.unforkable)
+        self.strategy = outcome.strategy_without_fork
+        if self.strategy == POOL and self._may_restart:
+            self._print("INFO", "warm: one interpreter per worker will be parked for the next start")
+            if self.deadline is None:  # otherwise `on_time` does this after the first step
                 self._park()
 
     def _on_standby(self, pool: StandbyPool, number: int) -> None:
         report = pool.read(number)
-        refusal = "one has ended" if report is None else ImportOutcome(*report["outcome"]).failed or pool.too_large
+        failed = "one interpreter exited" if report is None else ImportOutcome(*report["outcome"]).failed
+        refusal = failed or pool.too_large
         if refusal:
-            self.call_off()
-            self.way = COLD
-            self._print("WARNING", f"warm: the next start is an ordinary one: {refusal}")
+            self.discard_parked()
+            self.strategy = COLD
+            self._print("WARNING", f"warm: the next start is cold: {refusal}")
         elif pool.ready == pool.asked:
             self._print("INFO", f"warm: {pool.ready} of {len(pool.links)} interpreters are ready for the next start")
 
     def _on_handed_over(self, link: socket) -> None:
-        """It is a worker, unless it refuses. The link ends when it is."""
+        """Handle a link after `hand_over`: it closes when the interpreter is a worker, or reports a refusal."""
         received = receive(link)
         if received is not None and not received[0].get("refused"):
-            return  # it has finished its imports before it becomes a worker
+            return  # a report about imports that finished meanwhile
         self._close_links([link])
         if received is not None:
-            self._print_ordinary(ImportOutcome(*received[0]["outcome"]).refusal)
+            self._print_cold_start(ImportOutcome(*received[0]["outcome"]).refusal)
 
     def _listen(self, link: socket, callback: Callable[[], None]) -> None:
         self._callbacks[link] = callback
@@ -190,8 +191,8 @@ class WarmStart:
                 self._loop.forget(link.fileno())
             link.close()
 
-    def call_off(self) -> None:
-        """End the interpreters that are parked, or are about to be forked, for the next start."""
+    def discard_parked(self) -> None:
+        """Kill the interpreters that are parked for the next start."""
         if self.template:
             self._close_links([self.template.link])
             self.template.close()
@@ -202,17 +203,17 @@ class WarmStart:
             self.pool = None
 
     def close(self) -> None:
-        self.call_off()
+        self.discard_parked()
         self._close_links(list(self._callbacks))
 
 
 def _is_script(python: str) -> bool:
-    """Such a script may start Python with flags that keep it from parking."""
+    """Whether an interpreter is a script: it may start Python with flags that prevent parking."""
     try:
         with open(python, "rb") as file:
             return file.read(2) == b"#!"
     except OSError:
-        return False  # starting it reports why
+        return False  # the start will report the error
 
 
 def _listed(names: list[str]) -> str:

@@ -1,8 +1,8 @@
-"""Python imports a module of this name before it runs a script. With this folder first on PYTHONPATH an interpreter
-that was started as `python -u train.py` parks here, and goes on to its script, as a worker, when the node asks; or it
-begins here to record what it imports.
+"""Python imports a module of this name before it runs a script. With this folder first on PYTHONPATH, an interpreter
+started as `python -u train.py` parks here until the node requests a worker, and then runs its script; or it starts to
+record its imports here.
 
-So nothing about the script is imitated: its file, `__main__`, arguments, traceback and exit are Python's own doing.
+So Python itself runs the script: its file, `__main__`, arguments, traceback and exit are not emulated.
 Runs on Python 3.8."""
 
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _restore() -> "None":
-    """As if this folder had never been on PYTHONPATH."""
+    """Remove all traces of this folder from PYTHONPATH and sys.path."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
     given = os.environ.pop("FLOTA_PYTHONPATH", None)
@@ -24,7 +24,7 @@ def _restore() -> "None":
     else:
         os.environ["PYTHONPATH"] = given
     ours = sys.modules.pop("sitecustomize")
-    site.execsitecustomize()  # the user's own, if there is one
+    site.execsitecustomize()  # the user's sitecustomize, if there is one
     sys.modules.setdefault("sitecustomize", ours)
 
 
@@ -42,7 +42,7 @@ def _park(link: "int") -> None:
         _restore()
         _load("flota.standby.parked_main").ParkedInterpreter(link).serve()
     except BaseException:
-        # Python itself would print an error, and go on to the script.
+        # Python would print the error and run the script all the same.
         import traceback
 
         traceback.print_exc()
@@ -56,4 +56,4 @@ elif os.environ.pop("FLOTA_RECORD", ""):
     try:
         _load("flota.host.channel").record_imports(os.environ.get("FLOTA_CHANNEL", ""))
     except Exception:  # noqa: S110
-        pass  # the worker runs all the same
+        pass  # the worker does not need the record

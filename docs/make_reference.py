@@ -22,7 +22,7 @@ from flota.cli.settings import NEVER_IN_ENVIRONMENT
 from flota.cluster import coordinator, follower, job_state
 from flota.devices import KINDS
 from flota.frameworks import REGISTRY as FRAMEWORKS
-from flota.frameworks import equip, interface_variables, load
+from flota.frameworks import add_variables, interface_variables, load
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import NO_DEVICES, Command, DeviceSet, JobSpec, LogSpec
@@ -102,7 +102,7 @@ def flags_page(old: str) -> str:
 
 
 def platform_row(platform: platforms.Platform) -> tuple[str, ...]:
-    return platform.title, ", ".join(f"`{mark}`" for mark in platform.marks)
+    return platform.title, ", ".join(f"`{name}`" for name in platform.variables)
 
 
 def subcommand_row(command: Subcommand) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ def framework_table(name: str) -> str:
 
 def own_table() -> str:
     spec, roster = example((), WITHOUT)
-    env = equip(spec, roster, plan_workers(spec, roster, 0)[1], {}).env
+    env = add_variables(spec, roster, plan_workers(spec, roster, 0)[1], {}).env
     meanings = meanings_in("flota.frameworks")
     narrowed = {"CUDA_VISIBLE_DEVICES": "5,4"}
     shown = {**env, "FLOTA_GIVEN": "RANK,LOCAL_RANK,…"}

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from flota.frameworks import equip
+from flota.frameworks import add_variables
 from flota.frameworks.paddle import LONGEST_LIST
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
@@ -226,7 +226,7 @@ def test_ranks_count_up_over_nodes_with_different_numbers_of_workers():
 
     assert [worker.rank for worker in workers] == [0, 1, 2, 3, 4, 5]
     assert [worker.local_rank for worker in workers] == [0, 1, 2, 0, 0, 1]
-    last = equip(spec(), three, workers[-1], {}).env
+    last = add_variables(spec(), three, workers[-1], {}).env
     assert (last["RANK"], last["WORLD_SIZE"], last["LOCAL_WORLD_SIZE"], last["GROUP_RANK"]) == ("5", "6", "2", "2")
     assert last["PADDLE_CURRENT_ENDPOINT"] == "10.0.0.2:6001"
     assert last["MASTER_ADDR"] == "10.0.0.0"
@@ -236,7 +236,7 @@ def test_a_list_over_paddles_limit_goes_to_a_file():
     large = roster(*[8] * 600, address="10.10.10.{}")
     (worker, *_) = plan_workers(spec(("paddle",)), large, 0)
 
-    env = equip(spec(("paddle",)), large, worker, {}).env
+    env = add_variables(spec(("paddle",)), large, worker, {}).env
 
     assert len(",".join(large.endpoints())) >= LONGEST_LIST
     assert "PADDLE_TRAINER_ENDPOINTS" not in env
@@ -261,9 +261,9 @@ def test_a_tf_config_that_no_process_could_take_is_left_out_or_refused():
     huge = roster(*[8] * 1200, address="10.10.10.{}")
     (worker, *_) = plan_workers(spec(), huge, 0)
 
-    assert "TF_CONFIG" not in equip(spec(), huge, worker, {}).env
+    assert "TF_CONFIG" not in add_variables(spec(), huge, worker, {}).env
     with pytest.raises(VariableTooLong, match="TF_CONFIG"):
-        equip(spec(("tensorflow",)), huge, worker, {})
+        add_variables(spec(("tensorflow",)), huge, worker, {})
 
 
 def test_many_workers_really_start(flota):
@@ -277,8 +277,8 @@ def test_workers_get_the_interface_if_the_hostname_resolves_wrongly():
     two = roster(1, 1)
     worker = plan_workers(spec(), two, 1)[0]
 
-    told = equip(spec(interface="eth1"), two, worker, {"NCCL_SOCKET_IFNAME": "ib0"})
-    untold = equip(spec(), two, worker, {})
+    told = add_variables(spec(interface="eth1"), two, worker, {"NCCL_SOCKET_IFNAME": "ib0"})
+    untold = add_variables(spec(), two, worker, {})
 
     assert {name: value for name, value in told.env.items() if name.endswith("IFNAME")} == {
         "GLOO_SOCKET_IFNAME": "eth1",
@@ -291,7 +291,7 @@ def test_workers_get_the_interface_if_the_hostname_resolves_wrongly():
 def test_workers_do_not_get_the_secrets_of_the_store():
     one = roster(1)
 
-    plan = equip(spec(), one, plan_workers(spec(), one, 0)[0], {})
+    plan = add_variables(spec(), one, plan_workers(spec(), one, 0)[0], {})
 
     assert set(plan.dropped) == {
         "FLOTA_TOKEN",

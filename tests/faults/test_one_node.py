@@ -50,7 +50,7 @@ def test_a_rank_that_left_while_others_worked_is_named(flota):
     result = crash(flota, EARLY.fault)
 
     check(flota, result, EARLY, "left too early")
-    assert "all ranks have to do the same number of steps" in result.stderr
+    assert "all ranks must run the same number of steps" in result.stderr
 
 
 def test_an_oom_kill_is_distinguished_from_a_kill_by_a_user(flota):

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import count
 
-from flota.frameworks import equip
+from flota.frameworks import add_variables
 from flota.job.nodes import NodesSpec
 from flota.job.plan import WorkerPlan, plan_workers
 from flota.job.roles import TRAINER, label
-from flota.job.roster import Ports, Roster, Seat, completed, endpoint
+from flota.job.roster import Ports, Roster, Seat, endpoint, with_endpoints
 from flota.job.spec import JobSpec
 from flota.logs.run_directory import resolve, times
 from flota.run.start import one_node_roster
@@ -22,7 +22,7 @@ def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> i
     free = (f"<free{number}>" for number in count())
     roster = many_nodes_roster(spec, free) if spec.nodes else one_node_roster(spec, ports_of(spec, free), 0, 0)
     seat = max(spec.nodes.rank, 0) if spec.nodes else 0
-    plans = [equip(spec, roster, worker, environ, "<channel>") for worker in plan_workers(spec, roster, seat)]
+    plans = [add_variables(spec, roster, worker, environ, "<channel>") for worker in plan_workers(spec, roster, seat)]
     if as_json:
         import json
 
@@ -47,7 +47,7 @@ def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
     seats = [Seat("", address, address, ports_of(spec, free), spec.workers_by_role) for address in addresses]
     own = max(nodes.rank, 0)
     seats[own] = one_node_roster(spec, seats[own].ports, 0, 0).seats[0]
-    return completed(Roster(0, 0, tuple(seats)), spec.all_roles)
+    return with_endpoints(Roster(0, 0, tuple(seats)), spec.all_roles)
 
 
 def _nodes_in_words(spec: JobSpec, nodes: NodesSpec) -> str:

@@ -28,7 +28,7 @@ from flota.job.roles import (
     SERVER,
     TRAINER,
     Role,
-    in_order,
+    in_start_order,
     log_stem,
 )
 from flota.job.roster import endpoint, split_endpoint
@@ -101,7 +101,7 @@ def make_paddle_roles(settings: Settings, mode: str, found: DeviceSet, devices: 
     kinds = _device_kinds(settings, role_set.roles, devices)
     roles = [_equipped(role, kinds.get(role.stage, ""), devices, none) for role in role_set.roles]
     port = settings["gloo_port"] if settings.source("gloo_port") or listed else None
-    return role_set._replace(roles=in_order(roles), gloo_port=port)
+    return role_set._replace(roles=in_start_order(roles), gloo_port=port)
 
 
 def refuse_other_counts(settings: Settings, roles: str, why: str) -> None:
@@ -288,7 +288,7 @@ def make_tabled_roles(request: Request, found: DeviceSet, devices: DeviceSet) ->
             devices=by_word.get(wanted) or choose_devices(found, wanted),
         )
         roles.append(role)
-    return RoleSet(MIXED, in_order(roles))
+    return RoleSet(MIXED, in_start_order(roles))
 
 
 def _command(table: Any, request: Request) -> Command | None:

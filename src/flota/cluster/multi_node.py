@@ -32,7 +32,7 @@ from flota.job.nodes import NodesSpec
 from flota.job.plan import roles_of
 from flota.job.printable import printable
 from flota.job.report import SUCCEEDED, JobEnding, Report, Verdict, with_failures
-from flota.job.roster import Roster, completed
+from flota.job.roster import Roster, with_endpoints
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.job.survey_outcomes import Question
 from flota.logs.directory import open_directory
@@ -255,7 +255,7 @@ class MultiNode(NodeWatch):
         self.follower.cannot_go_on(f"{os.uname().nodename}: {error.message}")
 
     def _begin(self, job_state: JobState, seat: int) -> None:
-        roster = completed(Roster(job_state.round, job_state.attempt, job_state.seats), self.spec.all_roles)
+        roster = with_endpoints(Roster(job_state.round, job_state.attempt, job_state.seats), self.spec.all_roles)
         record, name = self.follower.record, self.follower.name
         assert record is not None
         final_put = self.keys.nodes + name.encode(), encode_record(replace(record, state=DEAD))

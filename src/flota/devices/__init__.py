@@ -1,6 +1,6 @@
-"""Which accelerators this machine shows, found without importing a framework.
+"""Finds the visible accelerators of this machine, without importing a framework.
 
-A set variable is believed; without one the driver's own list counts.
+A variable such as CUDA_VISIBLE_DEVICES takes precedence; without one, the driver's device files are counted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Kind(NamedTuple):
 
     name: str
     variables: tuple[str, ...]
-    files: str  # prefix in /dev of one file a device
+    files: str  # the prefix in /dev; one file per device
     vendor: str
-    counted_by: Callable[[str], int] | None = None  # by the root directory, where files do not say how many there are
+    counted_by: Callable[[str], int] | None = None  # used if there is not one file per device
 
 
 def _count_amd(root: str) -> int:
-    """AMD's driver lists CPUs too: only nodes with compute units are devices."""
+    """Count AMD devices. The driver also lists CPUs: only nodes with compute units are devices."""
     count = 0
     for node in _names_in(f"{root}{AMD_NODES}"):
         try:
@@ -38,7 +38,7 @@ def _count_amd(root: str) -> int:
     return count
 
 
-# In order of precedence when several variables are set: Paddle's, where custom devices come first and CUDA last.
+# In order of precedence if several variables are set. As in Paddle, custom devices come first and CUDA last.
 KINDS = (
     Kind("npu", ("ASCEND_RT_VISIBLE_DEVICES",), "davinci", "Huawei Ascend"),
     Kind("mlu", ("MLU_VISIBLE_DEVICES",), "cambricon_dev", "Cambricon"),
@@ -54,7 +54,7 @@ KINDS = (
 
 
 def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind, ...] = ()) -> DeviceSet:
-    """The visible devices of the first kind that has any: of these kinds, or of all."""
+    """Return the visible devices of the first kind that has any. `kinds`: all by default."""
     kinds = kinds or KINDS
     for kind in kinds:
         for variable in kind.variables:
@@ -64,7 +64,7 @@ def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind,
     files = _names_in(f"{root}dev")
     for kind in kinds:
         if any(variable in environ for variable in kind.variables):
-            continue  # set but empty: the user wants none of them
+            continue  # set but empty: the user disabled these devices
         numbered = [name for name in files if kind.files and name.startswith(kind.files)]
         count = sum(name[len(kind.files) :].isdecimal() for name in numbered)
         if kind.counted_by:
@@ -76,7 +76,7 @@ def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind,
 
 
 def choose_devices(found: DeviceSet, wanted: str | None, option: str = "--devices") -> DeviceSet:
-    """The devices named by the option, as listed in the visible ones; all without it; none for `cpu`."""
+    """Return the devices that the option names among the visible ones; all without it; none for `cpu`."""
     if wanted is None:
         return found
     if wanted == "cpu":
@@ -91,7 +91,7 @@ def choose_devices(found: DeviceSet, wanted: str | None, option: str = "--device
 
 
 def _ids(listed: str) -> tuple[str, ...]:
-    """CUDA's own reading: an id of -1 ends the list."""
+    """Parse a list of devices like CUDA: an id of -1 ends the list."""
     parts = (part.strip() for part in listed.split(","))
     return tuple(takewhile(lambda device: device not in ("", "-1", "none", "NoDevFiles"), parts))
 

@@ -1,4 +1,4 @@
-"""Paddle, collective: what `paddle.distributed.launch` gives."""
+"""Paddle in collective mode: the variables of `paddle.distributed.launch`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from flota.job.roles import PS, PS_HETER, RPC
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
-LONGEST_LIST = 48000  # Paddle's own limit for the list of endpoints in the environment
-BACKUP = "backup_env"  # the file where Paddle looks for a variable that its environment lacks
+LONGEST_LIST = 48000  # Paddle's limit for the list of endpoints in the environment
+BACKUP = "backup_env"  # the file in which Paddle looks for a variable that is not set
 CUSTOM_DEVICES = ("npu", "mlu", "gcu", "iluvatar_gpu", "intel_hpu", "musa")
 
 
@@ -23,19 +23,19 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     given = {
         # PADDLE_MASTER: where rank 0 serves Paddle's store
         "PADDLE_MASTER": master_endpoint(spec, roster, worker, "paddle"),
-        "PADDLE_GLOBAL_SIZE": world,  # workers in the job
-        "PADDLE_GLOBAL_RANK": rank,  # the worker's number in the job
-        "PADDLE_LOCAL_SIZE": str(worker.local_size),  # workers on this machine
-        "PADDLE_LOCAL_RANK": local_rank,  # the worker's number on this machine
-        "PADDLE_NNODES": str(len(roster.seats)),  # machines in the job
-        "PADDLE_CURRENT_ENDPOINT": endpoints[worker.rank],  # this worker's own address and port
-        "PADDLE_TRAINER_ID": rank,  # the worker's number in the job
-        "PADDLE_TRAINERS_NUM": world,  # workers in the job
-        "PADDLE_RANK_IN_NODE": local_rank,  # the worker's number on this machine
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),  # every worker's address and port, in rank order
-        "PADDLE_AUTO_CLUSTER": "0",  # always 0: auto-parallel is refused
-        "PADDLE_LOG_DIR": spec.log.directory,  # `--log_dir` as a whole path
-        "POD_NAME": roster.seats[worker.seat].host,  # this machine's name; kept when it is set already
+        "PADDLE_GLOBAL_SIZE": world,  # number of workers in the job
+        "PADDLE_GLOBAL_RANK": rank,  # the worker's rank in the job
+        "PADDLE_LOCAL_SIZE": str(worker.local_size),  # number of workers on this machine
+        "PADDLE_LOCAL_RANK": local_rank,  # the worker's rank on this machine
+        "PADDLE_NNODES": str(len(roster.seats)),  # number of machines in the job
+        "PADDLE_CURRENT_ENDPOINT": endpoints[worker.rank],  # this worker's address and port
+        "PADDLE_TRAINER_ID": rank,  # the worker's rank in the job
+        "PADDLE_TRAINERS_NUM": world,  # number of workers in the job
+        "PADDLE_RANK_IN_NODE": local_rank,  # the worker's rank on this machine
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),  # the addresses and ports of all workers, in rank order
+        "PADDLE_AUTO_CLUSTER": "0",  # always 0: auto-parallel is not supported
+        "PADDLE_LOG_DIR": spec.log.directory,  # `--log_dir` as an absolute path
+        "POD_NAME": roster.seats[worker.seat].host,  # this machine's name; not changed if already set
     }
     if len(given["PADDLE_TRAINER_ENDPOINTS"]) >= LONGEST_LIST:
         del given["PADDLE_TRAINER_ENDPOINTS"]
@@ -45,7 +45,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
 
 
 def backup(spec: JobSpec, roster: Roster, worker: Worker) -> tuple[str, dict[str, str]] | None:
-    """What is too long for the environment; flota's own values only, never the user's."""
+    """Return the file for values that are too long for the environment. It never contains the user's variables."""
     endpoints = ",".join(roster.endpoints(worker.role))
     if len(endpoints) < LONGEST_LIST:
         return None
@@ -57,12 +57,12 @@ def device_variables(spec: JobSpec, worker: Worker) -> dict[str, str]:
     devices = spec.devices_for(role)
     kind = devices.kind
     given: dict[str, str] = {}
-    # PADDLE_DISTRI_BACKEND: `gloo` without devices, `xccl` on npu, mlu and other custom ones; or `--backend`
-    # FLAGS_selected_gpus: the worker's device as an index into the visible ones; `FLAGS_selected_xpus` … likewise
+    # PADDLE_DISTRI_BACKEND: `--backend`, or `gloo` without devices, or `xccl` on npu, mlu and other custom devices
+    # FLAGS_selected_gpus: the worker's device as an index into the visible ones; also `FLAGS_selected_xpus` …
     if kind == "cpu":
         given["PADDLE_DISTRI_BACKEND"] = "gloo"
     else:
-        # Paddle names a device by its index in the list of visible ones that the worker sees.
+        # Paddle identifies a device by its index in the list of devices that are visible to the worker.
         seen = devices.visible if spec.frameworks == ("paddle",) else devices.chosen
         if spec.virtual_local_rank or role.private:
             seen = worker.devices

@@ -1,5 +1,5 @@
-"""Variables of jobs with parameter servers: what `paddle.distributed.launch` gives in ps and ps-heter mode, and in rpc
-mode; and what ps-lite reads, whose servers and workers find each other through a scheduler.
+"""Variables of jobs with parameter servers: those of `paddle.distributed.launch` in ps, ps-heter and rpc mode, and
+those of ps-lite, whose servers and workers find each other through a scheduler.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from flota.job.roles import COORDINATOR, HETER, PS_HETER, SERVER, TRAINER
 from flota.job.roster import Roster, endpoint, split_endpoint
 from flota.job.spec import JobSpec
 
-HTTP = "3"  # how gloo's members find each other: 1 a Hadoop file system, 2 a local one, 3 a server
+HTTP = "3"  # how gloo's members find each other: 1: HDFS, 2: a local file system, 3: an HTTP server
 WORDS = {SERVER: "PSERVER", TRAINER: "TRAINER", HETER: "HETER_TRAINER", COORDINATOR: "COORDINATOR"}
 SCHEDULER = "scheduler"
 PS_LITE_WORDS = {SCHEDULER: SCHEDULER, SERVER: SERVER, TRAINER: "worker", "worker": "worker"}
@@ -19,7 +19,7 @@ PS_LITE_WORDS = {SCHEDULER: SCHEDULER, SERVER: SERVER, TRAINER: "worker", "worke
 def ps_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
     address, port = split_endpoint(roster.endpoints(worker.role)[worker.number])
     trainers, servers = _all(spec, roster, TRAINER), _all(spec, roster, SERVER)
-    # The first server serves gloo's members: one port for the whole job.
+    # The first server also serves gloo's rendezvous: one port for the whole job.
     seat = roster.master(spec.first_of(SERVER))
     gloo = str(spec.gloo_port) if spec.gloo_port else seat.ports.paddle
     given = {
@@ -51,7 +51,7 @@ def ps_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str
 
 
 def _heter_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
-    """The trainers are the first stage of a pipeline, the heterogeneous workers the others."""
+    """Return the variables of pipeline stages: trainers are the first stage, heterogeneous workers the others."""
     given = {"PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST": ",".join(_all(spec, roster, HETER))}
     if worker.name not in (TRAINER, HETER):
         return given
@@ -87,7 +87,7 @@ def rpc_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, st
 
 
 def ps_lite_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
-    """For ps-lite, and what is built on it (MXNet, BytePS): nothing where the job has no scheduler."""
+    """Return the variables of ps-lite, as used by MXNet and BytePS; none if the job has no scheduler."""
     found: dict[str, tuple[str, ...]] = {}
     for number, role in enumerate(spec.all_roles):
         word = PS_LITE_WORDS.get(role.name, role.name)

@@ -1,4 +1,4 @@
-"""TensorFlow: TF_CONFIG, written by hand because its parts need no escaping and json costs a start 10 ms."""
+"""TensorFlow: TF_CONFIG. It needs no escaping, so it is formatted here: importing json would add 10 ms to the start."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from flota.job.roles import SERVER, TRAINER
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
-LONGEST_VARIABLE = 128 * 1024 - len("TF_CONFIG=") - 1  # what the kernel takes for one string
+LONGEST_VARIABLE = 128 * 1024 - len("TF_CONFIG=") - 1  # the kernel's limit for one string
 TASKS = {TRAINER: "worker", SERVER: "ps", "chief": "chief", "worker": "worker", "ps": "ps", "evaluator": "evaluator"}
 
 
 def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
-    """Nothing for a role that TensorFlow has no word for."""
+    """Return TF_CONFIG; nothing for a role that TensorFlow does not have."""
     task = TASKS.get(worker.name)
     if task is None:
         return {}
-    # Roles of two names may have one task: servers, and what is called ps.
+    # Two roles may have the same task: `server` and `ps`.
     before = [number for number, role in enumerate(spec.all_roles[: worker.role]) if TASKS.get(role.name) == task]
     index = sum(roster.size(number) for number in before) + worker.number
     config = f'{{"cluster": {{{_cluster(spec, roster, task)}}}, "task": {{"type": "{task}", "index": {index}}}}}'
     if len(config) <= LONGEST_VARIABLE:
-        return {"TF_CONFIG": config}  # the cluster and the worker's place in it
+        return {"TF_CONFIG": config}  # the cluster, and the worker's task in it
     if spec.frameworks == ("tensorflow",):
         raise VariableTooLong("TF_CONFIG", len(config))
     return {}
 
 
 def _cluster(spec: JobSpec, roster: Roster, own_task: str) -> str:
-    """An evaluator watches from outside: only its own TF_CONFIG has it in the cluster."""
+    """Return the cluster as JSON. An evaluator is listed only in its own TF_CONFIG."""
     tasks: dict[str, list[str]] = {}
     for number, role in enumerate(spec.all_roles):
         task = TASKS.get(role.name)

@@ -1,4 +1,4 @@
-"""How the nodes of a job find each other: where they meet, how many they are, and for how long they wait. Pure."""
+"""How the nodes of a job find each other: the store's address, the number of nodes, timeouts. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from flota.values import NamedTuple
 
 
 class Place(NamedTuple):
-    """An address where a store answers."""
+    """The address of a store."""
 
     host: str
     port: int
 
 
 class Secrets(NamedTuple):
-    """What opens the store. Never shown, never handed to workers."""
+    """Credentials for the store. Never printed, never passed to workers."""
 
-    token: str = ""  # of the job, for the embedded master
-    user: str = ""  # of a real etcd
+    token: str = ""  # the job's, for the embedded master
+    user: str = ""  # for a real etcd
     password: str = ""
     certificate: str = ""  # paths
     key: str = ""
@@ -27,21 +27,21 @@ class Secrets(NamedTuple):
 
 
 class NodesSpec(NamedTuple):
-    """A job of several nodes, as asked for on this one."""
+    """The settings of this node for a job of several nodes."""
 
     least: int = 1
     most: int = 1
-    etcd: bool = False  # a real etcd; otherwise one of the nodes serves the embedded master
-    places: tuple[Place, ...] = ()  # none: this node serves, and says where
+    etcd: bool = False  # a real etcd; otherwise one node serves the embedded master
+    places: tuple[Place, ...] = ()  # empty: this node serves the store, and prints its address
     tls: bool = False
     secrets: Secrets = Secrets()
-    rank: int = -1  # the seat this node insists on
-    hosts: tuple[str, ...] = ()  # the addresses of all nodes in order, where the user has listed them
-    serves: bool | None = None  # whether this node serves the embedded master, where the user has said so
+    rank: int = -1  # the seat that this node requires; -1 for any
+    hosts: tuple[str, ...] = ()  # the addresses of all nodes in order, if the user lists them
+    serves: bool | None = None  # whether this node serves the embedded master; None: not specified
     sort_by_address: bool = False
     elastic_timeout: float = 30.0
     join_timeout: float = 600.0
-    words: tuple[str, ...] = ()  # the user's own, less what is meant for this node alone
+    words: tuple[str, ...] = ()  # the user's command line, without flags that are for this node only
 
     @property
     def elastic(self) -> bool:

@@ -1,4 +1,4 @@
-"""(spec, roster, seat) to the workers that one node starts. Arithmetic only. Pure."""
+"""Computes, from spec, roster and seat, the workers that one node starts. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ ERROR = "error"  # the file where a script that uses flota.record or torch's @re
 
 
 class Worker(NamedTuple):
-    """One worker's place: its role and its numbers in it, its devices, its command and its logs.
+    """One worker: its role, ranks, devices, command and logs.
 
-    `rank` counts all workers of the role's name, `local_rank` and `local_size` those on this node; `number` is of its
-    `role` alone, which differs where a name has several stages.
+    `rank` counts all workers with the role's name; `local_rank` and `local_size` count those on this node. `number`
+    counts the workers of `role` only, which differs from `rank` if a name has several stages.
     """
 
     role: int
     name: str
     rank: int
     number: int
-    size: int  # of all that the rank counts
+    size: int  # the number of workers that `rank` counts
     local_rank: int
     local_size: int
     seat: int
@@ -36,7 +36,7 @@ class Worker(NamedTuple):
 
 
 class WorkerPlan(NamedTuple):
-    """A worker and the variables it gets on top of the node's own environment."""
+    """A worker, the variables that are added to the node's environment for it, and those that are removed."""
 
     worker: Worker
     env: dict[str, str]
@@ -44,7 +44,7 @@ class WorkerPlan(NamedTuple):
 
 
 def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worker, ...]:
-    """In the order in which they start."""
+    """Return the workers in start order."""
     workers: list[Worker] = []
     here = roster.seats[seat_number]
     for role_number, role in enumerate(spec.all_roles):
@@ -77,7 +77,7 @@ def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worke
 
 
 def devices_of(chosen: tuple[str, ...], local_rank: int, workers: int, *, private: bool = False) -> tuple[str, ...]:
-    """A single worker gets every device, several (and `private` ones) get one each; more workers than devices share."""
+    """Return a worker's devices: all for a single worker, one each for several or `private` ones; they may share."""
     if not chosen or (workers == 1 and not private):
         return chosen
     return (chosen[local_rank % len(chosen)],)
@@ -99,31 +99,31 @@ def _program(command: Command) -> tuple[str, ...]:
     if command.kind == "module":
         return command.python, "-u", "-m", command.target
     if command.kind == "script":
-        # A name that begins with a dash would be taken for a flag of python's.
+        # Python would parse a name that begins with a dash as a flag.
         return command.python, "-u", f"./{command.target}" if command.target.startswith("-") else command.target
     return (command.target,)
 
 
 def _log_paths(spec: JobSpec, role: int, rank: int) -> tuple[str, str]:
-    """Both streams share workerlog.N, but for those of the main role that -r and -t put into files of their own."""
+    """Return the paths of both streams: workerlog.N, or separate files for ranks of the main role under -r and -t."""
     both = f"{spec.log.directory}/{log_stem(spec.all_roles[role].name)}.{rank}"
     split = spec.log.split(rank) if role == spec.main else 0
     return f"{both}.out" if split & OUT else both, f"{both}.err" if split & ERR else both
 
 
 def own_file(spec: JobSpec, worker: Worker, kind: str) -> str:
-    """A file in the log directory that is one worker's."""
+    """Return the path of a worker's own file in the log directory."""
     own = str(worker.rank) if worker.name == TRAINER else f"{worker.name}.{worker.rank}"
     return f"{spec.log.directory}/{kind}.{own}.json"
 
 
 def lead_role(spec: JobSpec, roster: Roster) -> int:
-    """The role whose number 0 people watch: the main one, or the first where the job has nobody of that."""
+    """Return the role whose rank 0 is shown: the main one, or the first if the job has no workers of that."""
     return spec.main if roster.size(spec.main) else 0
 
 
 def roles_of(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> tuple[Role, ...]:
-    """Each worker's role. Servers that nobody uses serve nobody: a job of servers alone ends when they do."""
+    """Return each worker's role. In a job of servers only, `serves` is unset: the job ends when they exit."""
     used = any(roster.size(number) for number, role in enumerate(spec.all_roles) if not role.serves)
     return tuple(
         role if used else role._replace(serves=False) for role in (spec.all_roles[worker.role] for worker in workers)

@@ -1,14 +1,14 @@
-"""Texts that go to other nodes, and from there to terminals: printable, and of a length that can be borne. Pure."""
+"""Makes texts from other nodes safe for a terminal: printable and of limited length. Pure."""
 
 from __future__ import annotations
 
 from _collections_abc import Iterable
 
-LONGEST_TEXT = 4096  # a path
+LONGEST_TEXT = 4096  # the longest path
 
 
 def printable(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Names may hold bytes that are no text, and lines of a log colours."""
+    """Replace unprintable characters, which file names may contain, and remove colours, as in log lines."""
     import re
 
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)[:longest]

@@ -1,4 +1,4 @@
-"""How a job ended: the verdict, the failures behind it, and the exit code that follows. Pure."""
+"""How a job ended: the verdict, its failures and the exit code. Pure."""
 
 from __future__ import annotations
 
@@ -14,79 +14,78 @@ if TYPE_CHECKING:
     Value = TypeVar("Value", bound=NamedTuple)
 
 SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
-INCOMPLETE = "incomplete"  # the nodes that the job needs were not there
-HANG_IN_WORDS = "hang"  # for want of an exit code
+INCOMPLETE = "incomplete"  # too few nodes joined, or too few are left
+HANG_IN_WORDS = "hang"  # shown instead of an exit code
 NO_STEP = -1
 MOST_RESTARTS = 50  # that a report lists
 
 
 class FailedWorker(NamedTuple):
-    """A failure, from the supervisor to the screen. The supervisor makes it with what it knows: `worker`, `code`,
-    `cause`, `ran`, `at`, `final`. run/evidence.py adds what a person needs: where, how, and what it said last. Rank -1
-    is the shepherd, or no rank in particular.
+    """One failure. The supervisor sets `worker`, `code`, `cause`, `ran`, `at` and `final`; run/evidence.py adds rank,
+    node, ending, last output and so on. Rank -1 is the shepherd, or no particular rank.
 
-    `final`: its role's failures end the job, whatever the policy says of others. `is_secondary`: it failed because
-    another had died.
+    `final`: a failure of this role ends the job, whatever the restart policy. `is_secondary`: it failed as a
+    consequence of another failure.
     """
 
     rank: int = -1
     local_rank: int = -1
     node: str = ""
     pid: int = 0
-    code: int = 0  # its exit code, or minus the signal's number
+    code: int = 0  # the exit code, or -N for signal N
     cause: str = EXITED
     ending: str = ""
     ran: float = 0.0
     log: str = ""
-    said: tuple[str, ...] = ()  # of a hang: what each rank is waiting on
+    said: tuple[str, ...] = ()  # its last output; for a hang: what each rank is waiting on
     role: str = TRAINER
     final: bool = False
     attempt: int = 0
     step: int = NO_STEP
-    # Seconds since 1970, by its node's clock or, in a report of many nodes, by the coordinator's. In the supervisor: by
-    # the clock that never jumps.
+    # Seconds since 1970 by the clock of its node or, in a report of several nodes, of the coordinator. In the
+    # supervisor: monotonic time.
     at: float = 0.0
-    asked_to_stop: bool = False  # before it ended: its end says little, what it had said before may say all
+    asked_to_stop: bool = False  # before it exited: then its output says more than its exit code
     is_secondary: bool = False
-    exception: str = ""  # the type that it raised, if any
+    exception: str = ""  # the type of its uncaught exception, if any
     evidence: str = ""
     hint: str = ""
-    worker: int = -1  # its number on its node
+    worker: int = -1  # its index on its node
 
 
 class Verdict(NamedTuple):
-    """How a job ended. `failures` are those of the last round, in order of blame."""
+    """How a job ended. `failures` are those of the last round, the culprit first."""
 
     kind: str
     exit_code: int
     attempt: int
     failures: tuple[FailedWorker, ...] = ()
     signal: int = 0
-    reason: str = ""  # where no worker failed: what ended the job; else why it was not restarted
+    reason: str = ""  # without failures: what ended the job; otherwise why it was not restarted
 
 
 def exit_code_of(code: int) -> int:
-    """A process's own code, or 128 + N for a signal."""
+    """Return a process's exit code, or 128 + N for signal N."""
     return code if code >= 0 else 128 - code
 
 
 def exit_code_of_all(failures: Iterable[FailedWorker]) -> int:
-    """The first code that says something, of failures in order of blame: the culprit may have ended with 0 too early,
-    or by the signal that we sent it.
+    """Return the first meaningful exit code of failures, ordered culprit first. The culprit itself may have exited with
+    0 too early, or by a signal that flota sent.
     """
-    telling = (one.code for one in failures if one.code != 0 and not (one.asked_to_stop and one.code < 0))
-    return next(map(exit_code_of, telling), 1)
+    meaningful = (one.code for one in failures if one.code != 0 and not (one.asked_to_stop and one.code < 0))
+    return next(map(exit_code_of, meaningful), 1)
 
 
 class JobEnding(NamedTuple):
-    """How a job of several nodes ended, the same on every node. `failures` are in order of blame."""
+    """How a job of several nodes ended, the same on every node. `failures` begin with the culprit."""
 
     kind: str
     code: int = 0
     signal: int = 0
     reason: str = ""
     failures: tuple[FailedWorker, ...] = ()
-    ended: tuple[tuple[str, int], ...] = ()  # workers that had done their work when others failed
+    ended: tuple[tuple[str, int], ...] = ()  # workers that had finished successfully when others failed
 
 
 class PastRestart(NamedTuple):
@@ -113,9 +112,9 @@ def exception_message(failed: FailedWorker) -> list[str]:
 
 
 class Report(NamedTuple):
-    """The end of a job, the same for the screen, report.json and the exit code. `sizes`: workers by role's name.
+    """How a job ended, for the console, report.json and the exit code. `sizes`: number of workers by role name.
 
-    `failed`: the first is to blame, then others that failed on their own. `secondary`: failed as a consequence.
+    `failed`: the culprit first, then other independent failures. `secondary`: failures as a consequence of these.
     """
 
     job_id: str
@@ -126,10 +125,10 @@ class Report(NamedTuple):
     log_dir: str
     failed: tuple[FailedWorker, ...] = ()
     stopped: tuple[tuple[str, int], ...] = ()  # role and rank
-    ignored: tuple[tuple[str, int], ...] = ()  # failed, and their role does not matter
+    ignored: tuple[tuple[str, int], ...] = ()  # failed workers of roles whose failures are ignored
     secondary: tuple[FailedWorker, ...] = ()
-    several: bool = False  # nodes: then hosts are named
-    ended: tuple[tuple[str, int], ...] = ()  # with 0, before others failed
+    several: bool = False  # several nodes: then hosts are named
+    ended: tuple[tuple[str, int], ...] = ()  # exited with 0 before others failed
     began: float = 0.0  # seconds since 1970
     restarts: tuple[PastRestart, ...] = ()  # the last of them
     stop_step: int = NO_STEP  # at which a preempted job has saved
@@ -144,17 +143,18 @@ class Report(NamedTuple):
 
 
 def with_failures(report: Report, found: tuple[FailedWorker, ...], ended: tuple[tuple[str, int], ...] = ()) -> Report:
-    """Add what all nodes found, in order of blame. A worker that has neither failed nor `ended` with 0 was stopped."""
+    """Add the failures that all nodes found, the culprit first. Workers that neither failed nor `ended` with 0 were
+    stopped."""
     if not found:
         return report
-    fallen = {(one.role, one.rank) for one in found}
-    others = {*fallen, *ended, *report.ignored}
+    failed = {(one.role, one.rank) for one in found}
+    not_stopped = {*failed, *ended, *report.ignored}
     workers = ((role, rank) for role, size in report.sizes.items() for rank in range(size))
     return report._replace(
         failed=tuple(one for number, one in enumerate(found) if number == 0 or not one.is_secondary),
         secondary=tuple(one for one in found[1:] if one.is_secondary),
-        stopped=tuple(worker for worker in workers if worker not in others),
-        ended=tuple(worker for worker in ended if worker not in fallen),
+        stopped=tuple(worker for worker in workers if worker not in not_stopped),
+        ended=tuple(worker for worker in ended if worker not in failed),
     )
 
 
@@ -188,8 +188,8 @@ def _as_list(workers: Iterable[tuple[str, int]]) -> list[int | str]:
     return [rank if role == TRAINER else label(role, rank) for role, rank in workers]
 
 
-# The keys of a failure in report.json, and the field behind each. Users read them: they keep their names.
-OF_OTHER_NAMES = {
+# The keys of a failure in report.json, and their fields. The keys are a public interface: do not rename them.
+RENAMED_FIELDS = {
     "exit_code": "code",
     "signal": "code",
     "time": "at",
@@ -200,7 +200,7 @@ KEYS = (
     *("role", "rank", "local_rank", "node", "pid", "attempt", "exit_code", "signal", "cause", "exception", "ending"),
     *("asked_to_stop", "time", "ran_seconds", "last_step", "log", "said", "evidence", "hint"),
 )
-FAILURE_KEYS = {key: OF_OTHER_NAMES.get(key, key) for key in KEYS}
+FAILURE_KEYS = {key: RENAMED_FIELDS.get(key, key) for key in KEYS}
 VERDICT_KEYS = {"verdict": "kind", **{key: key for key in ("exit_code", "attempt", "signal", "reason")}}
 OF_REPORT = ("job_id", "rounds", "seconds", "log_dir", "began", "stop_step")
 REPORT_KEYS = {"several_nodes": "several", **{key: key for key in OF_REPORT}}
@@ -222,42 +222,32 @@ def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
     }
 
 
-def report_from_dict(values: Mapping[str, Any]) -> Report:
-    """What `report_as_dict` has made of a report; of another version's what is there."""
-    report = _filled(Report("", Verdict(FAILED, 0, 0), {}, 0, 0.0, ""), REPORT_KEYS, values)
+def report_from_dict(data: Mapping[str, Any]) -> Report:
+    """Read what `report_as_dict` wrote. Keys that another version did not write keep their defaults."""
+    report = _fill(Report("", Verdict(FAILED, 0, 0), {}, 0, 0.0, ""), REPORT_KEYS, data)
     return report._replace(
-        verdict=_filled(report.verdict, VERDICT_KEYS, values),
-        sizes=dict(values.get("roles") or {TRAINER: int(values.get("world_size") or 0)}),
-        failed=tuple(map(_failure_from_dict, values.get("failures") or ())),
-        secondary=tuple(
-            _failure_from_dict(one)._replace(is_secondary=True) for one in values.get("secondary_failures") or ()
-        ),
-        stopped=tuple(map(_named, values.get("stopped_by_flota") or ())),
-        ignored=tuple(map(_named, values.get("ignored") or ())),
-        ended=tuple(map(_named, values.get("ended_before") or ())),
-        restarts=tuple(_restart_from_dict(one) for one in values.get("restarts") or ()),
+        verdict=_fill(report.verdict, VERDICT_KEYS, data),
+        sizes=dict(data.get("roles") or {TRAINER: int(data.get("world_size") or 0)}),
+        failed=tuple(map(_failure_from_dict, data.get("failures") or ())),
+        secondary=tuple(_failure_from_dict(one)._replace(is_secondary=True) for one in data.get("suffered") or ()),
+        stopped=tuple(map(_parse_worker, data.get("stopped_by_flota") or ())),
+        ignored=tuple(map(_parse_worker, data.get("ignored") or ())),
+        ended=tuple(map(_parse_worker, data.get("ended_before") or ())),
     )
 
 
-def _restart_from_dict(values: Mapping[str, Any]) -> PastRestart:
-    restart = _filled(PastRestart(0, 0.0, ""), {field: field for field in PastRestart._fields}, values)
-    return restart._replace(lost=tuple(map(str, restart.lost)))
+def _failure_from_dict(data: Mapping[str, Any]) -> FailedWorker:
+    failed = _fill(FailedWorker(), FAILURE_KEYS, data)
+    return failed._replace(code=-failed.code if data.get("signal") else failed.code, said=tuple(map(str, failed.said)))
 
 
-def _failure_from_dict(values: Mapping[str, Any]) -> FailedWorker:
-    failed = _filled(FailedWorker(), FAILURE_KEYS, values)
-    return failed._replace(
-        code=-failed.code if values.get("signal") else failed.code, said=tuple(map(str, failed.said))
-    )
+def _fill(value: Value, keys: Mapping[str, str], data: Mapping[str, Any]) -> Value:
+    """Return the value with the fields that `data` has, converted to their types."""
+    known = {key: field for key, field in keys.items() if data.get(key) is not None}
+    return value._replace(**{field: type(getattr(value, field))(data[key]) for key, field in known.items()})
 
 
-def _filled(value: Value, keys: Mapping[str, str], values: Mapping[str, Any]) -> Value:
-    """With what is there, each as what its field is."""
-    known = {key: field for key, field in keys.items() if values.get(key) is not None}
-    return value._replace(**{field: type(getattr(value, field))(values[key]) for key, field in known.items()})
-
-
-def _named(worker: int | str) -> tuple[str, int]:
+def _parse_worker(worker: int | str) -> tuple[str, int]:
     if isinstance(worker, int):
         return TRAINER, worker
     role, _, rank = worker.rpartition(" ")

@@ -1,6 +1,6 @@
-"""Who takes part in a round: nodes in order, their addresses and ports, and the ranks that follow from them.
+"""The nodes of a round in order, with their addresses and ports, and the ranks that follow from the order.
 
-Roles are numbered as the spec lists them; a job of equal trainers has role 0 alone. Pure.
+Roles are numbered as the spec lists them; a job of equal trainers has only role 0. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Ports(NamedTuple):
-    """A node's ports for one round, as text: a dry run shows `<free>` for each."""
+    """A node's ports for one round, as strings: a dry run shows `<free>` for each."""
 
     workers: tuple[str, ...]
     torch: str
@@ -25,8 +25,8 @@ NO_PORTS = Ports((), "", "", "")
 
 
 class Seat(NamedTuple):
-    """One node's place in the roster. `node`: its name in the store, where there is one. `workers_by_role`: its
-    workers of each role; none: all are of role 0."""
+    """One node's place in the roster. `node` is its name in the store, if there is one. `workers_by_role` is the number
+    of its workers per role; empty if all have role 0."""
 
     node: str
     host: str
@@ -49,19 +49,19 @@ class Seat(NamedTuple):
 
 
 class Roster(NamedTuple):
-    """The agreed, ordered list of nodes of one round."""
+    """The ordered list of nodes of one round, on which all nodes agree."""
 
     round: int
     attempt: int
     seats: tuple[Seat, ...]
-    # Endpoints by role, and the seat of each role's number 0: listed by the user, or made once, as there are thousands
-    # for each worker and framework.
+    # Endpoints by role, and the seat of each role's rank 0: listed by the user, or computed once, because every worker
+    # and framework needs the whole list, which may have thousands of entries.
     endpoints_by_role: tuple[tuple[str, ...], ...] = ()
     lead_seats: tuple[int, ...] = ()
 
     @property
     def workers(self) -> int:
-        """All of them, whatever their role."""
+        """The number of workers of all roles."""
         return sum(seat.workers for seat in self.seats)
 
     def size(self, role: int = 0) -> int:
@@ -70,24 +70,24 @@ class Roster(NamedTuple):
         return sum(seat.workers_of(role) for seat in self.seats)
 
     def master(self, role: int = 0) -> Seat:
-        """The seat of a role's number 0."""
+        """Return the seat of a role's rank 0."""
         if self.lead_seats:
             return self.seats[self.lead_seats[role]]
         return next((seat for seat in self.seats if seat.workers_of(role)), self.seats[0])
 
     def first_rank(self, seat_number: int, role: int = 0) -> int:
-        """rank = workers of all earlier nodes + local rank."""
+        """Return a node's first rank: the number of workers on all earlier nodes."""
         return sum(seat.workers_of(role) for seat in self.seats[:seat_number])
 
     def endpoints(self, role: int = 0) -> tuple[str, ...]:
-        """Every worker's address, in rank order."""
+        """Return the endpoints of all workers of a role, in rank order."""
         if self.endpoints_by_role:
             return self.endpoints_by_role[role]
         return tuple(endpoint(seat.address, port) for seat in self.seats for port in seat.ports_of(role))
 
 
-def completed(roster: Roster, roles: tuple[Role, ...]) -> Roster:
-    """With each role's endpoints made out."""
+def with_endpoints(roster: Roster, roles: tuple[Role, ...]) -> Roster:
+    """Return the roster with the endpoints and the lead seat of each role."""
     masters = [roster.seats.index(roster.master(number)) for number in range(len(roles))]
     return roster._replace(
         endpoints_by_role=tuple(role.endpoints or roster.endpoints(number) for number, role in enumerate(roles)),
@@ -100,7 +100,7 @@ def endpoint(address: str, port: str) -> str:
 
 
 def split_endpoint(text: str) -> tuple[str, str]:
-    """An endpoint's address, without brackets, and its port; empty where it has none."""
+    """Return an endpoint's address, without brackets, and its port, empty if it has none."""
     if text.startswith("["):
         address, _, port = text[1:].partition("]")
         return address, port.removeprefix(":")

@@ -1,4 +1,4 @@
-"""What the user asks for: one immutable value, made by cli, read by everything after it. Pure."""
+"""The job as the user specifies it: one immutable value, created by cli and read by all other packages. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from flota.job.nodes import NodesSpec
 
 OUT, ERR = 1, 2
-LEARNT = -1.0  # a timeout that the job itself teaches
+LEARNT = -1.0  # a timeout that is derived from the job's own pace
 
 
 class Command(NamedTuple):
-    """What a worker runs."""
+    """The command of a worker."""
 
     kind: str  # script, module or program
     target: str
@@ -25,7 +25,7 @@ class Command(NamedTuple):
 class DeviceSet(NamedTuple):
     """The accelerators of one node: what is visible, and which of them the job uses."""
 
-    kind: str  # gpu, xpu, npu, mlu … or cpu for none
+    kind: str  # gpu, xpu, npu, mlu …; cpu for none
     variable: str  # the variable that lists the visible ones
     visible: tuple[str, ...]
     chosen: tuple[str, ...]
@@ -40,7 +40,7 @@ NO_DEVICES = DeviceSet("cpu", "", (), (), by_id=False)
 
 
 class LogSpec(NamedTuple):
-    """Where workers' output goes and what of it is shown."""
+    """Where workers' output is written, and which of it is shown."""
 
     directory: str  # as long as there is `per_run`, the one above it
     level: str = "INFO"
@@ -49,7 +49,7 @@ class LogSpec(NamedTuple):
     backups: int = 5
     timestamps: bool = False
     console: str | tuple[int, ...] = (0,)
-    only: tuple[int, ...] | None = None  # of what would be shown, these ranks
+    only: tuple[int, ...] | None = None  # show no other ranks than these
     redirects: int | tuple[tuple[int, int], ...] | None = None
     tee: int | tuple[tuple[int, int], ...] | None = None
     stdout_filters: tuple[str, ...] = ()
@@ -66,34 +66,34 @@ class LogSpec(NamedTuple):
         return self.console == "all" if isinstance(self.console, str) else rank in self.console
 
     def split(self, rank: int) -> int:
-        """Which of a rank's streams (OUT, ERR, both) have files of their own."""
+        """Return which streams of a rank (OUT, ERR or both) have separate files."""
         return _mask(self.redirects, rank) | _mask(self.tee, rank)
 
     def teed(self, rank: int) -> int:
-        """Which streams with files of their own are shown."""
+        """Return which streams with separate files are shown."""
         return _mask(self.tee, rank) if self.only is None or rank in self.only else 0
 
 
-def _mask(wish: int | tuple[tuple[int, int], ...] | None, rank: int) -> int:
-    if wish is None:
+def _mask(streams: int | tuple[tuple[int, int], ...] | None, rank: int) -> int:
+    if streams is None:
         return 0
-    return wish if isinstance(wish, int) else dict(wish).get(rank, 0)
+    return streams if isinstance(streams, int) else dict(streams).get(rank, 0)
 
 
 class RestartPolicy(NamedTuple):
-    """Whether and how often failed workers are started again."""
+    """Whether and how often a job is restarted after a failure."""
 
     limit: int = 3
     enabled: bool = False
     elastic_level: int = -1
-    restart_on: tuple[str, ...] = ()  # nothing else; none: whatever is not better left alone
+    restart_on: tuple[str, ...] = ()  # restart only for these causes; empty: for all that a restart may fix
     no_restart_on: tuple[str, ...] = ()
-    backoff: float = 30.0  # seconds to wait at the most
-    crash_loop: int = 5  # failures of one kind in a row without progress that end the job; 0: none do
+    backoff: float = 30.0  # the longest delay before a restart, in seconds
+    crash_loop: int = 5  # end the job after this many equal failures in a row without progress; 0: never
 
 
 class JobSpec(NamedTuple):
-    """One job as asked for on this node. `workers`: all that it starts here, whatever their role."""
+    """The job as specified on this node. `workers` is the number of workers on this node, of all roles."""
 
     command: Command
     workers: int
@@ -105,47 +105,47 @@ class JobSpec(NamedTuple):
     start_port: int | None = None
     restarts: RestartPolicy = RestartPolicy()
     grace: float = 30.0
-    join_timeout: float = 600.0  # how long a restart waits for ports that the user has chosen
-    hang_timeout: float | None = None  # None: not looked for
+    join_timeout: float = 600.0  # how long a restart waits for ports that the user chose
+    hang_timeout: float | None = None  # None: hangs are not detected
     native_stacks: bool = False
-    preempt_signal: str = ""  # asks for the same as SIGTERM
+    preempt_signal: str = ""  # handled like SIGTERM
     preempt_timeout: float | None = None  # None: the grace
     stop_signals: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
-    frameworks: tuple[str, ...] = ()  # whose variables workers get
+    frameworks: tuple[str, ...] = ()  # frameworks whose variables workers get
     env: tuple[tuple[str, str], ...] = ()
     threads: int | None = None
     threads_given: bool = False
     backend: str = "auto"
     role: str = "default"
     interactive: bool = False
-    warm: tuple[str, ...] = ()  # modules that are imported once for all workers; none: every worker imports its own
-    warm_memory: int | None = None  # bytes for parked interpreters; None: a part of what nobody uses
+    warm: tuple[str, ...] = ()  # modules to import in advance; empty: each worker imports its own
+    warm_memory: int | None = None  # bytes for parked interpreters; None: a part of the available memory
     legacy_local_rank: bool = False
     virtual_local_rank: bool = False
-    nodes: NodesSpec | None = None  # None: this machine alone
-    interface: str = ""  # the network interface workers must be told of, where the hostname would lead them astray
+    nodes: NodesSpec | None = None  # None: this machine only
+    interface: str = ""  # the network interface for workers, if the hostname resolves to an unreachable address
     mode: str = COLLECTIVE
-    roles: tuple[Role, ...] = ()  # in the order in which they start; none: trainers alone
-    gloo: str = "0"  # among trainers (1), or all (2)
+    roles: tuple[Role, ...] = ()  # in start order; empty: trainers only
+    gloo: str = "0"  # 1: among trainers; 2: among all workers
     gloo_port: int | None = None  # None: any free one
 
     @property
     def all_roles(self) -> tuple[Role, ...]:
-        """The job's roles, of which there is always one."""
+        """The job's roles, at least one."""
         return self.roles or (Role(TRAINER, self.workers),)
 
     @property
     def main(self) -> int:
-        """The role that the job is about: the first that does not serve another."""
+        """The main role: the first that does not serve another."""
         return next((number for number, role in enumerate(self.all_roles) if not role.serves), 0)
 
     def first_of(self, name: str) -> int:
-        """The role of this name; of several stages the first."""
+        """Return the first role with this name; stages of a pipeline share a name."""
         return next(number for number, role in enumerate(self.all_roles) if role.name == name)
 
     @property
     def workers_by_role(self) -> tuple[int, ...]:
-        """This node's; nothing to say where there is one role."""
+        """This node's workers by role; empty if the job does not define roles."""
         return tuple(role.workers for role in self.roles)
 
     def devices_for(self, role: Role) -> DeviceSet:

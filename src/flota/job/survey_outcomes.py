@@ -1,7 +1,7 @@
-"""What all nodes of a running job can be asked, as values: a question, an answer, and what can follow from all answers.
+"""Questions to all nodes of a running job, and the outcomes that their answers can have.
 
-A feature that needs all nodes has a question of its own kind, a type for the bodies of its answers, and a function from
-a survey to an outcome; cluster/questions.py has a row for each. Pure.
+A feature that needs all nodes defines a kind of question, a type for the answers, and a function that decides the
+outcome of a survey; cluster/questions.py has a row for each feature. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """`id` grows with each question of the job. `argument`: what the kind makes of it."""
+    """A question to all nodes. `id` grows with each question; the meaning of `argument` depends on the kind."""
 
     id: int
     kind: str
@@ -23,52 +23,52 @@ class Question(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a question has shown that a user asked, for people."""
+    """The result of a question that a user asked, as text."""
 
     id: int
     lines: tuple[str, ...]
 
 
-# What can follow from the answers that are there.
+# The outcomes.
 
 
 class Wait(NamedTuple):
-    """For more of them; `until`: when to decide all the same."""
+    """Wait for more answers; at `until`, decide without them."""
 
     until: float | None = None
 
 
 class AskAgain(NamedTuple):
-    """The same kind of question, with another argument."""
+    """Ask the same kind of question with another argument."""
 
     argument: str
 
 
 class Resume(NamedTuple):
-    """There was no reason to ask: the round goes on."""
+    """Continue the round: there was no reason to ask."""
 
 
 class CallRoll(NamedTuple):
-    """These ranks have failed: find out what all nodes know."""
+    """These ranks have failed: ask all nodes what they know about it."""
 
     failures: tuple[FailedWorker, ...]
 
 
 class NodesLost(NamedTuple):
-    """Their loss explains it all."""
+    """The loss of these nodes explains everything."""
 
     nodes: tuple[str, ...]
 
 
 class NodeLeaves(NamedTuple):
-    """This node goes with its failure, and the others start the next round."""
+    """This node leaves with its failure, and the others start the next round."""
 
     node: str
     reason: str
 
 
 class Restart(NamedTuple):
-    """All start again, after so many seconds, and it counts."""
+    """Restart all workers after `delay` seconds. This counts as a restart."""
 
     culprit: FailedWorker
     history: History
@@ -80,7 +80,7 @@ class EndJob(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """The round goes on, and those who asked can read this."""
+    """Continue the round, and publish the result for the user who asked."""
 
     lines: tuple[str, ...]
 

@@ -1,6 +1,7 @@
-"""What a platform has said already about the job that it runs: one small file each, from the environment to hints.
+"""Reads what a platform has set in the environment about the job: one module per platform.
 
-A platform is a file with `detect(environ)`, and a row in REGISTRY. The file is imported only where the marks are. Pure.
+A platform is a module with `detect(environ)`, and a row in REGISTRY. It is imported only if its
+variables are set. Pure.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Platform(NamedTuple):
-    """One platform. It takes all of its marks, and `detect`, to be recognised."""
+    """One platform. It is recognised if all its variables are set and `detect` returns hints."""
 
-    name: str  # the file's
+    name: str  # of its module
     title: str
-    marks: tuple[str, ...]  # variables
+    variables: tuple[str, ...]
 
 
 REGISTRY = (
@@ -28,25 +29,25 @@ REGISTRY = (
 
 
 class Hints(NamedTuple):
-    """What the platform knows of this node's job. A job of one node without a role is a job like any other."""
+    """What the platform specifies for this node's job. The defaults describe an ordinary job of one node."""
 
     source: str = ""  # the variable that names the nodes, or the role
     nodes: int = 1
     rank: int = 0
     rank_source: str = ""
     master: str = ""  # HOST:PORT of the rendezvous
-    ports: range = range(0)  # that are kept for this node's workers
-    role: str = ""  # what this node runs the script as, once, in the platform's word
-    own_role: str = ""  # the same in flota's word
-    framework: str = ""  # the one whose variables the platform has given to the role already
-    not_settings: tuple[str, ...] = ()  # variables that belong to the role, though flags read them
-    problem: BadPlatformValue | None = None  # a variable that makes no sense
+    ports: range = range(0)  # reserved for this node's workers
+    role: str = ""  # the role in which this node runs the script, once, as the platform names it
+    own_role: str = ""  # the same role as flota names it
+    framework: str = ""  # the framework whose variables the platform has set for the role
+    not_settings: tuple[str, ...] = ()  # variables of the role that must not be read as flags
+    problem: BadPlatformValue | None = None  # the error about an invalid variable
 
 
 def find_platform(environ: Mapping[str, str]) -> tuple[Platform, Hints] | None:
-    """The first platform that is here. Not inside a worker of flota's: what a platform says was said to its parent."""
+    """Return the platform that is detected, if any. Inside a worker of flota, its variables are for the parent."""
     for platform in REGISTRY if "FLOTA_GIVEN" not in environ else ():
-        if all(environ.get(mark) for mark in platform.marks):
+        if all(environ.get(name) for name in platform.variables):
             hints = __import__(f"flota.platforms.{platform.name}", fromlist=["detect"]).detect(environ)
             if hints:
                 return platform, hints

@@ -1,6 +1,6 @@
-"""PaddleCloud: each pod has been told the addresses of all pods, its own, its number, and how many ports it has.
+"""PaddleCloud: sets in each pod the addresses of all pods, the pod's own address, its rank and its number of ports.
 
-Its parameter servers and their trainers have been told everything: TRAINING_ROLE, and where the servers are. Pure.
+For parameter servers and their trainers it also sets TRAINING_ROLE and the addresses of the servers. Pure.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from flota.errors import BadPlatformValue
 from flota.job.roster import endpoint, split_endpoint
 from flota.platforms import Hints
 
-LISTS = ("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS")  # of nodes, the best first
+LISTS = ("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS")  # by preference
 ROLES = {"PSERVER": "server", "TRAINER": "trainer", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}
-MASTER_PORT = 6768  # Paddle's own choice where the platform names no port
+MASTER_PORT = 6768  # Paddle's default if the platform names no port
 LAST_PORT = 65535
 
 
 def detect(environ: Mapping[str, str]) -> Hints | None:
-    """The job's pods and this one's place among them, or its role."""
-    # Pods of a collective job may have a TRAINING_ROLE, too; servers they have not.
+    """Return the job's pods and the rank of this one, or its role."""
+    # Pods of a collective job may also have TRAINING_ROLE, but no servers.
     role = environ.get("TRAINING_ROLE", "") if environ.get("PADDLE_PSERVERS_IP_PORT_LIST") else ""
     if role in ROLES:
         return Hints("TRAINING_ROLE", role=role, own_role=ROLES[role], framework="paddle", not_settings=("POD_IP",))
@@ -40,7 +40,7 @@ def _node_hints(environ: Mapping[str, str], pods: dict[str, list[str]]) -> Hints
     rank = _number("PADDLE_TRAINER_ID", environ["PADDLE_TRAINER_ID"], 0, len(hosts) - 1)
     own = environ["POD_IP"] if environ["POD_IP"] in hosts else hosts[rank]
     first = _ports(environ, source, pods[hosts[0]])
-    # Beside the workers' ports: how many of them the first node uses, the others do not know.
+    # Below the workers' ports: other nodes do not know how many of them the first node uses.
     master = endpoint(hosts[0], str(min(first) - 1 if first else MASTER_PORT))
     ports = _ports(environ, source, pods[own])
     run = range(ports[0], ports[0] + len(ports)) if ports else range(0)
@@ -53,9 +53,9 @@ def _source(environ: Mapping[str, str]) -> str:
 
 
 def _pods(environ: Mapping[str, str]) -> dict[str, list[str]]:
-    """The addresses of the job's pods in order, each with the ports that are listed with it."""
+    """Return the addresses of the job's pods in order, each with the ports listed for it."""
     if environ.get("PADDLE_TRAINERS_NUM") == "1":
-        return {}  # as Paddle has it, and so people who want a job of its own on each machine of several
+        return {}  # as in Paddle: this is how users run a separate job on each machine
     pods: dict[str, list[str]] = {}
     for word in filter(None, (part.strip() for part in environ[_source(environ)].split(","))):
         host, port = split_endpoint(word)
@@ -64,8 +64,8 @@ def _pods(environ: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _ports(environ: Mapping[str, str], source: str, listed: list[str]) -> list[int]:
-    """The ports that a pod has for workers. Where one is named, it is the first of TRAINER_PORTS_NUM."""
-    # A pod's own need not be the others', so what is listed for all of them comes first.
+    """Return a pod's ports for workers. If one is named, it is the first of TRAINER_PORTS_NUM ports."""
+    # PADDLE_PORT may differ between pods, so ports that are listed for all pods take precedence.
     if environ.get("PADDLE_PORT") and not listed and source != LISTS[0]:
         source, listed = "PADDLE_PORT", [environ["PADDLE_PORT"]]
     ports = [_number(source, word, 1, LAST_PORT) for word in listed]

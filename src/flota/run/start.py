@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import time
 
-from flota.frameworks import backups, equip
+from flota.frameworks import add_variables, backups
 from flota.host.channel import Channel
 from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.host.signals import Signals
 from flota.job.plan import ERROR, Worker, WorkerPlan, own_file, plan_workers
-from flota.job.roster import Ports, Roster, Seat, completed
+from flota.job.roster import Ports, Roster, Seat, with_endpoints
 from flota.job.spec import JobSpec
 from flota.logs.directory import open_directory, remove, write_round_headers
 from flota.run.worker_ports import MASTERS, hold_ports
@@ -95,7 +95,7 @@ def start_round(
 def spawns_to_come(spec: JobSpec, environ: Mapping[str, str]) -> list[ProcessSpec]:
     """The workers of a round that is not agreed on yet, as far as imports can tell."""
     roster = one_node_roster(spec, Ports(("",) * spec.workers, *[""] * MASTERS), 0, 0)
-    plans = [equip(spec, roster, worker, environ, "") for worker in plan_workers(spec, roster, 0)]
+    plans = [add_variables(spec, roster, worker, environ, "") for worker in plan_workers(spec, roster, 0)]
     return [_spawn(spec, plan._replace(env=_certain(spec, plan.env)), environ, {}) for plan in plans]
 
 
@@ -125,7 +125,7 @@ def start_workers(
     workers = plan_workers(spec, roster, seat)
     channel = Channel(len(workers), module_list=warm is not None)
     plans = tuple(
-        equip(spec, roster, worker, environ, channel.page_path(number)) for number, worker in enumerate(workers)
+        add_variables(spec, roster, worker, environ, channel.page_path(number)) for number, worker in enumerate(workers)
     )
     marks = {} if spec.interactive else write_round_headers(spec, roster, workers, first=first)
     for worker in workers:
@@ -153,7 +153,7 @@ def close_writers(logs: tuple[RotatingLog, ...]) -> None:
 
 def one_node_roster(spec: JobSpec, ports: Ports, round_number: int, attempt: int) -> Roster:
     seat = Seat("", os.uname().nodename, spec.address, ports, spec.workers_by_role)
-    return completed(Roster(round_number, attempt, (seat,)), spec.all_roles)
+    return with_endpoints(Roster(round_number, attempt, (seat,)), spec.all_roles)
 
 
 def back_up_long_values(spec: JobSpec, roster: Roster, workers: tuple[Worker, ...]) -> None:

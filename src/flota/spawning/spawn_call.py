@@ -1,4 +1,4 @@
-"""flota.spawn: workers that run a function of the caller."""
+"""flota.spawn: runs a function of the caller in worker processes."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 from flota.cli.settings import without_parents_variables
 from flota.errors.spawning import BadOption, MissingGuard
-from flota.frameworks import equip, shown_variables
+from flota.frameworks import add_variables, shown_variables
 from flota.host.ports import release
 from flota.host.process_start import ProcessSpec
 from flota.job.plan import WorkerPlan, plan_workers
@@ -25,7 +25,7 @@ from flota.spawning.supervisor_process import SpawnRequest
 from flota.spawning.workers import Workers
 from flota.standby.strategy import common_variables
 
-LOG_VARIABLES = ("FLOTA_LOG_DIR", "PADDLE_LOG_DIR", "TORCHELASTIC_ERROR_FILE")  # nothing is there without log_dir
+LOG_VARIABLES = ("FLOTA_LOG_DIR", "PADDLE_LOG_DIR", "TORCHELASTIC_ERROR_FILE")  # removed without log_dir
 
 
 def spawn(
@@ -38,22 +38,22 @@ def spawn(
 ) -> Workers:
     """Run `func(*args)` in `nprocs` processes, each with the variables that the command `flota` gives its workers.
 
-    nprocs       how many [-1: one a visible device; without devices one a CPU that this process may use]
-    join         wait until all have ended, and raise WorkerFailed if one failed
-    daemon       end the workers when this program ends; otherwise its end waits for them
+    nprocs       number of workers [-1: one per visible device; without devices one per CPU of this process]
+    join         wait until all workers have finished, and raise WorkerFailed if one failed
+    daemon       kill the workers when this program exits; otherwise the program waits for them at exit
 
     Options:
     with_rank    call `func(rank, *args)`
-    start_method 'spawn' a new interpreter each, 'fork' copies of this process, 'forkserver' copies of one new
+    start_method 'spawn': a new interpreter per worker; 'fork': forks of this process; 'forkserver': forks of one new
                  interpreter that has imported the script ['spawn']
-    devices      which devices, one a worker: '4,5', [4, 5], or 'cpu' for none [all visible ones]; also: gpus, xpus
-    framework    give only these frameworks' variables: 'paddle', 'torch,jax' [all]
+    devices      devices, one per worker: '4,5', [4, 5], or 'cpu' for none [all visible ones]; also: gpus, xpus
+    framework    set only the variables of these frameworks: 'paddle', 'torch,jax' [all]
     backend      PADDLE_DISTRI_BACKEND ['gloo' without devices]
     log_dir      write each worker's output to log_dir/workerlog.N [the console]
-    timeout      end all workers after so many seconds, or '2m' [never]
-    grace        how long workers that are to end have from SIGTERM to SIGKILL [30]
+    timeout      stop all workers after this time: seconds, or '2m' [never]
+    grace        time from SIGTERM to SIGKILL when workers are stopped: seconds, or '2m' [30]
     ips          this machine's address ['127.0.0.1']
-    print_config print the first worker's variables
+    print_config print the variables of the first worker
     """
     check_guard()
     if not callable(func):
@@ -62,15 +62,15 @@ def spawn(
         raise BadOption("args", args, "a tuple", f"args=({args!r},)")
     environ = without_parents_variables(os.environ)
     name = getattr(func, "__qualname__", repr(func))
-    understood = read_options(name, nprocs, options, environ)
-    workers = start(understood, environ, func, tuple(args), daemon=daemon)
+    parsed = read_options(name, nprocs, options, environ)
+    workers = start(parsed, environ, func, tuple(args), daemon=daemon)
     if join:
         workers.join()
     return workers
 
 
 def check_guard() -> None:
-    """In a worker that is still importing the script, starting workers would never come to an end."""
+    """Raise MissingGuard in a worker that is still importing the script: it would start workers without end."""
     from multiprocessing import process
 
     if getattr(process.current_process(), "_inheriting", False):
@@ -92,8 +92,8 @@ def start(
         logs = [plan.worker.stderr for plan in plans] if options.spec.log.directory else []
         workers = Workers(client, options.timeout, logs)
         targets = [] if options.spec.log.directory else client.open_outputs()
-        spawns = tuple(
-            spawn_of(plan, environ, targets, (call_fd, result_fd, *fds))
+        processes = tuple(
+            process_spec(plan, environ, targets, (call_fd, result_fd, *fds))
             for plan, result_fd in zip(plans, workers.result_fds, strict=True)
         )
         if options.print_config:
@@ -102,16 +102,17 @@ def start(
             sys.stdout.write(f"{START_LINE.format(len(plans))}\n{table}\n")
         has_template = options.start_method == "forkserver"
         request = SpawnRequest(
-            spawns, options.spec.grace, options.timeout, workers.result_fds, call, call_fd if has_template else -1
+            processes, options.spec.grace, options.timeout, workers.result_fds, call, call_fd if has_template else -1
         )
-        client.start(request, common_variables([spawn.env for spawn in spawns]) if has_template else dict(environ))
+        common = common_variables([process.env for process in processes])
+        client.start(request, common if has_template else dict(environ))
         client.wait_until(client.has_started)
         return workers
 
 
 def plan_spawn(options: SpawnOptions, environ: Mapping[str, str], client: SupervisorClient) -> tuple[WorkerPlan, ...]:
-    """Hold ports, open and lock logs, and choose the variables. `client` keeps ports and lock until the workers
-    end."""
+    """Hold ports, open and lock the log directory, and compute variables. `client` keeps ports and lock until the
+    workers have exited."""
     spec = options.spec
     if spec.log.directory:
         spec, lock = open_run(spec, option="log_dir")
@@ -125,12 +126,12 @@ def plan_spawn(options: SpawnOptions, environ: Mapping[str, str], client: Superv
     workers = plan_workers(spec, roster, 0)
     if spec.log.directory:
         write_round_headers(spec, roster, workers, first=True)
-    # Only the node knows where each worker's page is: see supervisor_process.complete.
-    return tuple(equip(spec, roster, worker, environ, channel="pending") for worker in workers)
+    # Only the supervisor process knows the path of each worker's page: see supervisor_process.complete.
+    return tuple(add_variables(spec, roster, worker, environ, channel="pending") for worker in workers)
 
 
-def spawn_of(plan: WorkerPlan, environ: Mapping[str, str], targets: list[int], fds: tuple[int, ...]) -> ProcessSpec:
-    """`fds`: the pickled call, the result, and what else the worker inherits."""
+def process_spec(plan: WorkerPlan, environ: Mapping[str, str], targets: list[int], fds: tuple[int, ...]) -> ProcessSpec:
+    """`fds`: the pickled call, the result, and other descriptors that the worker inherits."""
     env = {name: value for name, value in environ.items() if name not in plan.dropped}
     env.update(plan.env)
     if targets:

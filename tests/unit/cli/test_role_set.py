@@ -30,7 +30,20 @@ from flota.errors import (
     UnknownKey,
     UnusedScript,
 )
-from flota.job.roles import COLLECTIVE, END, IGNORE, MIXED, PS, PS_HETER, RESTART, RPC, Role, in_order, label, log_stem
+from flota.job.roles import (
+    COLLECTIVE,
+    END,
+    IGNORE,
+    MIXED,
+    PS,
+    PS_HETER,
+    RESTART,
+    RPC,
+    Role,
+    in_start_order,
+    label,
+    log_stem,
+)
 from flota.job.spec import JobSpec
 
 TWO_HOSTS = "--servers 127.0.0.1:1,127.0.0.2:1 --trainers 127.0.0.1"
@@ -388,7 +401,7 @@ def test_serving_roles_start_first_and_otherwise_the_order_stays(cast):
     assert [role.name for role in made.roles] == ["server", "coordinator", "heter", "trainer"]
     assert [role.serves for role in made.roles] == [True, True, True, False]
     odd = [Role("b", 1), Role("z", 1, serves=True), Role("a", 1), Role("y", 1, serves=True)]
-    assert [role.name for role in in_order(odd)] == ["z", "y", "b", "a"]
+    assert [role.name for role in in_start_order(odd)] == ["z", "y", "b", "a"]
 
 
 def test_trainers_are_called_by_their_rank_and_log_as_workers():

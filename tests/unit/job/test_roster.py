@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from flota.frameworks import REGISTRY, equip
+from flota.frameworks import REGISTRY, add_variables
 from flota.job.plan import plan_workers, roles_of
 from flota.job.roles import COORDINATOR, HETER, MIXED, PS, PS_HETER, SERVER, TRAINER, Role
-from flota.job.roster import Ports, Roster, Seat, completed, endpoint, split_endpoint
+from flota.job.roster import Ports, Roster, Seat, endpoint, split_endpoint, with_endpoints
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec
 
 GPUS = DeviceSet("gpu", "CUDA_VISIBLE_DEVICES", ("4", "5"), ("4", "5"), by_id=False)
@@ -32,7 +32,7 @@ def job(*roles: Role, mode: str = MIXED, **facts) -> JobSpec:
 def env_of(spec: JobSpec, roster: Roster, seat_number: int = 0) -> dict[str, dict[str, str]]:
     """Each worker's variables by its name and rank."""
     workers = plan_workers(spec, roster, seat_number)
-    return {f"{worker.name} {worker.rank}": equip(spec, roster, worker, {}).env for worker in workers}
+    return {f"{worker.name} {worker.rank}": add_variables(spec, roster, worker, {}).env for worker in workers}
 
 
 SERVERS, TRAINERS = Role(SERVER, 1, serves=True), Role(TRAINER, 2)
@@ -66,7 +66,7 @@ def test_ranks_count_up_in_each_role_over_all_nodes():
 def test_a_roles_master_is_the_node_of_its_number_0():
     roster = Roster(0, 0, (seat(1, 0, 1, 0), seat(2, 1, 1, 0)))
 
-    for one in (roster, completed(roster, (SERVERS, TRAINERS, Role("nobody", 0)))):
+    for one in (roster, with_endpoints(roster, (SERVERS, TRAINERS, Role("nobody", 0)))):
         assert [one.master(role).host for role in range(3)] == ["host2", "host1", "host1"]
         assert one.endpoints(2) == ()
 
@@ -74,7 +74,7 @@ def test_a_roles_master_is_the_node_of_its_number_0():
 def test_what_the_user_has_listed_counts_and_not_the_seats():
     listed = ("10.0.0.2:7", "10.0.0.1:7", "10.0.0.2:8")
     roles = (SERVERS, Role(TRAINER, 2, endpoints=listed, own=(0, 2), lead=1))
-    roster = completed(Roster(0, 0, (seat(1, 1, 1), seat(2, 0, 2))), roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 1), seat(2, 0, 2))), roles)
 
     assert roster.endpoints(1) == listed
     assert roster.size(1) == 3
@@ -107,7 +107,7 @@ def test_endpoints_in_parts(text, address, port):
 def test_stages_share_a_name_its_ranks_and_its_devices():
     stages = [Role(HETER, 1, serves=True, stage=stage, devices=GPUS, private=True) for stage in (2, 3)]
     spec = job(SERVERS, *stages, TRAINERS._replace(devices=GPUS, private=True), mode=PS_HETER, devices=GPUS)
-    roster = completed(Roster(0, 0, (seat(1, 1, 1, 1, 2), seat(2, 0, 2, 1, 0))), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 1, 1, 2), seat(2, 0, 2, 1, 0))), spec.all_roles)
 
     heter = [[one for one in plan_workers(spec, roster, node) if one.name == HETER] for node in (0, 1)]
 
@@ -130,7 +130,7 @@ def test_stages_share_a_name_its_ranks_and_its_devices():
 def test_each_trainer_sees_its_own_device_and_servers_see_none(trainers, devices):
     servers = Role(SERVER, 1, serves=True, devices=HIDDEN)
     spec = job(servers, Role(TRAINER, trainers, devices=GPUS, private=True), mode=PS, devices=GPUS)
-    roster = completed(Roster(0, 0, (seat(1, 1, trainers),)), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, trainers),)), spec.all_roles)
 
     env = env_of(spec, roster)
 
@@ -148,14 +148,14 @@ def test_each_trainer_sees_its_own_device_and_servers_see_none(trainers, devices
 )
 def test_unused_servers_do_not_serve(counts, serving):
     spec = job(SERVERS, TRAINERS)
-    roster = completed(Roster(0, 0, (seat(1, *counts),)), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, *counts),)), spec.all_roles)
 
     assert [role.serves for role in roles_of(spec, roster, plan_workers(spec, roster, 0))] == serving
 
 
 def test_servers_of_a_node_serve_the_trainers_of_another():
     spec = job(SERVERS, TRAINERS._replace(workers=0))
-    roster = completed(Roster(0, 0, (seat(1, 1, 0), seat(2, 0, 2))), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 0), seat(2, 0, 2))), spec.all_roles)
 
     assert [role.serves for role in roles_of(spec, roster, plan_workers(spec, roster, 0))] == [True]
 
@@ -163,7 +163,7 @@ def test_servers_of_a_node_serve_the_trainers_of_another():
 def test_a_roles_own_command_environment_and_world():
     data = Role("data-server", 1, command=Command("script", "data.py", ("--x",), "python"), env=(("A", "own"),))
     spec = job(TRAINERS, data, env=(("A", "job"), ("B", "job")))
-    roster = completed(Roster(0, 0, (seat(1, 2, 1),)), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 2, 1),)), spec.all_roles)
 
     env = env_of(spec, roster)
 
@@ -184,7 +184,7 @@ def test_a_roles_own_command_environment_and_world():
 
 def test_streams_of_the_main_role_alone_have_files_of_their_own():
     spec = job(SERVERS, TRAINERS)._replace(log=LogSpec("/log", redirects=3))
-    roster = completed(Roster(0, 0, (seat(1, 1, 1),)), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 1),)), spec.all_roles)
 
     assert [worker.logs for worker in plan_workers(spec, roster, 0)] == [
         ("/log/serverlog.0",),
@@ -194,7 +194,7 @@ def test_streams_of_the_main_role_alone_have_files_of_their_own():
 
 def test_the_main_role_has_its_own_master_ports_and_the_others_use_their_first_workers():
     spec = job(SERVERS, TRAINERS, Role("evaluator", 1))
-    roster = completed(Roster(0, 0, (seat(1, 1, 0, 1), seat(2, 0, 2, 1))), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 0, 1), seat(2, 0, 2, 1))), spec.all_roles)
 
     env = env_of(spec, roster, 1)
 
@@ -208,7 +208,7 @@ def test_the_main_role_has_its_own_master_ports_and_the_others_use_their_first_w
 
 def test_gloo_uses_the_first_servers_node():
     spec = job(Role(SERVER, 0, serves=True), TRAINERS, mode=PS)
-    roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 1, 0))), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 0, 2), seat(2, 1, 0))), spec.all_roles)
 
     assert env_of(spec, roster)["trainer 0"]["PADDLE_GLOO_HTTP_ENDPOINT"] == "10.0.0.2:2902"
     fixed = spec._replace(gloo_port=6767)
@@ -219,7 +219,7 @@ def test_workers_get_the_name_that_was_listed():
     """A server looks itself up in the list by this name."""
     servers = Role(SERVER, 1, serves=True, endpoints=("node1:6170", "node2:6170"), own=(0,))
     spec = job(servers, TRAINERS, mode=PS, gloo_port=6767)
-    roster = completed(Roster(0, 0, (seat(1, 1, 2), seat(2, 1, 0))), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 2), seat(2, 1, 0))), spec.all_roles)
 
     own = env_of(spec, roster)["server 0"]
 
@@ -230,14 +230,14 @@ def test_workers_get_the_name_that_was_listed():
 
 def test_without_servers_gloo_uses_the_first_node():
     spec = job(Role(SERVER, 0, serves=True), TRAINERS, mode=PS)
-    roster = completed(Roster(0, 0, (seat(1, 0, 2), seat(2, 0, 2))), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 0, 2), seat(2, 0, 2))), spec.all_roles)
 
     assert env_of(spec, roster, 1)["trainer 2"]["PADDLE_GLOO_HTTP_ENDPOINT"] == "10.0.0.1:1902"
 
 
 def test_a_server_has_no_trainers_id_and_a_coordinator_has():
     spec = job(SERVERS, Role(COORDINATOR, 1, serves=True), TRAINERS, mode=PS)
-    roster = completed(Roster(0, 0, (seat(1, 1, 1, 2),)), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 1, 2),)), spec.all_roles)
 
     env = env_of(spec, roster)
 
@@ -264,7 +264,7 @@ def tf_configs(spec: JobSpec, roster: Roster, seat_number: int = 0) -> dict[str,
 
 def test_tf_config_of_a_chief_workers_servers_and_an_evaluator():
     spec = job(Role("ps", 1, serves=True), Role("chief", 1), Role("worker", 2), Role("evaluator", 1), Role("data", 1))
-    roster = completed(Roster(0, 0, (seat(1, 1, 1, 1, 0, 1), seat(2, 0, 0, 1, 1, 0))), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 1, 1, 0, 1), seat(2, 0, 0, 1, 1, 0))), spec.all_roles)
 
     found = {**tf_configs(spec, roster, 0), **tf_configs(spec, roster, 1)}
 
@@ -287,7 +287,7 @@ def test_tf_config_of_a_chief_workers_servers_and_an_evaluator():
 
 def test_tf_config_of_trainers_and_servers():
     spec = job(SERVERS, Role(COORDINATOR, 1, serves=True), TRAINERS, mode=PS)
-    roster = completed(Roster(0, 0, (seat(1, 1, 1, 2),)), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 1, 2),)), spec.all_roles)
 
     found = tf_configs(spec, roster)
 
@@ -301,7 +301,7 @@ def test_tf_config_of_trainers_and_servers():
 
 def test_roles_that_are_one_task_are_counted_together():
     spec = job(SERVERS, Role("ps", 2, serves=True), TRAINERS)
-    roster = completed(Roster(0, 0, (seat(1, 1, 2, 2),)), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 1, 2, 2),)), spec.all_roles)
 
     found = tf_configs(spec, roster)
 
@@ -313,7 +313,7 @@ def test_roles_that_are_one_task_are_counted_together():
 
 def test_a_role_without_workers_has_no_place_in_the_cluster():
     spec = job(Role("ps", 0, serves=True), Role("worker", 1))
-    roster = completed(Roster(0, 0, (seat(1, 0, 1),)), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 0, 1),)), spec.all_roles)
 
     assert tf_configs(spec, roster)["worker 0"]["cluster"] == {"worker": ["10.0.0.1:1000"]}
 
@@ -329,7 +329,7 @@ def dmlc(env: dict[str, str]) -> dict[str, str]:
 def test_ps_lite_connects_to_its_scheduler(name):
     roles = (Role("scheduler", 1, serves=True), Role(SERVER, 2, serves=True), Role(name, 2), Role("evaluator", 1))
     spec = job(*roles)
-    roster = completed(Roster(0, 0, (seat(1, 0, 1, 2, 0), seat(2, 1, 1, 1, 1))), spec.all_roles)
+    roster = with_endpoints(Roster(0, 0, (seat(1, 0, 1, 2, 0), seat(2, 1, 1, 1, 1))), spec.all_roles)
 
     found = {**env_of(spec, roster, 0), **env_of(spec, roster, 1)}
 
@@ -342,5 +342,5 @@ def test_ps_lite_connects_to_its_scheduler(name):
 
 def test_without_a_scheduler_ps_lite_gets_no_variables():
     for spec in (job(SERVERS, TRAINERS), job(Role("scheduler", 0, serves=True), TRAINERS)):
-        roster = completed(Roster(0, 0, (seat(1, *(role.workers for role in spec.roles)),)), spec.all_roles)
+        roster = with_endpoints(Roster(0, 0, (seat(1, *(role.workers for role in spec.roles)),)), spec.all_roles)
         assert not any(dmlc(env) for env in env_of(spec, roster).values())

@@ -43,7 +43,7 @@ def test_the_same_script_runs_as_a_single_process(peer, framework):
     assert (fact(result, "rank"), fact(result, "world"), fact(result, "sum")) == ("0", "1", "1.0")
     assert "Currently not a parallel execution environment" not in ended.err
     if framework in ("jax", "tensorflow"):
-        assert f"flota.DataParallel: {framework} wraps no models\nhint: " in ended.out
+        assert f"flota.DataParallel: {framework} has no model wrapper\nhint: " in ended.out
 
 
 def test_it_works_under_torchrun(peer):

@@ -154,7 +154,7 @@ def test_without_flota_the_script_just_runs(flota):
     [
         (
             "threading.Thread(target=flota.on_stop, args=(print,)).start()",
-            "NotInMainThread: flota.on_stop: this is not",
+            "NotInMainThread: flota.on_stop must be called in the main thread",
         ),
         ("flota.on_stop(5)", "NothingToCall: flota.on_stop takes a function without arguments: `5`\nhint: write"),
     ],

@@ -1,4 +1,4 @@
-"""Errors of functions as workers: flota.spawn, flota.launch and what they started."""
+"""Errors of flota.spawn, of flota.launch and of the workers that they start."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class BadOption(TemplateError[str, object, str, str]):
 
 class DevicesDoNotFit(FlotaError):
     def __init__(self, option: str, devices: tuple[str, ...], nprocs: int) -> None:
-        words = f"nprocs={nprocs}, but {option} names {len(devices)}: `{','.join(devices)}`"
-        super().__init__(words, f"use nprocs={len(devices)}, leave nprocs out, or name {nprocs} devices")
+        words = f"nprocs={nprocs}, but {option} names {len(devices)} devices: `{','.join(devices)}`"
+        super().__init__(words, f"use nprocs={len(devices)}, omit nprocs, or name {nprocs} devices")
 
 
 class TooFewDevices(FlotaError):
     def __init__(self, devices: tuple[str, ...], nprocs: int) -> None:
-        words = f"nprocs={nprocs}, but this machine shows {len(devices)} devices: `{','.join(devices)}`"
+        words = f"nprocs={nprocs}, but only {len(devices)} devices are visible: `{','.join(devices)}`"
         super().__init__(words, f"use nprocs={len(devices)} or less, or devices='cpu' to use none of them")
 
 
 class OtherDevices(FlotaError):
     def __init__(self, option: str, kind: str, visible: tuple[str, ...]) -> None:
-        words = f"{option}: this machine shows none, but {kind} devices: `{','.join(visible)}`"
-        super().__init__(words, f"name some of those, as in devices='{visible[0]}', or leave {option} out")
+        words = f"{option}: no such device is visible, only {kind} devices: `{','.join(visible)}`"
+        super().__init__(words, f"name some of these, as in devices='{visible[0]}', or omit {option}")
 
 
 class NotPicklable(TemplateError[str, str]):
     message = "`{0}` and its args cannot be sent to workers: {1}"
-    hint = "define the function at the top of a module, and open files, locks and the like inside of it"
+    hint = "define the function at the top level of a module, and create files, locks and the like inside it"
 
 
 class DefinedInteractively(TemplateError[str]):
@@ -61,28 +61,28 @@ class CannotStartNode(FlotaError):
 
 class NodeLost(TemplateError[str]):
     exit_code = BUG
-    message = "flota's own process ended with {0}; all workers were ended"
-    hint = "run `dmesg | tail` to see who did it"
+    message = "a process of flota died: {0}; all workers were killed"
+    hint = "run `dmesg | tail` to see whether the kernel killed it"
 
 
 class TimedOut(TemplateError[float]):
     exit_code = TRY_AGAIN
-    message = "workers did not end within {0:g} s, and were ended"
-    hint = "give them more with timeout="
+    message = "workers did not finish within {0:g} s and were stopped"
+    hint = "allow more time with timeout="
 
 
 class WorkersStopped(TemplateError[()]):
-    message = "the workers were ended by the program before they had ended by themselves"
-    hint = "see workers.processes for how each has ended"
+    message = "the program stopped the workers before they finished"
+    hint = "see workers.processes for the exit code of each worker"
 
 
 class NoResult(TemplateError[int, str]):
     message = "rank {0} has no result: {1}"
-    hint = "call results() when all workers have ended by themselves"
+    hint = "a worker has a result only if its function returned"
 
 
 class RemoteTraceback(Exception):
-    """Shown above the error that it caused: a worker's own traceback."""
+    """A worker's own traceback, shown above the error that it caused."""
 
     def __str__(self) -> str:
         return f"\n\n{self.args[0]}"
@@ -91,7 +91,8 @@ class RemoteTraceback(Exception):
 class WorkerFailed(FlotaError):
     """The first failure among the workers; the others were stopped.
 
-    `exit_code`: the worker's own, or 128 + N; `signal`: N, or None; `traceback`: the worker's, as text.
+    `exit_code` is the worker's own, or 128 + N after signal N; `signal` is N or None; `traceback` is the worker's, as
+    text.
     """
 
     def __init__(self, message: str, rank: int, code: int, traceback: str, log: str) -> None:

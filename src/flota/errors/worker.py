@@ -1,58 +1,58 @@
-"""Errors that a training script can meet, raised in its own process."""
+"""Errors that are raised in the process of a training script."""
 
 from __future__ import annotations
 
 from flota.errors import FlotaError, TemplateError
 
 
-def in_words(error: BaseException) -> str:
-    """Its kind and what it says, if its own class, which may be the user's, can tell."""
+def summarize(error: BaseException) -> str:
+    """Return the error's type and message; the type alone if there is no message or `__str__` raises."""
     try:
-        said = str(error).strip()
+        message = str(error).strip()
     except Exception:
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 class BadVariable(TemplateError[str, str, int]):
-    message = "the variable {0} is not a number of {2} or more: `{1}`"
-    hint = "run `unset {0}`, or start with flota"
+    message = "the variable {0} must be a number of {2} or more: `{1}`"
+    hint = "run `unset {0}`, or start the script with flota"
 
 
 class NoFramework(FlotaError):
     def __init__(self, call: str, known: tuple[str, ...]) -> None:
         words = f"flota.{call}: the script has imported none of {', '.join(known)}"
-        super().__init__(words, f'import one before it, or name it: flota.init_parallel_env("{known[0]}")')
+        super().__init__(words, f'import one first, or name it: flota.init_parallel_env("{known[0]}")')
 
 
 class SeveralFrameworks(FlotaError):
     def __init__(self, call: str, found: tuple[str, ...]) -> None:
-        words = f"flota.{call}: {' and '.join(found)} have been imported, perhaps by one of the script's libraries"
+        words = f"flota.{call}: {' and '.join(found)} have been imported, perhaps by a library of the script"
         super().__init__(words, f'name the one to use: flota.init_parallel_env("{found[0]}")')
 
 
 class UnknownFramework(FlotaError):
     def __init__(self, given: object, known: tuple[str, ...]) -> None:
-        super().__init__(f"unknown framework `{given}`", f"name one of {', '.join(known)}, or none")
+        super().__init__(f"unknown framework `{given}`", f"use one of {', '.join(known)}, or omit it")
 
 
 class FrameworkMissing(TemplateError[str, str]):
     message = "{0} cannot be imported: {1}"
-    hint = "run `pip install {0}`, or name another interpreter with `flota --python PATH`"
+    hint = "run `pip install {0}`, or choose another interpreter with `flota --python PATH`"
 
 
 class VariableMissing(TemplateError[str, str, int]):
-    message = "{0} cannot find the other workers of {2}: {1} is not set"
+    message = "{0} cannot connect {2} workers: {1} is not set"
     hint = "start the script with `flota`, without --framework or with --framework {0}"
 
 
 class NotInitialised(TemplateError[()]):
     message = "flota.DataParallel: the workers are not connected yet"
-    hint = "call flota.init_parallel_env() before it"
+    hint = "call flota.init_parallel_env() first"
 
 
 class NoWrapper(TemplateError[str, str]):
-    message = "flota.DataParallel: {0} wraps no models"
+    message = "flota.DataParallel: {0} has no model wrapper"
     hint = "{1}"
 
 
@@ -67,5 +67,5 @@ class NothingToCall(TemplateError[object]):
 
 
 class NotInMainThread(TemplateError[()]):
-    message = "flota.on_stop: this is not the main thread, where callbacks are called"
-    hint = "call it in the main thread, or ask flota.should_stop() in this one"
+    message = "flota.on_stop must be called in the main thread, which runs the callbacks"
+    hint = "call it there, or poll flota.should_stop() in this thread"

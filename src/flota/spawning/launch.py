@@ -1,7 +1,7 @@
-"""flota.launch: what the command does, for Python programs.
+"""flota.launch: runs a job like the command, from a Python program.
 
-The job's node is a process of its own: it needs signal handlers, and owns all of its children, while the caller keeps
-both for itself. It is started and ended as a worker is.
+The job's node runs in a separate process: it needs signal handlers and waits for all its children, which would disturb
+the caller. The process is started and stopped like a worker.
 """
 
 import os
@@ -27,15 +27,15 @@ from flota.spawning.supervisor_client import SupervisorClient
 from flota.spawning.supervisor_process import SpawnRequest
 from flota.spawning.worker_process import read_all
 
-PATIENCE = 10.0  # seconds on top of the job's own grace
+EXTRA_GRACE = 10.0  # seconds, added to the job's own grace
 REFUSED = (*NEVER_IN_ENVIRONMENT, "interactive")
 
 
 def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = (), **spec: Any) -> Report:
     """Run a script or a module as the command `flota` does, and return the report.
 
-    Flags are keyword arguments: `flota.launch("train.py", ["--lr", 0.1], nproc_per_node=2, log_dir="out")`. Variables
-    and flota.toml count as they do for the command. Raises FlotaError where the command would not start anything.
+    Flags are keyword arguments: `flota.launch("train.py", ["--lr", 0.1], nproc_per_node=2, log_dir="out")`. Environment
+    variables and flota.toml apply as for the command. Raises FlotaError if the job cannot be started.
     """
     check_guard()
     request = read_settings(script_or_module, args, spec)
@@ -48,7 +48,7 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
             stdout, stderr = client.open_outputs()
             body = f"from flota.spawning.launch import main; main{fds}"
             node = ProcessSpec(interpreter_command(body, bare=True), request.environ, stdout, stderr, fds)
-            client.start(SpawnRequest((node,), job.grace + PATIENCE), request.environ)
+            client.start(SpawnRequest((node,), job.grace + EXTRA_GRACE), request.environ)
         client.wait()
         content = read_all(fds[1])
     if not content:
@@ -61,17 +61,17 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
 
 
 def read_settings(script: str | os.PathLike[str], args: Sequence[object], keywords: Mapping[str, object]) -> Request:
-    """As the command does from its argv, its variables and its config file."""
+    """Read the settings as the command does from its arguments, variables and config file."""
     name = os.fspath(script) if isinstance(script, (str, os.PathLike)) else None
     if not isinstance(name, str) or "\0" in name:
-        raise BadOption("script", script, "a path or the name of a module", "flota.launch('train.py')")
+        raise BadOption("script", script, "a path or a module name", "flota.launch('train.py')")
     if "module" not in keywords and is_module(name):
         keywords = {**keywords, "module": True}
     return read_request(command_line(name, args, keywords), sys.executable)
 
 
 def command_line(script: str, args: Sequence[object], keywords: Mapping[str, object]) -> CommandLine:
-    """What the same words would be on a command line. None is as if it had not been given."""
+    """Convert the arguments to a command line. A value of None means that the flag is not given."""
     flags: list[str] = []
     for name, value in keywords.items():
         flag = find_flag(name)
@@ -79,21 +79,21 @@ def command_line(script: str, args: Sequence[object], keywords: Mapping[str, obj
             known = [flag_name.replace("-", "_") for flag_name in (*BY_NAME, *ALIAS_OF)]
             raise UnknownOption("launch", name, nearest(name, known))
         if flag.dest in REFUSED:
-            raise RefusedFlag(name, "it is for people at a terminal", f"run `flota --{flag.name}` there")
+            raise RefusedFlag(name, "it is for use in a terminal", f"run `flota --{flag.name}` there")
         if isinstance(value, dict) and flag.kind != "env":
-            raise RefusedFlag(name, "of all flags env alone takes a dictionary", "give a text, a number or a list")
+            raise RefusedFlag(name, "only env takes a dictionary", "pass a string, a number or a list")
         if value is not None:
             flags += [f"--{name}={word}" for word in words_of(value, one_each=flag.kind == "env")]
     if isinstance(args, (str, bytes)) or not hasattr(args, "__iter__"):
-        raise BadOption("args", args, "a list of words", f"args=[{args!r}]")
+        raise BadOption("args", args, "a list", f"args=[{args!r}]")
     words = [str(arg) for arg in args]
     if any("\0" in word for word in words):
-        raise BadOption("args", args, "words without a null character", 'args=["--lr", 0.1]')
+        raise BadOption("args", args, "arguments without a null character", 'args=["--lr", 0.1]')
     return parse([*flags, "--", script, *words])
 
 
 def is_module(name: str) -> bool:
-    """Whether it can only be a module: no file of this name, and a package or module that could be imported."""
+    """Whether this can only be a module: there is no such file, and its package can be imported."""
     if os.path.exists(name) or not all(part.isidentifier() for part in name.split(".")):
         return False
     from importlib.machinery import PathFinder
@@ -102,7 +102,7 @@ def is_module(name: str) -> bool:
 
 
 def main(job_fd: int, result_fd: int) -> None:
-    """The node's whole program: what cli.main does after it has read its argv."""
+    """The program of the node's process: does what cli.main does after parsing its arguments."""
     for fd in (job_fd, result_fd):
         os.set_inheritable(fd, False)  # noqa: FBT003
     work = pickle.loads(read_all(job_fd))  # noqa: S301  written by our own caller

@@ -1,4 +1,4 @@
-"""The options of flota.spawn as values, and the job that follows from them."""
+"""Converts the options of flota.spawn to a JobSpec."""
 
 import sys
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from flota.errors.spawning import BadOption, DevicesDoNotFit, OtherDevices, TooF
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec
 from flota.values import NamedTuple
 
-# The kinds of devices that each option may name; none: any.
+# The kinds of devices that each option may name; empty for any kind.
 DEVICE_OPTIONS: dict[str, tuple[str, ...]] = {"gpus": ("gpu", "intel_gpu", "musa"), "xpus": ("xpu",), "devices": ()}
-# Options that are converted as the command's flags are: default, kind of value, example.
+# Options that are converted like flags of the command: default, kind of value, example.
 CONVERTED: dict[str, tuple[Any, str, str]] = {
     "start_method": ("spawn", "choice:spawn,fork,forkserver", "start_method='fork'"),
     "ips": ("127.0.0.1", "host", "ips='127.0.0.1'"),
@@ -31,7 +31,7 @@ OPTIONS = (*CONVERTED, *DEVICE_OPTIONS, "with_rank", "print_config", "log_dir")
 
 
 class SpawnOptions(NamedTuple):
-    """One call of flota.spawn."""
+    """The options of one call of flota.spawn."""
 
     spec: JobSpec
     start_method: str
@@ -41,14 +41,14 @@ class SpawnOptions(NamedTuple):
 
 
 def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Mapping[str, str]) -> SpawnOptions:
-    """`name`: the function's. An option that is None counts as not given."""
+    """Convert and check the options. `name` is the function's. A value of None means that an option is not given."""
     for unknown in (option for option in options if option not in OPTIONS):
         raise UnknownOption("spawn", unknown, nearest(unknown, list(OPTIONS)))
     given = {option: value for option, value in options.items() if value is not None}
     if isinstance(nprocs, bool) or not isinstance(nprocs, int) or not (nprocs == -1 or 1 <= nprocs <= MOST_WORKERS):
         raise BadOption("nprocs", nprocs, f"a number of 1 to {MOST_WORKERS}, or -1 for all devices", "nprocs=2")
     if "," in str(given.get("ips")):
-        raise RefusedFlag("ips", "functions are started on one machine", "run `flota --ips … train.py` on each")
+        raise RefusedFlag("ips", "flota.spawn starts workers on one machine", "run `flota --ips … train.py` on each")
     values = {option: convert_option(option, given) for option in CONVERTED}
     devices = devices_for(given, nprocs, environ)
     workers = nprocs if nprocs > 0 else len(devices.chosen) or count_cpus()
@@ -73,13 +73,13 @@ def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Ma
 
 
 def convert_option(option: str, given: dict[str, Any]) -> Any:
-    """As the command converts a word of that kind; lists may be lists."""
+    """Convert a value like the flag of the same kind; lists may be Python lists."""
     default, kind, example = CONVERTED[option]
     value = given.get(option, default)
     if value is None:
         return None
     if isinstance(value, dict):
-        raise BadOption(option, value, "another kind of value", example)
+        raise BadOption(option, value, "a value other than a dictionary", example)
     try:
         return convert(option, kind, words_of(value, one_each=False)[0])
     except BadValue as error:
@@ -94,17 +94,17 @@ def log_spec(given: object) -> LogSpec:
 
 
 def devices_for(given: dict[str, Any], nprocs: int, environ: Mapping[str, str]) -> DeviceSet:
-    """The devices named, as many as workers; else the first ones that this machine shows."""
+    """Return the devices that an option names, one per worker; otherwise the first visible ones."""
     named = [option for option in DEVICE_OPTIONS if option in given]
     if len(named) > 1:
-        raise RefusedFlag(named[1], f"{named[0]} is given, too", f"give {named[0]} or {named[1]}, not both")
+        raise RefusedFlag(named[1], f"{named[0]} is given as well", f"use {named[0]} or {named[1]}, not both")
     if not named:
         devices = find_devices(environ)
         if devices.chosen and nprocs > len(devices.chosen):
             raise TooFewDevices(devices.chosen, nprocs)
         return devices._replace(chosen=devices.chosen[:nprocs]) if nprocs > 0 else devices
     [option] = named
-    # `gpus` and `xpus` mean devices of these kinds, not others that the machine may have.
+    # `gpus` and `xpus` name devices of these kinds only, not of others on the machine.
     kinds = tuple(kind for kind in KINDS if kind.name in DEVICE_OPTIONS[option] or not DEVICE_OPTIONS[option])
     found, any_ = find_devices(environ, kinds=kinds), find_devices(environ)
     if any_.visible and not found.visible:

@@ -1,6 +1,6 @@
-"""A function and its arguments, pickled for new interpreters; the files and the command line that they start with.
+"""Pickles a function and its arguments for new interpreters, and creates the files and command lines to start them.
 
-All files are unlinked from the start: a killed process leaves nothing behind, and no writer waits for a reader.
+The files are anonymous: a killed process leaves nothing behind, and no writer waits for a reader.
 """
 
 import io
@@ -17,7 +17,7 @@ from flota.errors.spawning import DefinedInteractively, NotPicklable
 
 
 class _FdCollector:
-    """In the place of multiprocessing's own process object, while its queues, locks and shared memory are pickled."""
+    """Replaces the process object of multiprocessing while its queues, locks and shared memory are pickled."""
 
     def __init__(self) -> None:
         from multiprocessing.popen_spawn_posix import _DupFd
@@ -26,19 +26,19 @@ class _FdCollector:
         self.fds: list[int] = []
 
     def duplicate_for_child(self, fd: int) -> int:
-        """Workers inherit it under the same number, which is what _DupFd stands for."""
+        """Record a descriptor, which workers inherit under the same number, as _DupFd expects."""
         self.fds.append(fd)
         return fd
 
 
 def pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, with_rank: bool) -> tuple[bytes, list[int]]:
-    """The pickle, and the descriptors of queues, locks and the like, which workers inherit."""
+    """Return the pickle, and the descriptors of queues, locks and so on that workers inherit."""
     from multiprocessing import context, resource_tracker, spawn
 
     collector = _FdCollector()
     context.set_spawning_popen(collector)  # type: ignore[arg-type]
     try:
-        absolute(os.curdir)  # raises if there is no such directory any more
+        absolute(os.curdir)  # raises if the directory no longer exists
         preparation = spawn.get_preparation_data("flota")
         pickler, body = _pickle(function, args, importable=_can_import_main(preparation))
         tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]  # noqa: SLF001
@@ -51,7 +51,7 @@ def pickle_call(function: Callable[..., Any], args: tuple[Any, ...], *, with_ran
 
 
 def _can_import_main(preparation: dict[str, Any]) -> bool:
-    """A notebook, a shell and `python -c` have a main module that is in no file."""
+    """Whether workers can import the main module. In a notebook, a shell and `python -c` it is not in a file."""
     path = preparation.get("init_main_from_path")
     if path is not None and not os.path.isfile(path):
         del preparation["init_main_from_path"]  # <stdin>
@@ -59,7 +59,7 @@ def _can_import_main(preparation: dict[str, Any]) -> bool:
 
 
 def _pickle(function: Callable[..., Any], args: tuple[Any, ...], *, importable: bool) -> tuple[str, bytes]:
-    """The module of the pickler that could do it, and the pickle."""
+    """Return the name of the pickler that succeeded, and the pickle."""
     from multiprocessing.reduction import ForkingPickler
 
     cloud = _cloud_pickler(ForkingPickler)
@@ -76,13 +76,13 @@ def _pickle(function: Callable[..., Any], args: tuple[Any, ...], *, importable: 
             return name, buffer.getvalue()
         except FlotaError:
             raise
-        except Exception as error:  # whatever the objects' own code raises
+        except Exception as error:  # the code of the pickled objects may raise anything
             why = f"{type(error).__name__}: {error}"
     raise NotPicklable(getattr(function, "__qualname__", repr(function)), why)
 
 
 def _without_main(base: Any) -> Any:
-    """A pickler for workers that cannot import the main module: the error is raised here, and not in the worker."""
+    """Return a pickler for workers that cannot import the main module: the error is raised here, not in the worker."""
     from types import FunctionType
 
     class PicklerWithoutMain(base):  # type: ignore[misc]
@@ -95,7 +95,7 @@ def _without_main(base: Any) -> Any:
 
 
 def _cloud_pickler(base: Any) -> Any:
-    """cloudpickle knows functions, multiprocessing knows queues and locks, torch has taught the latter tensors. None if
+    """Return a pickler for functions (cloudpickle) and for queues, locks and torch's tensors (multiprocessing); None if
     cloudpickle is not installed."""
     try:
         import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -104,7 +104,7 @@ def _cloud_pickler(base: Any) -> Any:
     from collections import ChainMap
 
     class CloudPickler(cloudpickle.CloudPickler):  # type: ignore[misc, name-defined, unused-ignore]
-        dispatch_table = ChainMap(  # noqa: RUF012  as cloudpickle has it
+        dispatch_table = ChainMap(  # noqa: RUF012  as in cloudpickle
             cloudpickle.CloudPickler.dispatch_table, base(io.BytesIO()).dispatch_table
         )
 
@@ -112,8 +112,8 @@ def _cloud_pickler(base: Any) -> Any:
 
 
 def anonymous_file(owner: ExitStack, content: bytes = b"") -> int:
-    """The descriptor of a file without a name, in memory where the system can; `owner` closes it. It is never one of a
-    worker's standard three."""
+    """Create a file without a name, in memory if possible, and return its descriptor, which is greater than 2.
+    `owner` closes it."""
     import fcntl
     import tempfile
 
@@ -127,7 +127,7 @@ def anonymous_file(owner: ExitStack, content: bytes = b"") -> int:
 
 
 def interpreter_command(body: str, *, bare: bool) -> tuple[str, ...]:
-    """This interpreter, running `body`. `bare`: without site-packages' hooks and the user's variables."""
+    """Return a command line that runs `body` in this interpreter. `bare`: isolated, and without importing `site`."""
     from multiprocessing.util import _args_from_interpreter_flags  # type: ignore[attr-defined]
 
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

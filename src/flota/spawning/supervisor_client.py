@@ -1,7 +1,7 @@
 """The caller's connection to the node of its workers: starts it, receives its reports, forwards workers' output.
 
-One thread per call receives, so that nothing depends on what the caller does meanwhile. No signal handler is set and no
-child but the node is waited for: everything else in this process belongs to the user's program.
+One thread per call receives reports, whatever the caller does meanwhile. This module sets no signal handler and waits
+for no child but the node: everything else in this process belongs to the user's program.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -24,7 +24,7 @@ from flota.spawning.supervisor_process import SpawnRequest, inherited_fds, super
 
 
 class SupervisorClient:
-    """What is known of the workers; complete when `has_ended`. `kind`: the verdict's; None: the node was lost."""
+    """The state of the workers, final when `has_ended`. `kind` is that of the verdict, or None if the node was lost."""
 
     def __init__(self, workers: int, *, daemon: bool) -> None:
         self.workers = workers
@@ -38,19 +38,19 @@ class SupervisorClient:
         self.timed_out = False
         self.has_ended = False
         self._changed = threading.Condition()
-        self.resources = ExitStack()  # closed when the workers have ended, or could not be started
-        self.until_started = ExitStack()  # what the node and the workers have then: our copy would keep a pipe open
+        self.resources = ExitStack()  # closed when the workers have exited, or could not be started
+        self.until_started = ExitStack()  # descriptors for the node and the workers: our copies would keep pipes open
         self._forwarders: list[Forwarder] = []
         self._daemon = daemon
         self._caller = os.getpid()
         self._node = 0  # its pid
         self._listens = False
         self._unfinished_line = b""
-        self._writing = threading.RLock()  # a signal handler may write in the middle of a write
+        self._writing = threading.RLock()  # reentrant: a signal handler may call `send` during a `send`
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """An error or Ctrl-C meanwhile ends what has been started: the caller gets no object to end it with."""
+        """On an error or Ctrl-C, kill what has been started: the caller has no object to do it with."""
         try:
             yield
         except BaseException as error:
@@ -61,7 +61,7 @@ class SupervisorClient:
             raise
 
     def open_outputs(self) -> list[int]:
-        """The descriptors of workers' stdout and stderr."""
+        """Return descriptors for the workers' stdout and stderr."""
         targets: list[int] = []
         for stream, fd in ((sys.stdout, 1), (sys.stderr, 2)):
             if is_plain(stream, fd):
@@ -75,7 +75,7 @@ class SupervisorClient:
         return targets
 
     def start(self, request: SpawnRequest, env: dict[str, str]) -> None:
-        """Start the node, and through it the workers. `env`: the node's own, unless it is a fork of the caller."""
+        """Start the node, which starts the workers. `env` is the node's, unless it is a fork of the caller."""
         commands, self._commands = os.pipe()
         self.until_started.callback(os.close, commands)
         self.resources.callback(os.close, self._commands)
@@ -83,7 +83,7 @@ class SupervisorClient:
         self.until_started.callback(os.close, reports)
         self.resources.callback(os.close, self._reports)
         request = request._replace(caller=self._caller, commands=commands, reports=reports)
-        _flush()  # what the caller has written before comes before; and forks would write it again
+        _flush()  # keeps the order of output; and forks would write buffered output again
         if request.call:
             self._node = os.fork()
             if self._node == 0:
@@ -99,15 +99,15 @@ class SupervisorClient:
         try:
             self._listens = True
             threading.Thread(target=self._listen, name="flota", daemon=True).start()
-        except RuntimeError as error:  # there are as many as there may be
+        except RuntimeError as error:  # too many threads
             self._listens = False
             raise CannotStartNode(error) from None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether all have ended. Ctrl-C ends them, a second one at once, and is then raised."""
+        """Wait for the workers. Returns whether all have exited. Ctrl-C stops them, a second one kills them."""
         try:
             return self.wait_until(lambda: self.has_ended, timeout)
-        except BaseException:  # or whatever else the caller's own signal handlers raise
+        except BaseException:  # KeyboardInterrupt, or what the caller's signal handlers raise
             self.send("stop")
             try:
                 self.wait_until(lambda: self.has_ended)
@@ -132,13 +132,13 @@ class SupervisorClient:
                 try:
                     os.write(self._commands, f"{command}\n".encode())
                 except OSError:
-                    pass  # the node is gone; the end of its reports says so next
+                    pass  # the node is gone; end of file on its report pipe follows
 
     def _give_up(self) -> None:
         if self._listens:
             self.kill()
         elif self._node:
-            # No thread receives its reports; its death makes the shepherd end the workers.
+            # No thread receives its reports. When it dies, the shepherd kills the workers.
             try:
                 os.kill(self._node, _signal.SIGKILL)
             except ProcessLookupError:
@@ -164,14 +164,14 @@ class SupervisorClient:
         self._close()
 
     def _read_reports(self) -> bool:
-        """Returns False when the node has ended."""
+        """Returns False when the node has exited."""
         data = os.read(self._reports, 65536)
         *lines, self._unfinished_line = (self._unfinished_line + data).split(b"\n")
         for line in lines:
-            self._note(*line.decode().split())
+            self._handle_report(*line.decode().split())
         return bool(data)
 
-    def _note(self, kind: str, *fields: str) -> None:
+    def _handle_report(self, kind: str, *fields: str) -> None:
         by_rank = {"started": self.pids, "exited": self.codes, "unstarted": self.start_errors}
         if kind in by_rank:
             by_rank[kind][int(fields[0])] = int(fields[1])
@@ -197,10 +197,10 @@ class SupervisorClient:
             self._changed.notify_all()
 
     def _end_with_caller(self) -> None:
-        """The caller is about to exit: daemons are killed, and after an uncaught exception all workers are."""
+        """Wait for the workers when the caller exits; kill daemons first, and all after an uncaught exception."""
         if os.getpid() != self._caller:
-            return  # a fork of the caller, whose exit has nothing to do with them
-        # A shell records every exception raised in it, and goes on.
+            return  # a fork of the caller: its exit does not affect the workers
+        # An interactive shell sets `last_value` as well, and continues.
         failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
         if self._daemon or failed:
             self.send("kill")
@@ -213,11 +213,11 @@ def _flush() -> None:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            pass  # closed, or without a reader: for the user's program to find out
+            pass  # closed, or without a reader: the user's program will notice
 
 
 def is_plain(stream: object, fd: int) -> bool:
-    """Whether it is the process's own, so that workers may write to it themselves."""
+    """Whether a stream is the process's original one, so that workers can write to it directly."""
     if type(stream) is not io.TextIOWrapper:
         return False
     try:
@@ -227,7 +227,7 @@ def is_plain(stream: object, fd: int) -> bool:
 
 
 class Forwarder:
-    """Writes what comes through a pipe to a notebook's cell, or to whatever else has replaced the caller's stream."""
+    """Copies output from a pipe to the object that replaced the caller's stream, such as a notebook cell."""
 
     def __init__(self, fd: int, stream: TextIO | None) -> None:
         self.fd = fd
@@ -236,7 +236,7 @@ class Forwarder:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def forward(self) -> bool:
-        """Write what is in the pipe now. Returns False if it is empty: at its end, or held open by another process."""
+        """Write what is in the pipe. Returns False if it is empty: at its end, or held open by another process."""
         try:
             data = os.read(self.fd, 65536)
         except BlockingIOError:
@@ -246,6 +246,6 @@ class Forwarder:
             try:
                 self.stream.write(text)
                 self.stream.flush()
-            except Exception:  # noqa: S110  closed by now: there is nowhere to report it
+            except Exception:  # noqa: S110  closed: there is nowhere to report it
                 pass
         return bool(data)

@@ -1,8 +1,8 @@
-"""The node of workers that a Python program has started: a process of its own, between the caller and the shepherd.
+"""The node of workers that a Python program starts: a separate process between the caller and the shepherd.
 
-The caller is the user's program. Its children, its signal handlers and its exit must not be touched, and it may be
-killed at any moment. So it has one more child, this one, which supervises the workers as any node does, ends them all
-when the caller is gone, and has two pipes for messages of one line each: commands from the caller, reports to it.
+The caller is the user's program. Its children, signal handlers and exit must not be affected, and it may be killed at
+any time. So a child process supervises the workers, as any node does, and kills them all when the caller is gone. Two
+pipes carry messages of one line each: commands from the caller, and reports to it.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -30,25 +30,25 @@ from flota.values import NamedTuple
 class SpawnRequest(NamedTuple):
     """The workers to start, and how to reach the caller."""
 
-    spawns: tuple[ProcessSpec, ...]
+    processes: tuple[ProcessSpec, ...]
     grace: float
     timeout: float | None = None
     result_fds: tuple[int, ...] = ()
     call: Callable[[int], object] | None = None  # for workers that are forks of the caller
-    template_fd: int = -1  # the pickled call, for workers that are forks of an interpreter that has imported the script
+    template_fd: int = -1  # the pickled call, if this process imports the script and workers are forks of it
     caller: int = 0  # its pid
     commands: int = -1
     reports: int = -1
 
 
 def inherited_fds(request: SpawnRequest) -> set[int]:
-    """Every descriptor that comes through exec; workers get those that they need."""
-    fds = {fd for spawn in request.spawns for fd in descriptors_of(spawn) if fd > 2}
+    """Return all descriptors that the node inherits; workers inherit those that they need."""
+    fds = {fd for process in request.processes for fd in descriptors_of(process) if fd > 2}
     return fds | {request.commands, request.reports}
 
 
 def main(fd: int) -> None:
-    """As a program of its own: the request is in a file."""
+    """Entry point in a new interpreter. The request is in a file."""
     reset_signals()
     request = pickle.loads(worker_process.read_all(fd))  # noqa: S301  written by our own caller
     os.close(fd)
@@ -58,7 +58,7 @@ def main(fd: int) -> None:
 
 
 def supervise(request: SpawnRequest, callers_fds: tuple[int, ...] = ()) -> None:
-    """Does not return. `callers_fds`: its ends of the pipes, in a fork of it."""
+    """Supervise until the process exits. `callers_fds`: in a fork of the caller, its ends of the pipes."""
     code = BUG
     try:
         if callers_fds:
@@ -71,7 +71,7 @@ def supervise(request: SpawnRequest, callers_fds: tuple[int, ...] = ()) -> None:
 
 
 def leave_caller(fds: tuple[int, ...]) -> None:
-    """In a fork of the caller, none of its own code may run: no handler, no finalizer, no exit."""
+    """Detach from the caller, in a fork of it: none of its handlers, finalizers or exit functions may run."""
     import gc
 
     gc.disable()
@@ -84,14 +84,14 @@ def leave_caller(fds: tuple[int, ...]) -> None:
 
 
 def reset_signals() -> None:
-    """The caller may block or ignore them, which workers would inherit."""
+    """Reset signals: workers would inherit those that the caller blocks or ignores."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     for number in (_signal.SIGTERM, _signal.SIGCHLD):
         _signal.signal(number, _signal.SIG_DFL)
 
 
 def import_script(request: SpawnRequest) -> bool:
-    """What the script imports is imported once, before the workers are forked. An exception is rank 0's failure."""
+    """Import the script once, before the workers are forked. Returns False on an exception, reported for rank 0."""
     try:
         worker_process.prepare(pickle.loads(worker_process.read_all(request.template_fd)), 0)  # noqa: S301
     except BaseException as error:
@@ -106,22 +106,22 @@ def report(request: SpawnRequest, line: str) -> None:
     try:
         os.write(request.reports, f"{line}\n".encode())
     except OSError:
-        pass  # the caller is gone, which its pidfd says next
+        pass  # the caller is gone, which its pidfd reports next
 
 
 def complete(request: SpawnRequest, channel: Channel) -> list[ProcessSpec]:
-    """Add what only this process knows: where workers find their pages, and what forks do."""
-    spawns = list(request.spawns)
-    for rank, spawn in enumerate(spawns):
-        env = spawn.env
-        if "FLOTA_CHANNEL" in env:  # not for the node of a job, which flota.launch starts
+    """Add what only this process knows: the paths of workers' pages, and the function that forks call."""
+    processes = list(request.processes)
+    for rank, process in enumerate(processes):
+        env = process.env
+        if "FLOTA_CHANNEL" in env:  # absent for the node that flota.launch starts
             env = {**env, "FLOTA_CHANNEL": channel.page_path(rank)}
         call = None
         if request.call or request.template_fd >= 0:
             fds = request.template_fd, request.result_fds[rank]
             call = partial(worker_process.run_forked, request.call, *fds, rank, env)
-        spawns[rank] = spawn._replace(env=env, call=call)
-    return spawns
+        processes[rank] = process._replace(env=env, call=call)
+    return processes
 
 
 class SpawnSupervisor(RoundWatch):
@@ -130,7 +130,7 @@ class SpawnSupervisor(RoundWatch):
         self.request = request
         self.deadline = time.monotonic() + request.timeout if request.timeout is not None else None
         self.unfinished_line = b""
-        workers = len(request.spawns)
+        workers = len(request.processes)
         channel = Channel(workers)
         round_ = Round(complete(request, channel), [], own_session=True)
         self.watch_round(round_, channel, Supervisor(workers, RestartPolicy(), request.grace, time.monotonic()))
@@ -146,7 +146,7 @@ class SpawnSupervisor(RoundWatch):
                 self.step(StopRequested(SIGTERM))
 
     def _watch_caller(self) -> None:
-        """By its pidfd: the other end of the command pipe may stay open in a process that the caller has forked."""
+        """Watch the caller by its pidfd: a process that it forked may keep the command pipe open."""
         try:
             caller = os.pidfd_open(self.request.caller)
         except (AttributeError, OSError):
@@ -156,7 +156,7 @@ class SpawnSupervisor(RoundWatch):
         self.loop.watch(caller, self._exit)
 
     def _exit(self) -> None:
-        """The shepherd sees that this process has died, and kills all workers at once."""
+        """Exit. The shepherd detects that, and kills all workers."""
         os._exit(0)
 
     def _on_command(self) -> None:

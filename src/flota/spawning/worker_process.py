@@ -1,7 +1,7 @@
-"""Inside a worker: loads the pickled call, calls the function, and writes its result to a file.
+"""The program of a worker of flota.spawn: loads the pickled call, calls the function, and writes its result to a file.
 
-Runs in the user's interpreter, on Python 3.8 and newer, and imports nothing else of flota until there is an error:
-whatever it loads, the training script has loaded.
+Runs in the user's interpreter, Python 3.8 or newer. It imports no other module of flota unless there is an error:
+the training script should find as few modules loaded as possible.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ CHUNK = 1 << 26
 
 
 def main(call_fd: int, result_fd: int, rank: int) -> None:
-    """The whole program of a worker that is an interpreter of its own."""
+    """The program of a worker in a new interpreter."""
     for fd in (call_fd, result_fd):
-        os.set_inheritable(fd, False)  # noqa: FBT003  not for what the function starts
-    # Workers share the console: unbuffered, a line and its end would be two writes, with others' between them.
+        os.set_inheritable(fd, False)  # noqa: FBT003  not for processes that the function starts
+    # Workers share the console: unbuffered, a line and its newline would be two writes, and lines would mix.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     try:
@@ -35,8 +35,8 @@ def main(call_fd: int, result_fd: int, rank: int) -> None:
 
 
 def load_call(call_fd: int, rank: int, *, prepared: bool = False) -> tuple[Callable[[int], Any], Any]:
-    """The function with its arguments, and the module that pickles its result. Unless the process is `prepared`, it is
-    first made to look like the caller."""
+    """Return the function bound to its arguments, and the module that pickles its result. Calls `prepare` first, unless
+    the process is `prepared`."""
     content = io.BytesIO(read_all(call_fd))
     preparation = pickle.load(content)  # noqa: S301  written by our own caller
     if not prepared:
@@ -50,9 +50,9 @@ def bind(function: Callable[..., Any], args: tuple[Any, ...], *, with_rank: bool
 
 
 def prepare(preparation: dict[str, Any], rank: int) -> None:
-    """Make this interpreter's path, directory, argv and main module the caller's.
+    """Take over the caller's path, directory, argv and main module.
 
-    `_inheriting` is set while the script is imported: a call of flota.spawn meanwhile lacks the guard.
+    `_inheriting` is set while the script is imported: a call of flota.spawn meanwhile has no main guard.
     """
     from multiprocessing import process, resource_tracker, spawn
 
@@ -68,7 +68,7 @@ def prepare(preparation: dict[str, Any], rank: int) -> None:
 
 
 def run(call: Callable[[int], Any], rank: int, result_fd: int, pickler: Any) -> int:
-    """Call the function and write what it returns or raises. Returns the exit code."""
+    """Call the function, and write what it returns or raises. Returns the exit code."""
     try:
         value = call(rank)
         write_result(result_fd, RETURNED, lambda file: pickler.dump(value, file, pickle.HIGHEST_PROTOCOL))
@@ -82,7 +82,7 @@ def run(call: Callable[[int], Any], rank: int, result_fd: int, pickler: Any) -> 
 
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-        return 130  # only where the signal is blocked
+        return 130  # reached only if the signal is blocked
     except BaseException as error:
         return write_error(result_fd, error)
     return 0
@@ -99,27 +99,27 @@ def write_result(result_fd: int, kind: bytes, write: Callable[[IO[bytes]], objec
 def write_error(result_fd: int, error: BaseException) -> int:
     import traceback
 
-    from flota.errors.worker import in_words
+    from flota.errors.worker import summarize
 
-    # Without the frames of this file: they are not the user's.
+    # Omit the frames of this file.
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
-    # A traceback's last line may be anything: a message of several lines, a note, a hint.
-    summary = in_words(error).split("\n")[0]
+    # The last line of a traceback may be part of a longer message, a note or a hint.
+    summary = summarize(error).split("\n")[0]
     content = f"{summary}\n{text}".encode("utf-8", "replace")
-    errors: Any = sys.modules.get("flota.errors.spawning")  # loaded by what raises MissingGuard
+    errors: Any = sys.modules.get("flota.errors.spawning")  # loaded if MissingGuard was raised
     kind = UNGUARDED if errors and isinstance(error, errors.MissingGuard) else RAISED
     write_result(result_fd, kind, lambda file: file.write(content))
     if kind == RAISED and "FLOTA_LOG_DIR" in os.environ:
-        sys.stderr.write(text)  # to the log as well; on a console it is the caller that prints it
+        sys.stderr.write(text)  # to the log as well; without logs the caller prints it
         sys.stderr.flush()
     return 1
 
 
 def read_all(fd: int) -> bytes:
-    """From its beginning, wherever other processes with the same open file have read to."""
+    """Read a file from its beginning. The file offset, which processes share, does not matter."""
     content = bytearray()
     while part := os.pread(fd, CHUNK, len(content)):
         content += part
@@ -127,7 +127,7 @@ def read_all(fd: int) -> bytes:
 
 
 def run_forked(call: Callable[[int], Any] | None, call_fd: int, result_fd: int, rank: int, env: dict[str, str]) -> int:
-    """The whole program of a worker that is a fork; without `call` the call is in the file. Returns the exit code."""
+    """The program of a forked worker. Without `call`, the call is in the file. Returns the exit code."""
     import threading
     from multiprocessing import process, util
 
@@ -136,12 +136,12 @@ def run_forked(call: Callable[[int], Any] | None, call_fd: int, result_fd: int, 
     heartbeat: Any = sys.modules.get("flota.worker.heartbeat")
     if heartbeat:
         heartbeat.reset()  # the parent may be a worker as well
-    # The parent's may be a notebook's; and what is left in their buffers is the parent's to write.
+    # The parent's streams may belong to a notebook, and their buffers must not be written twice.
     sys.stdin = open(0, closefd=False)
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
     process.current_process().name = f"flota-{rank}"
-    util._finalizer_registry.clear()  # type: ignore[attr-defined]  # noqa: SLF001  the parent's, as multiprocessing does
+    util._finalizer_registry.clear()  # type: ignore[attr-defined]  # noqa: SLF001  as multiprocessing does
     util._run_after_forkers()  # type: ignore[attr-defined]  # noqa: SLF001
     pickler: Any = pickle
     if call is None:
@@ -150,7 +150,7 @@ def run_forked(call: Callable[[int], Any] | None, call_fd: int, result_fd: int, 
         except BaseException as error:
             return write_error(result_fd, error)
     code = run(call, rank, result_fd, pickler)
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  its threads may have work to finish
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  waits for threads
     util._exit_function()  # type: ignore[attr-defined]  # noqa: SLF001
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

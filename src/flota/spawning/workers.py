@@ -1,4 +1,4 @@
-"""What flota.spawn returns: the workers as the caller sees them."""
+"""Workers, the result of flota.spawn."""
 
 import os
 import pickle
@@ -18,7 +18,7 @@ from flota.spawning.worker_process import RAISED, RETURNED, UNGUARDED, read_all
 
 
 class Process:
-    """One worker, in the words of multiprocessing."""
+    """One worker, with the interface of multiprocessing.Process."""
 
     def __init__(self, client: SupervisorClient, rank: int) -> None:
         self._client = client
@@ -33,24 +33,24 @@ class Process:
 
     @property
     def exitcode(self) -> int | None:
-        """None while it runs, minus N after a signal."""
+        """None while the worker runs; -N if signal N killed it."""
         return self._client.codes.get(self.rank)
 
     def is_alive(self) -> bool:
         return self.pid is not None and self.exitcode is None and not self._client.has_ended
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for this worker alone; its exitcode says whether it failed, Workers.join raises."""
+        """Wait for this worker. Does not raise if it failed: see `exitcode`."""
         self._client.wait_until(lambda: not self.is_alive(), timeout)
 
 
 class Workers:
-    """What flota.spawn returns. All methods may be called from any thread, and again."""
+    """The workers of one call of flota.spawn. All methods may be called from any thread, and repeatedly."""
 
     def __init__(self, client: SupervisorClient, timeout: float | None, logs: list[str]) -> None:
         self._client = client
         self._timeout = timeout
-        self._logs = logs  # by rank, if there are any
+        self._logs = logs  # by rank; empty without log_dir
         self._files = ExitStack()
         self.result_fds = tuple(anonymous_file(self._files) for _ in range(client.workers))
         self._loaded: list[Any] | None = None
@@ -65,19 +65,19 @@ class Workers:
 
     @property
     def processes(self) -> list[Process]:
-        """In rank order."""
+        """All workers in rank order."""
         return [Process(self._client, rank) for rank in range(self._client.workers)]
 
     @property
     def pids(self) -> list[int]:
-        """In rank order; of those that could be started."""
+        """The pids in rank order, of those workers that could be started."""
         return [process.pid for process in self.processes if process.pid is not None]
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until all have finished on their own. Returns False if `timeout` seconds pass before.
+        """Wait until all workers have finished. Returns False if that takes longer than `timeout` seconds.
 
-        Raises WorkerFailed for the first that failed, and WorkersStopped if the caller has ended them. Interrupted by
-        Ctrl-C, it ends them all.
+        Raises WorkerFailed for the first failure, and WorkersStopped if the caller stopped the workers. Ctrl-C stops
+        all workers.
         """
         if not self._client.wait(timeout):
             return False
@@ -85,26 +85,26 @@ class Workers:
         return True
 
     def results(self) -> list[Any]:
-        """What the workers returned, in rank order, after they have all ended."""
+        """Wait for the workers and return what their functions returned, in rank order."""
         try:
             self.join()
         except WorkersStopped:
-            pass  # some may have finished before; NoResult names the first that has not, and why
+            pass  # some may have finished before; NoResult names the first that did not
         with self._lock:
             if self._loaded is None:
                 self._loaded = [self._result(rank) for rank in range(self._client.workers)]
         return list(self._loaded)
 
     def stop(self) -> None:
-        """Ask them to save what they have and exit, all at the same step, as SIGTERM to the command does.
+        """Ask the workers to save their state and exit, all at the same step, as SIGTERM to the command does.
 
-        `join` waits for that. If one does not use flota.should_stop or flota.on_stop, all get SIGTERM. Signal handlers
-        may call this.
+        Call `join` to wait for that. If a worker uses neither flota.should_stop nor flota.on_stop, all are sent
+        SIGTERM. May be called from signal handlers.
         """
         self._client.send("stop gracefully")
 
     def kill(self) -> None:
-        """End them all at once."""
+        """Kill all workers immediately."""
         self._client.kill()
 
     def __enter__(self) -> Self:
@@ -117,13 +117,13 @@ class Workers:
         try:
             self.join()
         except WorkersStopped:
-            pass  # by the block itself
+            pass  # stopped inside the block
 
     def _result(self, rank: int) -> Any:
         content = read_all(self.result_fds[rank])
         if content[:1] != RETURNED:
             code = self._client.codes.get(rank)
-            raise NoResult(rank, "it never ran" if code is None else f"it ended with {ending_in_words(code)}")
+            raise NoResult(rank, "it never ran" if code is None else ending_in_words(code))
         try:
             return pickle.loads(memoryview(content)[1:])  # noqa: S301  written by our own worker
         except Exception as error:

@@ -1,1 +1,1 @@
-"""What a training script may import from flota. Cheap to import, works without flota around it, and on Python 3.8."""
+"""The public functions for training scripts. Cheap to import; they work under other launchers and on Python 3.8."""

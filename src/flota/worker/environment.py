@@ -1,4 +1,4 @@
-"""This worker's place in its job, from the variables of its launcher: flota, torchrun, Paddle's launcher, or none."""
+"""Reads this worker's place in its job from the variables of its launcher: flota, torchrun or Paddle's launcher."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ PADDLE_ROLES = {"PSERVER": "server", "HETER_TRAINER": "heter", "COORDINATOR": "c
 
 
 class Env(NamedTuple):
-    """One worker's place in its job. Without a launcher, a process is the only worker of a job of its own."""
+    """One worker's place in its job. Without a launcher, the process is the only worker."""
 
-    rank: int = 0  # its number among the workers of its role
-    local_rank: int = 0  # the same, on this machine
+    rank: int = 0  # among the workers of its role
+    local_rank: int = 0  # among those on this machine
     world_size: int = 1
     local_world_size: int = 1
     node_rank: int = 0
     nodes: int = 1
-    device: str = ""  # its devices as *_VISIBLE_DEVICES lists them, `cpu` for none; empty: not known
+    device: str = ""  # its devices as listed in *_VISIBLE_DEVICES, `cpu` for none; empty if unknown
     role: str = "trainer"
-    attempt: int = 0  # counted restarts so far
+    attempt: int = 0  # the number of counted restarts so far
     job_id: str = "default"
-    master: str = ""  # an address of rank 0's machine and a port of the job; empty: no other workers
+    master: str = ""  # an address of rank 0's machine and a port for the job; empty without other workers
 
 
 def env() -> Env:
-    """Read again at each call: it costs microseconds, and a test may have changed the variables."""
+    """Read the environment. Each call reads it again: that takes microseconds, and a test may change the variables."""
     return read_env(os.environ)
 
 
@@ -47,10 +47,10 @@ def read_env(environ: Mapping[str, str]) -> Env:
 
 
 def _from_inner_launcher(environ: Mapping[str, str]) -> Env | None:
-    """For a launcher that flota's worker has started: it has changed variables that flota gave. None if there is none.
+    """Read the variables of a launcher that a worker of flota has started; None if there is no such launcher.
 
-    Variables that are not among FLOTA_GIVEN were set before flota. With parameter servers Paddle's variables count
-    the trainers alone, and workers do not start launchers.
+    It has changed variables that flota set, which FLOTA_GIVEN lists. With parameter servers this is not checked:
+    Paddle's variables then count trainers only, and workers do not start launchers.
     """
     given = environ.get("FLOTA_GIVEN", "").split(",")
     rank, world = environ["FLOTA_RANK"], environ.get("FLOTA_WORLD_SIZE", "1")
@@ -65,17 +65,17 @@ def _from_inner_launcher(environ: Mapping[str, str]) -> Env | None:
 
 
 def _from_flota(environ: Mapping[str, str]) -> Env:
-    """FLOTA_RANK is the rank, and so on; what is missing has its default, which is also the least number."""
-    place: dict[str, Any] = {}
+    """Read FLOTA_RANK and so on. A missing variable has its default, which is also its minimum."""
+    values: dict[str, Any] = {}
     for field, default in Env._field_defaults.items():
         name = f"FLOTA_{field.upper()}"
         is_number = isinstance(default, int)
-        place[field] = _number(environ, name, default, least=default) if is_number else environ.get(name, default)
-    return Env(**place)
+        values[field] = _number(environ, name, default, least=default) if is_number else environ.get(name, default)
+    return Env(**values)
 
 
 def _from_torchrun(environ: Mapping[str, str]) -> Env:
-    """A worker started by hand has only RANK, WORLD_SIZE and MASTER_ADDR: then it is the only one on its machine."""
+    """Read torchrun's variables. Without LOCAL_WORLD_SIZE, as when started by hand, there is one worker per machine."""
     world = _number(environ, "WORLD_SIZE", 1, least=1)
     local_rank, local_world = _number(environ, "LOCAL_RANK", 0), _number(environ, "LOCAL_WORLD_SIZE", 1, least=1)
     rank = _number(environ, "RANK", 0)
@@ -96,7 +96,7 @@ def _from_torchrun(environ: Mapping[str, str]) -> Env:
 
 
 def _from_paddle(environ: Mapping[str, str]) -> Env:
-    """Paddle's spawn sets nothing about machines: there is one."""
+    """Read Paddle's variables. Its spawn function sets none for machines: there is one."""
     rank, world = _number(environ, "PADDLE_TRAINER_ID", 0), _number(environ, "PADDLE_TRAINERS_NUM", 1, least=1)
     local_rank = _number(environ, "PADDLE_LOCAL_RANK", _number(environ, "PADDLE_RANK_IN_NODE", rank))
     local_world = _number(environ, "PADDLE_LOCAL_SIZE", world, least=1)
@@ -124,7 +124,7 @@ def _number(environ: Mapping[str, str], name: str, default: int, *, least: int =
 
 
 def _device(environ: Mapping[str, str], position: int, workers: int) -> str:
-    """Other launchers name no devices, but the visible ones are one per worker; a single worker has them all."""
+    """Return the worker's device under another launcher: one visible device per worker, or all for a single worker."""
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
         return "cpu" if environ.get("PADDLE_DISTRI_BACKEND") == "gloo" else ""

@@ -1,4 +1,4 @@
-"""The worker's side of the channel: sends its step and numbers to the node, and reads when to stop."""
+"""The worker's side of the channel: reports its step and numbers to the node, and reads when to stop."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class _Page:
         self.step = self.highest = NO_STEP
         self.stepped_at = 0.0
         self.steps = 0
-        self.fastest = self.fastest_before = NEVER  # seconds per step, in these RECENT steps and in those before
-        self.seconds = 0.0  # the smaller of the two; 0.0: not known yet
+        self.fastest = self.fastest_before = NEVER  # seconds per step, in the current and the previous RECENT steps
+        self.seconds = 0.0  # the smaller of the two; 0.0 while unknown
         self.flags = 0
         self.tried = False
 
     def is_open(self) -> bool:
-        """Opened at the first call: most scripts never call."""
+        """Whether the page is open. It is opened at the first call: most scripts never call."""
         return self.memory is not None or (not self.tried and self.open())
 
     def open(self) -> bool:
         self.tried = True
-        # Removed: a program that this worker starts is not this worker.
+        # Removed, because a program that this worker starts must not use its page.
         path, _, slot = os.environ.pop("FLOTA_CHANNEL", "").rpartition(":")
         if not path or not slot.isdecimal():
             return False
@@ -53,12 +53,12 @@ class _Page:
             with open(path, "r+b", buffering=0) as file:
                 memory = mmap(file.fileno(), 0)
         except (OSError, ValueError):
-            return False  # as in a container of its own, from where the node cannot be reached
+            return False  # the node's /proc is not visible, as in a separate container
         self.base = int(slot) * PAGE
         if len(memory) < self.base + PAGE:
             return False
         self.memory = memory
-        # A child that it forks is not this worker either.
+        # Nor must a process that it forks.
         os.register_at_fork(after_in_child=self.forget)
         return True
 
@@ -70,7 +70,7 @@ class _Page:
         now = monotonic()
         if self.step >= 0 and step > self.step:
             self.record_step_time((now - self.stepped_at) / (step - self.step))
-        # A step count that has restarted says nothing about progress until it exceeds the highest step so far.
+        # A step count that has gone back shows no progress until it exceeds the highest step so far.
         if step > self.highest:
             self.highest = step
             self.flags &= ~STEP_WENT_BACK
@@ -79,7 +79,7 @@ class _Page:
         self.step, self.stepped_at = step, now
 
     def record_step_time(self, seconds: float) -> None:
-        """The fastest recent step counts: a mean would include a pause, after which steps are as fast as before."""
+        """Track the fastest recent step: a mean would include pauses, such as a checkpoint."""
         if self.steps == RECENT:
             self.fastest_before, self.fastest, self.steps = self.fastest, NEVER, 0
         self.steps += 1
@@ -92,7 +92,7 @@ class _Page:
             self.write(b"")
 
     def stop_step(self) -> int | None:
-        """The step at which the node asks this worker to stop, NO_STEP for now; None: it is not asked to stop."""
+        """Return the step at which this worker is asked to stop, NO_STEP for now; None if it is not asked to stop."""
         memory = self.memory
         if memory is None:
             return None
@@ -113,7 +113,7 @@ _page = _Page()
 
 
 def heartbeat(step: int | None = None, **numbers: float) -> None:
-    """Report that this worker is alive, its step, and any numbers. Never waits, never raises.
+    """Report that this worker is alive, with its step and any numbers. Never blocks and never raises.
 
     With `on_stop`, the call at the agreed step runs the callbacks and exits.
     """
@@ -123,7 +123,7 @@ def heartbeat(step: int | None = None, **numbers: float) -> None:
         if step is not None:
             _page.advance(int(step))
         _page.write(_pack_numbers(numbers) if numbers else b"")
-    except Exception:  # noqa: S110  training must go on, whatever was passed
+    except Exception:  # noqa: S110  a wrong argument must not stop the training
         pass
     if _page.flags & WANTS_SIGNAL and _has_reached_stop_step():
         from flota.worker.stop_callbacks import exit_worker
@@ -132,8 +132,8 @@ def heartbeat(step: int | None = None, **numbers: float) -> None:
 
 
 def should_stop() -> bool:
-    """Whether this worker is asked to save its state and exit. It is true at the same step on all ranks, if they report
-    their steps by `heartbeat`.
+    """Whether this worker is asked to save its state and exit. It becomes true at the same step on all ranks, if they
+    report their steps with `heartbeat`.
     """
     if not _page.is_open():
         return False
@@ -149,7 +149,7 @@ def should_stop() -> bool:
 
 
 def _has_reached_stop_step() -> bool:
-    """A worker that calls `should_stop` as well stops there, and here only if it did not call it in the agreed step."""
+    """Whether `heartbeat` must stop the worker. A worker that polls `should_stop` is stopped one step later."""
     stop_step = _page.stop_step()
     if stop_step is None:
         return False
@@ -159,13 +159,13 @@ def _has_reached_stop_step() -> bool:
 
 
 def reset() -> None:
-    """For a fork that is itself a worker, with variables of its own."""
+    """Open the page again, in a fork that is a worker with variables of its own."""
     global _page  # noqa: PLW0603
     _page = _Page()
 
 
 def _pack_numbers(numbers: dict[str, float]) -> bytes:
-    """As many as fit. Only plain numbers: reading a tensor from a device would wait for the device."""
+    """Encode as many numbers as fit. Tensors are skipped: reading one from a device would block."""
     from numbers import Real
 
     parts = bytearray()

@@ -1,4 +1,4 @@
-"""JAX: jax.distributed.initialize with explicit arguments; it finds them itself only under --framework jax."""
+"""JAX: calls jax.distributed.initialize with explicit arguments; JAX detects them only under --framework jax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shutdown() -> None:
 
 
 def own_devices(env: Env) -> list[int] | None:
-    """One device each where several workers share a machine; by default each would take all that it sees."""
+    """Return one device per worker if several share a machine: by default each would use all visible ones."""
     if env.local_world_size == 1 or env.device in ("", "cpu") or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
     sees_one = any(os.environ.get(name) == env.device for name in VISIBLE)

@@ -1,4 +1,4 @@
-"""Paddle: its own init_parallel_env and DataParallel. Paddle has no group of one process: a single worker has none."""
+"""Paddle: calls its init_parallel_env and DataParallel. A single worker gets no group: Paddle has none of size one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def wrap(model: Any, options: dict[str, object]) -> Any:
     if is_running():
         return paddle.DataParallel(model, **options)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it asks whether a launcher was forgotten
+        warnings.simplefilter("ignore")  # Paddle warns that no launcher was used
         return paddle.DataParallel(model, **options)
 
 

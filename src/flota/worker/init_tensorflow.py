@@ -1,4 +1,4 @@
-"""TensorFlow: a MultiWorkerMirroredStrategy from TF_CONFIG, made the current one: see tf.distribute.get_strategy()."""
+"""TensorFlow: sets a MultiWorkerMirroredStrategy from TF_CONFIG, which tf.distribute.get_strategy() returns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from flota.worker.environment import Env
 
-INSTEAD = "make the model after flota.init_parallel_env(), and train as examples/tensorflow does"
+INSTEAD = "create the model after flota.init_parallel_env(), and train it as examples/tensorflow does"
 
 
 def is_running() -> bool:

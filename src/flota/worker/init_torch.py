@@ -1,4 +1,4 @@
-"""torch: a process group, even of one, so that a script's own collectives always work; DistributedDataParallel."""
+"""torch: creates a process group, even for one worker, so that collectives in a script always work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def init(env: Env) -> None:
     if env.world_size > 1:
         dist.init_process_group(backend)
     else:
-        # Its store is in memory: a single process needs no port.
+        # A store in memory: a single process needs no port.
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
 
 
@@ -37,14 +37,14 @@ def wrap(model: Any, options: dict[str, object]) -> Any:
 
 
 def shutdown() -> None:
-    # Threads of gloo release the last collective's tensors, and need the GIL for that. An interpreter that exits
-    # before they have had it aborts. Seen in 3 of some 70 runs; torch has nothing that one could wait for.
+    # Threads of gloo need the GIL to release the tensors of the last collective. An interpreter that exits before that
+    # aborts: seen in 3 of about 70 runs. torch has no function to wait for them.
     sleep(0.05)
     dist.destroy_process_group()
 
 
 def backend_for(kind: str, count: int, env: Env) -> str:
-    """The accelerator's own, with gloo for CPU tensors; gloo alone where workers share a device, which NCCL refuses."""
+    """Return the accelerator's backend plus gloo for CPU tensors; gloo alone if workers share a device."""
     if not count or env.local_world_size > count:
         return "gloo"
     default_for = getattr(dist, "get_default_backend_for_device", {"cuda": "nccl"}.get)  # since torch 2.6
@@ -53,7 +53,7 @@ def backend_for(kind: str, count: int, env: Env) -> str:
 
 
 def _accelerators() -> tuple[str, int]:
-    """The kind of devices that this process sees, and their number."""
+    """Return the kind and number of visible devices."""
     accelerator = getattr(torch, "accelerator", None)  # since torch 2.6
     if accelerator is not None and accelerator.is_available():
         return accelerator.current_accelerator().type, accelerator.device_count()
@@ -61,7 +61,7 @@ def _accelerators() -> tuple[str, int]:
 
 
 def _set_device(kind: str, index: int) -> None:
-    """By torch.accelerator if it can: torch.mps has no set_device."""
+    """Select a device, with torch.accelerator if possible: torch.mps has no set_device."""
     of_any_kind = getattr(getattr(torch, "accelerator", None), "set_device_index", None)
     set_device = of_any_kind or getattr(torch, kind).set_device
     set_device(index)

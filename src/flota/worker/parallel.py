@@ -1,4 +1,4 @@
-"""init_parallel_env, DataParallel, shutdown: each is done by the framework, in a file of its own (init_NAME.py)."""
+"""init_parallel_env, DataParallel and shutdown: they delegate to the framework's adapter (init_NAME.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Model = TypeVar("Model")
 
-# The variable by which each framework finds the other workers; only a launcher that knows the framework sets it.
+# The variable by which each framework finds the other workers, set by launchers that support the framework.
 NEEDED = {
     "torch": "MASTER_ADDR",
     "paddle": "PADDLE_TRAINERS_NUM",
@@ -31,12 +31,12 @@ NEEDED = {
     "tensorflow": "TF_CONFIG",
 }
 KNOWN = tuple(NEEDED)
-_chosen: list[str] = []  # set by init_parallel_env for the later calls
+_chosen: list[str] = []  # set by init_parallel_env for later calls
 
 
 def init_parallel_env(framework: str | None = None) -> Env:
-    """Connect this worker to the others, by the framework that the script has imported. It is harmless without other
-    workers, and when called again.
+    """Connect this worker to the others with the framework that the script has imported. It may be called again, and
+    without other workers.
     """
     if framework is not None and framework not in KNOWN:
         raise UnknownFramework(framework, KNOWN)
@@ -51,8 +51,8 @@ def init_parallel_env(framework: str | None = None) -> Env:
     return here
 
 
-def DataParallel(model: Model, **options: object) -> Model:  # noqa: N802  as torch and Paddle call theirs
-    """Wrap the model in the framework's own class, which gets the options."""
+def DataParallel(model: Model, **options: object) -> Model:  # noqa: N802  the name in torch and Paddle
+    """Wrap the model in the framework's own class, with these options."""
     name = find_framework("DataParallel")
     adapter = adapter_of(name)
     if not hasattr(adapter, "wrap"):
@@ -64,7 +64,7 @@ def DataParallel(model: Model, **options: object) -> Model:  # noqa: N802  as to
 
 
 def shutdown() -> None:
-    """Disconnect from the other workers. Without init_parallel_env, or a second time, it does nothing."""
+    """Disconnect from the other workers. Does nothing without init_parallel_env or when called again."""
     if _chosen:
         adapter = adapter_of(_chosen.pop())
         if adapter.is_running():
@@ -72,7 +72,7 @@ def shutdown() -> None:
 
 
 def find_framework(call: str) -> str:
-    """The framework of init_parallel_env, else the one that has been imported."""
+    """Return the framework chosen by init_parallel_env, or else the one that is imported."""
     found = tuple(_chosen) or tuple(name for name in KNOWN if sys.modules.get(name) is not None)
     if not found:
         raise NoFramework(call, KNOWN)
@@ -82,7 +82,7 @@ def find_framework(call: str) -> str:
 
 
 def adapter_of(name: str) -> ModuleType:
-    """A framework's module: is_running, init, shutdown, and wrap, or INSTEAD, the text of what to do instead."""
+    """Return a framework's module: is_running, init, shutdown, and either wrap or INSTEAD, a hint."""
     try:
         adapter: ModuleType = __import__(f"flota.worker.init_{name}", None, None, (name,))
     except ImportError as error:

@@ -1,6 +1,6 @@
 """Writes a failed script's traceback to the file that its launcher reads, in torch's format.
 
-`@flota.record` before a main function, or `flota.record()` at the top of a script for all of it.
+Used as `@flota.record` on a main function, or as `flota.record()` at the top of a script.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.errors.worker import NothingToRecord, in_words
+from flota.errors.worker import NothingToRecord, summarize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-_previous: list[Any] = []  # the hook that was there before ours
+_previous: list[Any] = []  # the excepthook before ours
 
 if TYPE_CHECKING:
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def record(function: Any = None) -> Any:
-    """Wrap a function so that what it raises is recorded; without a function, record what ends the script."""
+    """Record the exceptions of a function; without a function, record an uncaught exception of the script."""
     if function is None:
         if not _previous:
             _previous.append(sys.excepthook)
@@ -48,7 +48,7 @@ def _recorded(function: Function) -> Function:
         try:
             return function(*args, **options)
         except Exception as error:
-            # The first frame is this wrapper's: it is left out.
+            # The first frame is this wrapper's: omit it.
             write_error(error, error.__traceback__ and error.__traceback__.tb_next)
             raise
 
@@ -56,14 +56,14 @@ def _recorded(function: Function) -> Function:
 
 
 def _hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    # Ctrl-C is not a failure of the script, and SystemExit does not come here.
+    # Ctrl-C is not a failure of the script; SystemExit does not reach the hook.
     if isinstance(error, Exception):
         write_error(error, traceback)
     _previous[0](kind, error, traceback)
 
 
 def write_error(error: Exception, traceback: TracebackType | None) -> None:
-    """Write the file completely or not at all; a full disk must not hide the error itself."""
+    """Write the file atomically. A failure to write it must not hide the error itself."""
     path = error_file(os.environ)
     if not path:
         return
@@ -72,7 +72,7 @@ def write_error(error: Exception, traceback: TracebackType | None) -> None:
     from traceback import format_exception
 
     message = {
-        "message": in_words(error),
+        "message": summarize(error),
         "extraInfo": {
             "py_callstack": "".join(format_exception(type(error), error, traceback)),
             "timestamp": str(int(time())),
@@ -89,7 +89,7 @@ def write_error(error: Exception, traceback: TracebackType | None) -> None:
 
 
 def error_file(environ: Mapping[str, str]) -> str:
-    """The file that the launcher reads, if any; with --framework other than torch, flota reads it unannounced."""
+    """Return the file that the launcher reads; empty if none. flota also reads it without torch's variables."""
     if "TORCHELASTIC_ERROR_FILE" in environ or "FLOTA_LOG_DIR" not in environ:
         return environ.get("TORCHELASTIC_ERROR_FILE", "")
     role, rank = environ.get("FLOTA_ROLE", "trainer"), environ.get("FLOTA_RANK", "0")

@@ -1,4 +1,4 @@
-"""on_stop: callbacks for workers that do not poll should_stop, because a framework runs their training loop."""
+"""on_stop: callbacks for workers that cannot poll should_stop, because a framework runs their training loop."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from flota.worker.heartbeat import NO_STEP, WANTS_SIGNAL
 class _State:
     def __init__(self) -> None:
         self.callbacks: list[Callable[[], object]] = []
-        self.previous: Any = None  # the earlier handler of SIGTERM
+        self.previous: Any = None  # the previous handler of SIGTERM
         self.handles = self.watches_forks = False
-        self.asked = False  # by another thread, which has reached the agreed step
+        self.asked = False  # another thread has reached the agreed step
         self.ending = False
         self.masks: dict[int, set[Any]] = {}  # of threads that are forking
 
@@ -28,9 +28,9 @@ _state = _State()
 
 
 def on_stop(callback: Callable[[], object]) -> None:
-    """Register a callback, which runs in the main thread when the job is preempted; the worker then exits with code 0.
+    """Register a callback for preemption. It runs in the main thread; then the worker exits with code 0.
 
-    On all ranks it runs in the `heartbeat` of the same step, if they report their steps, else immediately.
+    If the ranks report their steps, it runs on all of them in the `heartbeat` of the same step; otherwise immediately.
     """
     if not callable(callback):
         raise NothingToCall(callback)
@@ -50,7 +50,7 @@ def on_stop(callback: Callable[[], object]) -> None:
 
 
 def exit_worker() -> None:
-    """Run the callbacks and exit; called in another thread, the main thread does so, and this thread ends."""
+    """Run the callbacks and exit. Called in another thread, it makes the main thread do so and ends this thread."""
     run_callbacks()
     raise SystemExit(0)
 
@@ -70,16 +70,15 @@ def run_callbacks() -> None:
 
 
 def _ignore_sigterm() -> None:
-    """SIGTERM may arrive when this worker, asked by its page, is exiting already: an interpreter that shuts down has no
-    handlers any more, and would be killed."""
+    """Ignore SIGTERM at exit: it may arrive when the handlers of the interpreter no longer run, and would kill it."""
     if signal.getsignal(signal.SIGTERM) is _on_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _on_sigterm(number: int, _frame: object) -> None:
-    """Run the callbacks in a preemption without steps; in an ordinary stop, do what would happen without callbacks."""
+    """Run the callbacks in a preemption without steps; for an ordinary stop, use the previous handler."""
     if _state.ending:
-        return  # it is saving; if that takes too long, SIGKILL follows
+        return  # the callbacks run; if that takes too long, SIGKILL follows
     if _state.asked or heartbeat._page.stop_step() == NO_STEP:  # noqa: SLF001
         exit_worker()
     _restore()
@@ -88,13 +87,13 @@ def _on_sigterm(number: int, _frame: object) -> None:
 
 def _restore() -> None:
     if _state.handles and signal.getsignal(signal.SIGTERM) is _on_sigterm:
-        # None: a handler that was not set from Python.
+        # None means a handler that was not set from Python.
         signal.signal(signal.SIGTERM, signal.SIG_DFL if _state.previous is None else _state.previous)
     _state.handles = False
 
 
 def _block_sigterm() -> None:
-    """Before a fork: the interpreter drops signals that a new child has received but not handled."""
+    """Block SIGTERM before a fork: a new child would drop a signal that it has received but not handled."""
     _state.masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
@@ -103,7 +102,7 @@ def _unblock_sigterm() -> None:
 
 
 def _reset_in_child() -> None:
-    """After a fork: the child is not this worker."""
+    """Remove the callbacks in a forked child, which is not this worker."""
     _restore()
     _state.callbacks.clear()
     _state.asked = _state.ending = False

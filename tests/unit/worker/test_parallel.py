@@ -101,9 +101,7 @@ def test_calling_it_twice_initialises_once(imported, second_of_two):
 
 
 def test_without_a_framework_it_says_what_to_do():
-    with pytest.raises(
-        NoFramework, match="none of torch, paddle, jax, tensorflow\nhint: import one before it, or name it"
-    ):
+    with pytest.raises(NoFramework, match="none of torch, paddle, jax, tensorflow\nhint: import one first, or name it"):
         flota.init_parallel_env()
 
 
@@ -120,7 +118,7 @@ def test_several_frameworks_want_a_name(imported):
 
 
 def test_an_unknown_framework_is_named():
-    with pytest.raises(UnknownFramework, match="unknown framework `caffe`\nhint: name one of torch, paddle"):
+    with pytest.raises(UnknownFramework, match="unknown framework `caffe`\nhint: use one of torch, paddle"):
         flota.init_parallel_env("caffe")
 
 
@@ -147,7 +145,7 @@ def test_models_are_wrapped_with_the_frameworks_own_options(imported, second_of_
 def test_models_are_not_wrapped_before_workers_are_connected(imported, second_of_two):
     imported("torch")
 
-    with pytest.raises(NotInitialised, match=r"call flota.init_parallel_env\(\) before it"):
+    with pytest.raises(NotInitialised, match=r"call flota.init_parallel_env\(\) first"):
         flota.DataParallel("model")
 
 
@@ -155,7 +153,7 @@ def test_models_are_not_wrapped_before_workers_are_connected(imported, second_of
 def test_frameworks_without_a_wrapper_say_what_to_do_instead(imported, name):
     imported(name, Adapter).INSTEAD = "do that"
 
-    with pytest.raises(NoWrapper, match=f"{name} wraps no models\nhint: do that"):
+    with pytest.raises(NoWrapper, match=f"{name} has no model wrapper\nhint: do that"):
         flota.DataParallel("model")
 
 

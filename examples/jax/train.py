@@ -1,4 +1,4 @@
-"""JAX: the batch is one array over all workers, so the gradient is everybody's. The model learns y = 3x - 2."""
+"""JAX: the batch is one array sharded over all workers, so gradients include all of it. The model learns y = 3x - 2."""
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +8,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import flota
 
 env = flota.init_parallel_env()
-data = np.random.default_rng(env.rank)  # each worker draws data of its own
-spread = NamedSharding(Mesh(jax.devices(), "workers"), PartitionSpec("workers"))
+data = np.random.default_rng(env.rank)  # each worker generates different data
+sharding = NamedSharding(Mesh(jax.devices(), "workers"), PartitionSpec("workers"))
 
 
 def loss_of(weights, x):
@@ -26,7 +26,7 @@ def descend(weights, x):
 weights = jnp.zeros(2)
 for step in range(201):
     own = data.uniform(-1, 1, 32 * jax.local_device_count())
-    weights, loss = descend(weights, jax.make_array_from_process_local_data(spread, own.astype(np.float32)))
+    weights, loss = descend(weights, jax.make_array_from_process_local_data(sharding, own.astype(np.float32)))
     if env.rank == 0 and step % 40 == 0:
         print(f"step {step:3d}  workers {env.world_size}  loss {loss:.6f}")
 

@@ -1,11 +1,11 @@
-"""Paddle: fleet's collective mode. The model learns y = 3x - 2."""
+"""Paddle: fleet in collective mode. The model learns y = 3x - 2."""
 
 import paddle
 from paddle.distributed import fleet
 
 fleet.init(is_collective=True)
 rank, world = fleet.worker_index(), fleet.worker_num()
-paddle.seed(rank)  # each worker draws data of its own
+paddle.seed(rank)  # each worker generates different data
 model = fleet.distributed_model(paddle.nn.Linear(1, 1))
 optimizer = paddle.optimizer.SGD(learning_rate=0.1, parameters=model.parameters())
 optimizer = fleet.distributed_optimizer(optimizer)

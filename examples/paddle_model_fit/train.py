@@ -1,4 +1,4 @@
-"""Paddle: the high-level API finds the other workers by itself. The model learns y = 3x - 2."""
+"""Paddle: the high-level API connects the workers. The model learns y = 3x - 2."""
 
 import paddle
 
@@ -6,7 +6,7 @@ import flota
 
 
 class Points(paddle.io.Dataset):
-    """Points of the line. Model.fit shares them out among the workers."""
+    """Points on the line. Model.fit splits them among the workers."""
 
     def __init__(self) -> None:
         paddle.seed(7)

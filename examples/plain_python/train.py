@@ -1,9 +1,9 @@
-"""Data-parallel training in plain Python, no framework: each worker has its own data, gradients are averaged each step.
+"""Data-parallel training in plain Python, without a framework: gradients are averaged in each step.
 
     flota --nproc_per_node 2 train.py
 
-Rank 0 serves the average on FLOTA_MASTER, the address that flota keeps free for the job. With one worker it trains
-alone. The model learns y = 3x - 2.
+Rank 0 computes the average and listens on FLOTA_MASTER, an address that flota reserves for the job. With a single
+worker there is nothing to average. The model learns y = 3x - 2.
 """
 
 import json
@@ -18,7 +18,7 @@ STEPS, BATCH, RATE = 200, 32, 0.1
 
 
 class Average:
-    """All-reduce over sockets: rank 0 collects a line from everybody and sends everybody the mean."""
+    """All-reduce over sockets: rank 0 receives a line from each worker and sends the mean back."""
 
     def __init__(self) -> None:
         self.peers = []
@@ -40,7 +40,7 @@ class Average:
 
 
 def connect() -> socket.socket:
-    """Rank 0 may not be listening yet."""
+    """Connect to rank 0, which may not be listening yet."""
     while True:
         try:
             return socket.create_connection((HOST, int(PORT)))

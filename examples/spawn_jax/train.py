@@ -1,17 +1,17 @@
-"""JAX: a function as two workers. The model learns y = 3x - 2."""
+"""JAX: flota.spawn runs a function in two workers. The model learns y = 3x - 2."""
 
 import flota
 
 
 def train(steps):
-    import jax  # in the workers only: it must not be set up before they are told who they are
+    import jax  # only in the workers: JAX must not be initialised before their variables are set
     import jax.numpy as jnp
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     env = flota.init_parallel_env()
-    data = np.random.default_rng(env.rank)  # each worker draws data of its own
-    spread = NamedSharding(Mesh(jax.devices(), "workers"), PartitionSpec("workers"))
+    data = np.random.default_rng(env.rank)  # each worker generates different data
+    sharding = NamedSharding(Mesh(jax.devices(), "workers"), PartitionSpec("workers"))
 
     def loss_of(weights, x):
         return jnp.mean((weights[0] * x + weights[1] - (3 * x - 2)) ** 2)
@@ -20,7 +20,7 @@ def train(steps):
     weights = jnp.zeros(2)
     for _ in range(steps):
         own = data.uniform(-1, 1, 32 * jax.local_device_count())
-        weights = descend(weights, jax.make_array_from_process_local_data(spread, own.astype(np.float32)))
+        weights = descend(weights, jax.make_array_from_process_local_data(sharding, own.astype(np.float32)))
     learned = weights.tolist()
     flota.shutdown()
     return learned

@@ -1,4 +1,4 @@
-"""Paddle: a function as two workers. The model learns y = 3x - 2."""
+"""Paddle: flota.spawn runs a function in two workers. The model learns y = 3x - 2."""
 
 import paddle
 
@@ -7,7 +7,7 @@ import flota
 
 def train(steps):
     env = flota.init_parallel_env()
-    paddle.seed(env.rank)  # each worker draws data of its own
+    paddle.seed(env.rank)  # each worker generates different data
     model = flota.DataParallel(paddle.nn.Linear(1, 1))
     optimizer = paddle.optimizer.SGD(learning_rate=0.1, parameters=model.parameters())
     for _ in range(steps):

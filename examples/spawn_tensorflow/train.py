@@ -1,14 +1,14 @@
-"""TensorFlow: a function as two workers. The model learns y = 3x - 2."""
+"""TensorFlow: flota.spawn runs a function in two workers. The model learns y = 3x - 2."""
 
 import flota
 
 
 def train(steps):
-    import tensorflow as tf  # in the workers only
+    import tensorflow as tf  # only in the workers
 
     env = flota.init_parallel_env()
     strategy = tf.distribute.get_strategy()
-    tf.random.set_seed(env.rank)  # each worker draws data of its own
+    tf.random.set_seed(env.rank)  # each worker generates different data
     slope, offset = tf.Variable(0.0), tf.Variable(0.0)
 
     def descend(x):
@@ -20,11 +20,11 @@ def train(steps):
         offset.assign_sub(0.1 * by_offset)
 
     @tf.function
-    def everywhere():
+    def run_step():
         strategy.run(descend, args=(tf.random.uniform([32], -1, 1),))
 
     for _ in range(steps):
-        everywhere()
+        run_step()
     learned = float(slope.numpy()), float(offset.numpy())
     flota.shutdown()
     return learned

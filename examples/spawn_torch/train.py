@@ -1,4 +1,4 @@
-"""torch: a function as two workers. The model learns y = 3x - 2."""
+"""torch: flota.spawn runs a function in two workers. The model learns y = 3x - 2."""
 
 import torch
 
@@ -7,7 +7,7 @@ import flota
 
 def train(steps):
     env = flota.init_parallel_env()
-    torch.manual_seed(env.rank)  # each worker draws data of its own
+    torch.manual_seed(env.rank)  # each worker generates different data
     model = flota.DataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(steps):

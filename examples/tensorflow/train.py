@@ -1,4 +1,4 @@
-"""TensorFlow: a MultiWorkerMirroredStrategy and a loop of one's own. The model learns y = 3x - 2."""
+"""TensorFlow: a MultiWorkerMirroredStrategy and a custom training loop. The model learns y = 3x - 2."""
 
 import tensorflow as tf
 
@@ -6,8 +6,8 @@ import flota
 
 env = flota.init_parallel_env()
 strategy = tf.distribute.get_strategy()
-tf.random.set_seed(env.rank)  # each worker draws data of its own
-slope, offset = tf.Variable(0.0), tf.Variable(0.0)  # made after init_parallel_env: the same on all workers
+tf.random.set_seed(env.rank)  # each worker generates different data
+slope, offset = tf.Variable(0.0), tf.Variable(0.0)  # created after init_parallel_env: the same on all workers
 
 
 def descend(x):
@@ -21,12 +21,12 @@ def descend(x):
 
 
 @tf.function
-def everywhere():
+def run_step():
     return strategy.run(descend, args=(tf.random.uniform([32], -1, 1),))
 
 
 for step in range(201):
-    loss = everywhere()
+    loss = run_step()
     if env.rank == 0 and step % 40 == 0:
         print(f"step {step:3d}  workers {env.world_size}  loss {loss.numpy():.6f}")
 

@@ -1,9 +1,9 @@
-"""TensorFlow's ParameterServerStrategy: one script for a chief, its workers, and a ps that holds the weights.
+"""TensorFlow's ParameterServerStrategy: one script for a chief, its workers, and a ps that holds the variables.
 
     cd examples/tensorflow_ps
     flota --framework tensorflow train.py
 
-flota.toml, beside this file, has the roles. TF_CONFIG tells each process which one it is. The model learns y = 3x - 2.
+The roles are defined in flota.toml; TF_CONFIG contains the role of each process. The model learns y = 3x - 2.
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ cluster, role, index = resolver.cluster_spec(), resolver.task_type, resolver.tas
 
 
 def serve() -> None:
-    """It never returns."""
+    """Serve the chief. Does not return."""
     print(f"{role} {index} serves", flush=True)
     tf.distribute.Server(cluster, job_name=role, task_index=index, protocol="grpc").join()
 
@@ -29,7 +29,7 @@ def train() -> None:
 
     @tf.function
     def take_step() -> tf.Tensor:
-        """Some worker runs it, on data of its own; the variables are on the ps."""
+        """Runs on one of the workers, with random data. The variables are on the ps."""
         x = tf.random.uniform([32], -1, 1)
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((slope * x + offset - (3 * x - 2)) ** 2)

@@ -17,7 +17,7 @@ if os.path.exists("checkpoint.pt"):
 
 
 def save(step):
-    """Whole or not at all: another attempt may be reading it."""
+    """Replace the checkpoint atomically, so that it is complete even if the worker is killed."""
     if env.rank == 0:
         torch.save({"model": model.state_dict(), "step": step}, "checkpoint.new")
         os.replace("checkpoint.new", "checkpoint.pt")

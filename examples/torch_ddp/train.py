@@ -1,11 +1,11 @@
-"""torch: DistributedDataParallel with flota's three changes. The model learns y = 3x - 2."""
+"""torch: DistributedDataParallel with three calls of flota. The model learns y = 3x - 2."""
 
 import torch
 
 import flota
 
 env = flota.init_parallel_env()
-torch.manual_seed(env.rank)  # each worker draws data of its own
+torch.manual_seed(env.rank)  # each worker generates different data
 device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
 model = flota.DataParallel(torch.nn.Linear(1, 1).to(device))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flota.store.deadlines import FEW, Deadlines
+from flota.store.deadlines import MAX_STALE, Deadlines
 
 numbers = st.integers(0, 5)
 times = st.integers(0, 20)
@@ -51,4 +51,4 @@ def test_what_comes_and_goes_leaves_nothing_behind():
         deadlines[number] = 1e9
         deadlines.remove(number)
 
-    assert len(deadlines._heap) <= FEW + 2
+    assert len(deadlines._heap) <= MAX_STALE + 2

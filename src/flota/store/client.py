@@ -1,10 +1,10 @@
-"""Sends requests to a store, the embedded master or a real etcd, and never blocks: answers are calls from the loop.
+"""The client of a store, the embedded master or etcd. It never blocks: answers arrive as calls from the loop.
 
-There is one connection for requests, which are sent one after the other, and one for each watch. A request that is not
-answered in time is lost, and the next one goes to the next member; the caller decides whether to send it again. A
-member that does not answer requests is not trusted to send events either: its watches are lost with the request.
+There is one connection for requests, which are sent one at a time, and one for each watch. A request that is not
+answered in time is lost, and the next one goes to the next member; the caller decides whether to send it again. If a
+member does not answer a request, its watches are lost as well: it may have stopped sending events.
 
-A real etcd may have users: it gives out a token for a password, and forgets it some minutes after its last use.
+etcd may have users: it issues a token for a password, which expires some minutes after its last use.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 OnAnswer = Callable[[etcd.StoreAnswer | etcd.Refusal | Lost], None]
 OnWatchAnswer = Callable[[etcd.WatchAnswer | etcd.Refusal | Lost], None]
 
-ANSWER_TIME = 2.0  # seconds: a paused or lost member costs this much before the next one is asked
-CANNOT_SERVE = (4, 14)  # gRPC's codes of a member that is cut off from the others, or has no leader
-REASONS = {"InvalidArgument": 3, "PermissionDenied": 7, "Unauthenticated": 16}  # gRPC's names and codes
+ANSWER_TIME = 2.0  # seconds until a paused or lost member is given up for the next one
+CANNOT_SERVE = (4, 14)  # gRPC codes of a member that is isolated, or has no leader
+REASONS = {"InvalidArgument": 3, "PermissionDenied": 7, "Unauthenticated": 16}  # gRPC names and codes
 EXPIRED = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
 
@@ -41,7 +41,7 @@ class PendingRequest(NamedTuple):
 
 
 class Client:
-    """Drive it: call `on_time` when `deadline` has passed."""
+    """The owner calls `on_time` when `deadline` has passed."""
 
     def __init__(
         self,
@@ -60,22 +60,22 @@ class Client:
         self._user, self._password = user, password
         self._authenticated = not user
         self._answer_time = answer_time
-        self._turn = 0  # which member is asked, counted around
+        self._turn = 0  # which member is used, modulo their number
         self._queue: deque[PendingRequest] = deque()
         self._sent: PendingRequest | None = None
         self._connection: ClientConnection | None = None
         self._connection_turn = 0
-        self.watches: list[ClientWatch] = []  # those that are not open wait for the user's token
-        self.kept: dict[int, list[ClientConnection]] = {}  # of watches that were given up, by lease: see give_up
+        self.watches: list[ClientWatch] = []  # those that are not open wait for a token
+        self.kept: dict[int, list[ClientConnection]] = {}  # connections of abandoned watches, by lease: see give_up
 
     def ask(self, request: etcd.StoreRequest, then: OnAnswer, now: float) -> None:
         self._queue.append(PendingRequest(request, then, now))
         self._send_next(now)
 
     def watch(self, request: etcd.WatchCreate, on_answer: OnWatchAnswer, lease: int = 0) -> ClientWatch:
-        """`on_answer` is called for all that comes; after Lost or Refusal nothing more does.
+        """`on_answer` is called for each answer; Lost or a Refusal is the last.
 
-        The embedded master revokes `lease` when the last watch that names it has ended. So a caller that replaces a
+        The embedded master shortens `lease` when the last watch that names it has ended. So a caller that replaces a
         watch begins the new one before it closes the old one.
         """
         watch = ClientWatch(self, request, on_answer, lease)
@@ -91,9 +91,9 @@ class Client:
     def on_time(self, now: float) -> None:
         late = now - self._answer_time
         if self._sent and self._sent.sent_at <= late:
-            self._on_lost(self._leave_member(self._connection_turn, "no answer in time"))
+            self._on_lost(self._drop_member(self._connection_turn, "no answer in time"))
         while overdue := [one for one in self.watches if one.sent_at is not None and one.sent_at <= late]:
-            self._leave_member(overdue[0].turn, "no answer in time")
+            self._drop_member(overdue[0].turn, "no answer in time")
 
     def close(self) -> None:
         for watch in list(self.watches):
@@ -118,7 +118,7 @@ class Client:
             self._send_next(now)
 
     def is_token_expired(self, refusal: etcd.Refusal, *more: str) -> bool:
-        """Whether the store may have forgotten this user's token. Then a new one is requested before all else."""
+        """Whether the token of this user may have expired. Then a new one is requested before anything else."""
         if not self._user or not any(words in refusal.words for words in (*EXPIRED, *more)):
             return False
         self._authenticated = False
@@ -127,7 +127,7 @@ class Client:
     def connect(
         self, turn: int, on_message: Callable[[int, bytes], None], on_lost: Callable[[Lost | etcd.Refusal], None]
     ) -> ClientConnection:
-        # The next time around the members, a name's next address: the first may be one that never answers.
+        # After all members have been tried, use the next address of a name: the first may never answer.
         around, number = divmod(turn, len(self.members))
         host, port = self.members[number]
         return ClientConnection(host, port, self._loop, self._tls, on_message, on_lost, around)
@@ -171,7 +171,7 @@ class Client:
             answer = etcd.Unauthenticated(answer.code, answer.words)
         for watch in waiting:
             watch.give_up(answer)
-        # A loss costs one request, as always; a wrong password is wrong for all.
+        # A loss fails one request, as always; a wrong password fails all of them.
         for _ in range(min(1, len(self._queue)) if isinstance(answer, Lost) else len(self._queue)):
             self._queue.popleft().then(answer)
 
@@ -185,7 +185,7 @@ class Client:
         _, kind = etcd.ROUTES[type(pending.request)]
         answer = etcd.read_answer(status, body, kind, streamed=isinstance(pending.request, etcd.STREAMED))
         if isinstance(answer, etcd.Refusal) and answer.code in CANNOT_SERVE:
-            self._leave_member(self._connection_turn, answer.words)
+            self._drop_member(self._connection_turn, answer.words)
         if isinstance(answer, etcd.Refusal) and not pending.retried and self.is_token_expired(answer):
             self._queue.appendleft(pending._replace(retried=True))
         else:
@@ -195,13 +195,13 @@ class Client:
     def _on_lost(self, reason: Lost | etcd.Refusal) -> None:
         self._close_connection()
         pending, self._sent = self._sent, None
-        if pending:  # if not, it was closed while idle: the next request opens another
+        if pending:  # otherwise it was closed while idle: the next request opens a new one
             self._next_member(self._connection_turn)
             pending.then(reason)
             self._send_next(time.monotonic())
 
-    def _leave_member(self, turn: int, why: str) -> Lost:
-        """It does not answer, or cannot serve: its watches would miss events."""
+    def _drop_member(self, turn: int, why: str) -> Lost:
+        """Move to the next member: this one does not answer, or cannot serve, so its watches would miss events."""
         self._next_member(turn)
         number = turn % len(self.members)
         host, port = self.members[number]
@@ -222,7 +222,7 @@ class Client:
 
 
 class ClientWatch:
-    """One watch, on a connection of its own. `sent_at` is when it was sent, until the store has begun to answer."""
+    """One watch, on its own connection. `sent_at`: when it was sent; None once the store has answered."""
 
     def __init__(self, client: Client, request: etcd.WatchCreate, on_answer: OnWatchAnswer, lease: int) -> None:
         self.turn = 0
@@ -250,8 +250,8 @@ class ClientWatch:
             connection.close()
 
     def give_up(self, reason: etcd.Refusal | Lost) -> None:
-        """Its connection may be alive. It is kept until another one names the lease: the store would take its end for
-        this node's."""
+        """Abandon the watch. Its connection may be alive, and is kept until another one names the lease: if it ended,
+        the store would shorten the lease."""
         connection = self._end()
         if connection and self._lease:
             self._client.kept.setdefault(self._lease, []).append(connection)
@@ -276,7 +276,7 @@ class ClientWatch:
             answer = _refusal(answer)
         if isinstance(answer, etcd.Refusal):
             self.close()
-            # etcd 3.5 treats a token that it has forgotten as one without permissions.
+            # etcd 3.5 treats an expired token as one without permissions.
             if not self._retried and self._client.is_token_expired(answer, "permission denied"):
                 self._retried = True
                 self._client.begin(self)
@@ -292,7 +292,7 @@ class ClientWatch:
 
 
 def _refusal(answer: etcd.WatchAnswer) -> etcd.Refusal:
-    """etcd begins a watch that it does not grant, and cancels it then: as a refusal it is the same for all stores."""
+    """etcd creates a watch that it does not permit, then cancels it: report that as a refusal."""
     if answer.compact_revision:
         return etcd.Refusal(etcd.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
     head, _, words = answer.cancel_reason.partition(" desc = ")

@@ -1,4 +1,4 @@
-"""One connection to a store, as its client: requests out, answers in (h11), over a socket that never blocks."""
+"""One client connection to a store: sends requests and parses answers (h11), over a non-blocking socket."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 READABLE, WRITABLE = 1, 4
 CHUNK = 256 << 10
 LARGEST_ANSWER = 64 << 20
-# A watch may be idle for days: if a firewall drops it meanwhile, that must be noticed. Seconds, seconds, probes.
+# A watch may be idle for days: a dropped connection must be noticed. Idle seconds, interval in seconds, probes.
 KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 
 class Lost(NamedTuple):
-    """No answer: the member could not be reached, or took too long."""
+    """No answer: the member was unreachable, or took too long."""
 
     why: str
 
@@ -37,7 +37,7 @@ class ClientConnection:
     """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost` at most once.
 
     Both are called from the loop only, never from inside `send`. A name may have several addresses: they are tried in
-    turn, beginning with number `first`, counted around.
+    turn, beginning with number `first`, modulo their count.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ClientConnection:
         self._closed = False
         self._connecting = True
         self._refused = 0
-        self._shaking_hands = tls is not None
+        self._handshaking = tls is not None
         self._socket: socket.socket | None = None
         self._lookup: Lookup | None = None
         self._addresses = numeric(host, port)
@@ -79,15 +79,15 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether another request may be sent; a store may close a connection with its answer."""
+        """Whether another request can be sent: a store may close the connection after its answer."""
         return bool(self._socket or self._lookup)
 
     def send(self, path: str, body: bytes, headers: list[tuple[str, str]], *, stream: bool = False) -> None:
-        """With `stream` the answer comes line by line for as long as the connection lives."""
+        """With `stream`, the answer arrives line by line until the connection is closed."""
         self._streaming = stream
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
-        host = self._endpoint.encode("ascii", "replace").decode()  # no store reads it, but HTTP requires one
+        host = self._endpoint.encode("ascii", "replace").decode()  # no store reads it, but HTTP requires it
         fixed = [("host", host), ("content-type", "application/json"), ("content-length", str(len(body)))]
         head = h11.Request(method="POST", target=path, headers=[*fixed, *headers])
         self._body = b""
@@ -114,20 +114,20 @@ class ClientConnection:
         assert lookup is not None
         self._disconnect()
         if not lookup.addresses:
-            self._lose(Lost(f"{self._endpoint}: {lookup.why}"))
+            self._fail(Lost(f"{self._endpoint}: {lookup.why}"))
             return
         turns = self._first % len(lookup.addresses)
         self._addresses = lookup.addresses[turns:] + lookup.addresses[:turns]
         self._connect()
 
     def _connect(self) -> None:
-        """To the next address. A socket whose connection fails at once is ready at once, so the loop reports that."""
+        """Connect to the next address. If that fails at once, the socket is ready at once, and the loop reports it."""
         while self._addresses and not self._socket:
             family, address = self._addresses.pop(0)
             try:
                 self._socket = socket.socket(family, socket.SOCK_STREAM)
             except OSError:
-                continue  # not a family of this machine; without any descriptor left, the request's time limit ends it
+                continue  # unsupported family; if no descriptors are left, the request times out
             self._socket.setblocking(False)  # noqa: FBT003
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in ((socket.TCP_NODELAY, 1), *KEEP_ALIVE):
@@ -146,7 +146,7 @@ class ClientConnection:
             if not self._connecting or self._finish_connecting():
                 self._proceed()
         except ssl.SSLWantReadError:
-            # Not writable as well: there is room to write, and the loop would turn without end until an answer comes.
+            # Not WRITABLE: the socket has room to write, so the loop would spin until an answer arrives.
             assert self._socket is not None
             self._loop.watch(self._socket.fileno(), self._on_ready, READABLE)
         except (BlockingIOError, ssl.SSLWantWriteError):
@@ -165,14 +165,14 @@ class ClientConnection:
             if not self._closed:
                 self._on_message(status, body)
         if end and not self._closed:
-            self._lose(end)
+            self._fail(end)
 
-    def _lose(self, end: Lost | Refusal) -> None:
+    def _fail(self, end: Lost | Refusal) -> None:
         self.close()
         self._on_lost(end)
 
     def _finish_connecting(self) -> bool:
-        """Whether there is a connection now; if not, the next address is tried."""
+        """Whether the connection is established; if it failed, try the next address."""
         assert self._socket is not None
         under_way = self._refused in (0, errno.EINPROGRESS)
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if under_way else self._refused
@@ -183,7 +183,7 @@ class ClientConnection:
         if code:
             raise OSError(code, os.strerror(code))
         self._connecting = False
-        if self._tls:  # not before: when Python wraps a socket it tries to read from it
+        if self._tls:  # not earlier: when Python wraps a socket, it reads from it
             self._loop.forget(self._socket.fileno())
             self._socket = self._tls.wrap_socket(
                 self._socket, server_hostname=self._host, do_handshake_on_connect=False
@@ -193,10 +193,10 @@ class ClientConnection:
 
     def _proceed(self) -> None:
         assert self._socket is not None
-        if self._shaking_hands:
+        if self._handshaking:
             assert isinstance(self._socket, ssl.SSLSocket)
             self._socket.do_handshake()
-            self._shaking_hands = False
+            self._handshaking = False
         while self._out:
             self._out = self._out[self._socket.send(self._out) :]
         self._watch()
@@ -205,7 +205,7 @@ class ClientConnection:
             self._on_end()
             return
         if not self._has_received and not data.startswith(b"HTTP/"[: len(data)]):
-            raise h11.RemoteProtocolError("unexpected bytes")  # h11 would wait for a head that never ends
+            raise h11.RemoteProtocolError("unexpected bytes")  # h11 would wait for the end of the head
         self._has_received = True
         self._http.receive_data(data)
         self._read()
@@ -213,9 +213,9 @@ class ClientConnection:
     def _on_end(self) -> None:
         try:
             self._http.receive_data(b"")
-            self._read()  # an answer without a length ends like this
+            self._read()  # the end of an answer without a length
         except h11.RemoteProtocolError:
-            pass  # in the middle of one: it is lost, not wrong
+            pass  # an incomplete answer is lost, not invalid
         if self._socket:
             when = "" if self._has_received else " before it answered"
             raise ConnectionResetError(errno.ECONNRESET, f"the store closed the connection{when}")
@@ -240,7 +240,7 @@ class ClientConnection:
 
     def _end_message(self) -> None:
         if self._streaming and self._status == 200:
-            self._arrived += [(200, self._body)] if self._body else []  # no store ends in the middle of a line
+            self._arrived += [(200, self._body)] if self._body else []  # the last line may have no newline
             raise ConnectionResetError(errno.ECONNRESET, "the store ended the watch")
         self._arrived.append((self._status, self._body))
         if self._http.their_state is not h11.DONE:

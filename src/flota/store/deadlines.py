@@ -1,12 +1,12 @@
-"""Which of many deadlines comes first, without looking at all of them.
+"""Finds the earliest of many deadlines.
 
-A heap whose entries may be out of date: a moved or removed deadline is only noticed when its entry comes up. So
+A heap whose entries may be stale: a moved or removed deadline is noticed only when its entry reaches the top. So
 renewing a lease, which happens thousands of times a second, is one assignment. Pure.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
 
-FEW = 64  # so many stale entries are not worth removing
+MAX_STALE = 64  # stale entries that are not worth removing
 
 
 class Deadlines:
@@ -22,7 +22,7 @@ class Deadlines:
         self._ends[number] = end
         if known is None or end < known:
             heappush(self._heap, (end, number))
-            if len(self._heap) > 2 * len(self._ends) + FEW:
+            if len(self._heap) > 2 * len(self._ends) + MAX_STALE:
                 self._heap = [(end, number) for number, end in self._ends.items()]
                 heapify(self._heap)
 
@@ -38,13 +38,13 @@ class Deadlines:
             if end == noted:
                 return end
             if end is None or end < noted:
-                heappop(heap)  # removed, or moved forward and noted a second time
+                heappop(heap)  # removed, or moved forward and pushed a second time
             else:
                 heapreplace(heap, (end, number))
         return None
 
     def take_due(self, now: float) -> list[int]:
-        """The numbers whose time has come, in its order; they are not kept any longer."""
+        """Remove and return the numbers whose deadline has passed, in order."""
         due = []
         while (first := self.first) is not None and first <= now:
             _, number = heappop(self._heap)

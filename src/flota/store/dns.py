@@ -1,13 +1,13 @@
-"""Hosts to addresses. A resolver takes as long as it likes, so names are looked up in a thread, never in the loop."""
+"""Resolves host names. A lookup may take long, so it runs in a thread, never in the loop."""
 
 import os
 import socket
 
-Address = tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]  # a family, and its address
+Address = tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]  # family and address
 
 
 def numeric(host: str, port: int) -> list[Address]:
-    """The address that a host is already; none for a name."""
+    """The addresses if the host is an IP address; empty for a name."""
     try:
         return find_addresses(host, port, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -15,16 +15,16 @@ def numeric(host: str, port: int) -> list[Address]:
 
 
 def find_addresses(host: str, port: int, *, flags: int = 0) -> list[Address]:
-    """Blocks while it asks the resolver."""
+    """Resolve a host. Blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, address) for family, _, _, _, address in found]
 
 
 class Lookup:
-    """One name being looked up. `fd` becomes readable when `addresses` is there, or `why` there is none."""
+    """A lookup in progress. `fd` becomes readable when `addresses` is set, or `why` there are none."""
 
     def __init__(self, host: str, port: int) -> None:
-        # The C core of `threading`, which nothing else here needs.
+        # Not `threading`, which nothing else here needs.
         import _thread
 
         self.addresses: list[Address] = []
@@ -33,7 +33,7 @@ class Lookup:
         try:
             _thread.start_new_thread(self._look_up, (host, port, writer))
         except RuntimeError:  # too many threads
-            self.why = "no thread to look it up"
+            self.why = "cannot start a thread to resolve the name"
             os.close(writer)
 
     def close(self) -> None:
@@ -45,9 +45,9 @@ class Lookup:
         except OSError as error:
             self.why = error.strerror or str(error)
         except UnicodeError:
-            self.why = "no name of a host"
+            self.why = "not a valid host name"
         try:
-            os.write(writer, b".")  # closing it is not enough: a process forked meanwhile has it too
+            os.write(writer, b".")  # closing it is not enough: a process forked meanwhile has it as well
         except OSError:
             pass  # closed meanwhile
         os.close(writer)

@@ -1,7 +1,7 @@
-"""The subset of etcd's v3 JSON that flota speaks: requests, answers and errors. Values only.
+"""The subset of etcd's v3 JSON API that flota uses: requests, answers and errors. Values only.
 
-Encoded as by etcd's gateway: bytes are base64, numbers are sent as text and accepted as either, defaults are left out.
-A request with any other field is an error: an option that is ignored would get a wrong answer. Pure.
+Encoded as by etcd's gateway: bytes are base64, numbers are sent as strings and accepted as either, defaults are
+omitted. A request with an unknown field is an error: ignoring an option would give a wrong answer. Pure.
 """
 
 from typing import Annotated, Literal
@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-# Raised for text that is not such a value; the last one for what is nested too deeply.
+# Raised for invalid JSON; the last one if it is nested too deeply.
 BAD_JSON = (msgspec.ValidationError, msgspec.DecodeError, RecursionError)
 
-# gRPC's codes.
+# gRPC codes.
 UNKNOWN, INVALID, NOT_FOUND, EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 2, 3, 5, 8, 9, 11
 UNIMPLEMENTED, UNAUTHENTICATED = 12, 16
-TEMPORARY = (4, 8, 10, 13, 14)  # no leader, no quorum, overload: the same request may be granted a little later
+TEMPORARY = (4, 8, 10, 13, 14)  # no leader, no quorum, overload: a retry may succeed
 CODES = range(1, 17)
 
 MAX_KEY = 4096
@@ -27,11 +27,11 @@ Number = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class StoreRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a client may ask. Its subclasses inherit all three options."""
+    """Base of all requests. Subclasses inherit the three options."""
 
 
 class Range(StoreRequest, frozen=True):
-    """Entries are sorted by key. etcd3gw always asks for an order: only that one is accepted."""
+    """Entries are sorted by key. etcd3gw always sends a sort order: only this one is accepted."""
 
     key: Key = b""
     range_end: Key = b""
@@ -51,7 +51,7 @@ class DeleteRange(StoreRequest, frozen=True):
 
 
 class Compare(StoreRequest, frozen=True):
-    """One condition of a transaction; `target` says which of the last two must be equal."""
+    """One condition of a transaction: `target` selects which of the last two fields must be equal."""
 
     key: Key
     target: Literal["CREATE", "VALUE"]
@@ -61,7 +61,7 @@ class Compare(StoreRequest, frozen=True):
 
 
 class Operation(StoreRequest, frozen=True):
-    """One of the two."""
+    """Exactly one of the two is set."""
 
     request_range: Range | None = None
     request_put: Put | None = None
@@ -97,14 +97,14 @@ class WatchRequest(StoreRequest, frozen=True):
 
 
 class Authenticate(StoreRequest, frozen=True):
-    """For a real etcd: the embedded master has a token instead of users."""
+    """For etcd only: the embedded master has a token instead of users."""
 
     name: str = ""
     password: str = ""
 
 
 class AnswerPart(Struct, frozen=True, omit_defaults=True):
-    """A real etcd sends more fields than flota reads; defaults are left out."""
+    """etcd sends more fields than flota reads; defaults are omitted."""
 
 
 class Header(AnswerPart, frozen=True):
@@ -121,14 +121,14 @@ class KeyValue(AnswerPart, frozen=True):
 
 
 class Event(AnswerPart, frozen=True):
-    """A put unless its type is DELETE."""
+    """A put, unless `type` is DELETE."""
 
     type: str = ""
     kv: KeyValue = KeyValue()
 
 
 class StoreAnswer(AnswerPart, frozen=True):
-    """What a store answers. Other JSON has no such header. This is all that a put returns."""
+    """Base of all answers, and the answer to a put. JSON of other programs has no such header."""
 
     header: Header
 
@@ -180,11 +180,11 @@ ROUTES: dict[type[StoreRequest], tuple[str, type[StoreAnswer]]] = {
     WatchRequest: ("/v3/watch", WatchAnswer),
     Authenticate: ("/v3/auth/authenticate", AuthenticateAnswer),
 }
-STREAMED = (LeaseKeepAlive, WatchRequest)  # their answers are wrapped
+STREAMED = (LeaseKeepAlive, WatchRequest)  # their answers are wrapped in `result`
 
 
 class Refusal(Exception):
-    """A request that a store does not grant: gRPC's code, and etcd's words."""
+    """A request that the store has refused: gRPC code, and etcd's message."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
@@ -193,7 +193,7 @@ class Refusal(Exception):
 
 
 class NotAStore(Refusal):
-    """Another program answers there."""
+    """Another program answers at this address."""
 
 
 class BadServerCertificate(Refusal):
@@ -205,7 +205,7 @@ class Unauthenticated(Refusal):
 
 
 class ErrorBody(Struct):
-    """A gateway's error; in the middle of a stream the code has another name."""
+    """An error of the gateway; within a stream the code has another name."""
 
     error: str = ""
     message: str = ""
@@ -225,7 +225,7 @@ class StreamedLine(Struct):
 
 
 def decode(body: bytes, kind: type[StoreRequest]) -> StoreRequest:
-    """A request from its JSON. Raises one of BAD_JSON."""
+    """Decode a request. Raises one of BAD_JSON."""
     return msgspec.json.decode(body or b"{}", type=kind, strict=False)
 
 
@@ -242,7 +242,7 @@ def encode_error(code: int, words: str) -> bytes:
 
 
 def read_answer(status: int, body: bytes, kind: type[StoreAnswer], *, streamed: bool = False) -> StoreAnswer | Refusal:
-    """An answer from its JSON, or why there is none; with `streamed`, from a line of a stream."""
+    """Decode an answer or a refusal; with `streamed`, from a line of a stream."""
     try:
         if streamed and status == 200:
             line = msgspec.json.decode(body.partition(b"\n")[0], type=StreamedLine)
@@ -252,4 +252,4 @@ def read_answer(status: int, body: bytes, kind: type[StoreAnswer], *, streamed: 
         refusal = msgspec.json.decode(body, type=ErrorBody).refusal()
     except BAD_JSON:
         refusal = None
-    return refusal or NotAStore(UNKNOWN, f"status {status}, and not a store's answer")
+    return refusal or NotAStore(UNKNOWN, f"status {status}, not an answer of a store")

@@ -1,4 +1,4 @@
-"""Where a job's entries are in a store, and the requests that change them. Pure."""
+"""The keys of a job in the store, and the requests that change them. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from flota.values import NamedTuple
 
 
 def keys_of(job: str | None) -> Keys:
-    """The entries of one of several jobs that share a store, or of the only one."""
-    # A slash would put one job's keys among another's.
+    """The keys of a job in a shared store, or with None those of the only job."""
+    # With a slash in its name a job could write keys of another job.
     return Keys("/flota/" if job is None else f"/flota/{job.replace('%', '%25').replace('/', '%2F')}/")
 
 
 class Keys(NamedTuple):
-    """`prefix` is the job's own where jobs share a store."""
+    """`prefix`: unique per job in a shared store."""
 
     prefix: str
 
@@ -30,20 +30,20 @@ class Keys(NamedTuple):
         return f"{self.prefix}coordinator/job_state".encode()
 
     def put_record(self, node: str, record: bytes, lease: int, *, reads: bool) -> Txn:
-        """With `reads` the answer's last part is what the coordinator has written."""
+        """With `reads`, the last part of the answer has the coordinator's keys."""
         put = Operation(request_put=Put(key=self.nodes + node.encode(), value=record, lease=lease))
         coordinator = Operation(request_range=Range(key=self.coordinator, range_end=end_of(self.coordinator)))
         return Txn(success=[put, coordinator] if reads else [put])
 
     def take_coordinator(self, node: str, lease: int) -> Txn:
-        """Become the coordinator if there is none; the node that is it then is in the answer's last part."""
+        """Become the coordinator if there is none. The last part of the answer names the coordinator."""
         free = Compare(key=self.coordinator, target="CREATE", create_revision=0)
         take = Operation(request_put=Put(key=self.coordinator, value=node.encode(), lease=lease))
         holder = Operation(request_range=Range(key=self.coordinator))
         return Txn(compare=[free], success=[take, holder], failure=[holder])
 
     def put_state(self, job_state: bytes, since: int, lease: int) -> Txn:
-        """Only by the node that is still the coordinator since that revision: one that was replaced writes nothing."""
+        """Write the job state if this node is still the coordinator that it became at revision `since`."""
         mine = Compare(key=self.coordinator, target="CREATE", create_revision=since)
         put = Operation(request_put=Put(key=self.job_state, value=job_state, lease=lease))
         return Txn(compare=[mine], success=[put])
@@ -62,5 +62,5 @@ def apply(events: list[Event], records: dict[str, KeyValue]) -> None:
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The first key after all that begin so."""
+    """The end of the range of all keys with this prefix."""
     return prefix[:-1] + bytes([prefix[-1] + 1])

@@ -1,6 +1,6 @@
 """The key-value store of the embedded master, with etcd's revisions, leases and transactions. Time is a parameter.
 
-All changes to keys are collected as events for the watchers, in order, one revision at a time. Pure.
+All changes of keys are collected as events for the watchers, in the order of their revisions. Pure.
 """
 
 from bisect import bisect_left, insort
@@ -23,7 +23,7 @@ class Lease(NamedTuple):
 
 
 class KeyValueStore:
-    """`new_id` gives the id of a lease for which the client has not chosen one."""
+    """`new_id`: makes the id of a lease if the client has not chosen one."""
 
     def __init__(self, new_id: Callable[[], int]) -> None:
         self.revision = 1
@@ -51,22 +51,22 @@ class KeyValueStore:
         return etcd.Header(str(self.revision))
 
     def take_events(self) -> list[etcd.Event]:
-        """What has changed since the last call."""
+        """The changes since the last call."""
         events, self._events = self._events, []
         return events
 
     @property
     def deadline(self) -> float | None:
-        """When the next lease ends."""
+        """When the next lease expires."""
         return self._ends.first
 
     def expire(self, now: float) -> None:
-        """End the leases whose time is over; their keys are deleted."""
+        """Expire leases, and delete their keys."""
         for number in self._ends.take_due(now):
             self._end_lease(number)
 
     def shorten(self, number: int, end: float) -> None:
-        """Let a lease end at `end` unless it is renewed before."""
+        """Let a lease expire at `end` at the latest, unless it is renewed."""
         if number in self._leases:
             self._ends[number] = min(end, self._ends[number])
 
@@ -88,7 +88,7 @@ class KeyValueStore:
         return etcd.DeleteAnswer(self.header(), str(len(keys)) if keys else "")
 
     def _txn(self, request: etcd.Txn) -> etcd.TxnAnswer:
-        """All or nothing: checked as a whole before anything is changed. All changes have the same revision."""
+        """All or nothing: checked before anything is changed. All changes have the same revision."""
         _check_operations(request.success)
         _check_operations(request.failure)
         succeeded = all(self._holds(compare) for compare in request.compare)
@@ -174,7 +174,7 @@ class KeyValueStore:
             self._leases[int(entry.lease)].keys.discard(entry.key)
 
     def _keys_between(self, key: bytes, end: bytes) -> list[bytes]:
-        """One key without an end; all from the key on when the end is a zero byte."""
+        """Without `end` a single key; with a zero byte as `end`, all keys from `key` on."""
         if not end:
             return [key] if key in self._entries else []
         first = bisect_left(self._order, key)

@@ -1,6 +1,6 @@
-"""Revokes the lease of a node that has died: its shepherd does it, so that the other nodes need not wait.
+"""Revokes the lease of a node that has died, on behalf of its shepherd, so that the other nodes do not wait for it.
 
-Blocks, but never long, and depends on nothing but sockets: the caller is about to exit, and may be short of everything.
+Blocks for a short time only, and needs nothing but sockets: the caller is about to exit, and may be out of resources.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Headers = Sequence[tuple[str, str]]
 Ask = Callable[[str, dict[str, str], Headers], bytes]
-LONGEST = 0.5  # seconds in all
-FINAL_TTL = 5  # seconds that a final value stays
+LONGEST = 0.5  # seconds in total
+FINAL_TTL = 5  # seconds that the final value stays
 LARGEST_ANSWER = 16 << 10
 GONE = b"requested lease not found"
 
@@ -35,11 +35,11 @@ def revoke(
     password: str = "",
     final_put: tuple[bytes, bytes] | None = None,
 ) -> bool:
-    """Whether a member has confirmed in time that the lease is gone. Asks all of them at once. Never raises.
+    """Revoke the lease at all members in parallel. Returns whether one of them has confirmed it in time. Never raises.
 
-    `final_put`: a key, and the value that it has for some seconds more, for all that watch or read it then.
+    `final_put`: a key, and a value that it keeps for a few more seconds, for nodes that watch or read it.
 
-    A token that etcd gave to a user may have expired: with `user` and `password` a new one replaces the `headers`.
+    etcd's token in `headers` may have expired: with `user` and `password` a new one is requested.
     """
     results: SimpleQueue[bool] = SimpleQueue()
 
@@ -55,7 +55,7 @@ def revoke(
                 gone = answer[:13].endswith(b" 200 ") or GONE in answer
                 if gone:
                     break
-        except Exception:  # noqa: S110  whatever it is, another member may do better
+        except Exception:  # noqa: S110  another member may succeed
             pass
         results.put(gone)
 
@@ -77,7 +77,7 @@ def _authorization(ask: Ask, user: str, password: str) -> Headers:
 
 
 def _put(ask: Ask, key: bytes, value: bytes, headers: Headers) -> None:
-    """Under a lease of its own that is never renewed."""
+    """Write the value with a lease that is never renewed."""
     from binascii import b2a_base64
 
     lease = _field(ask("/v3/lease/grant", {"TTL": str(FINAL_TTL)}, headers), b"ID")
@@ -91,7 +91,7 @@ def _field(answer: bytes, name: bytes) -> str:
 
 
 def _asker(address: dns.Address, host: str, port: int, tls: ssl.SSLContext | None) -> Ask:
-    """Sends requests to one address of a member, each on a connection of its own."""
+    """A function that sends requests to one address of a member, each on a new connection."""
     import json
 
     def ask(path: str, request: dict[str, str], headers: Headers) -> bytes:

@@ -1,4 +1,4 @@
-"""The embedded master: the key-value store behind etcd's v3 JSON gateway, inside the node's own loop."""
+"""The embedded master: a key-value store with the API of etcd's v3 JSON gateway, in the node's event loop."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 READABLE, WRITABLE = 1, 4
 MOST_CONNECTIONS = 20_000
-ACCEPTED_AT_ONCE = 512  # a turn with thousands of requests takes long, and the kernel's queue is short
+ACCEPTED_AT_ONCE = 512  # a turn of the loop with thousands of requests takes long, and the kernel's queue is short
 BACKLOG = 4096
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 ACCEPT_PAUSE = 0.5  # seconds
-REFUSAL_INTERVAL = 1.0  # seconds: a client that guesses tokens must not fill the owner's log
-RECONNECT_TIME = 0.25  # seconds in which a client whose connections broke renews its lease, if it is alive
-LEASE_HEADER = b"x-flota-lease"  # of a watch, whose end shortens the lease; a real etcd ignores the header
+REFUSAL_INTERVAL = 1.0  # seconds: a client that guesses tokens must not fill the log
+RECONNECT_TIME = 0.25  # seconds in which a client whose connections broke must renew its lease
+LEASE_HEADER = b"x-flota-lease"  # names the lease that is shortened when the watch ends; etcd ignores it
 LONGEST_LEASE_ID = 19  # digits
-VERSION = b"3.4.0"  # clients choose the path of etcd's API by it
+VERSION = b"3.4.0"  # clients choose the path of the API by it
 STATUS = "/v3/maintenance/status"
 REQUESTS = {path: kind for kind, (path, _) in etcd.ROUTES.items() if kind is not etcd.Authenticate}
-REQUESTS["/v3/kv/lease/revoke"] = etcd.LeaseRevoke  # another path of etcd's for the same
-# gRPC's codes as etcd's gateway turns them into HTTP's.
+REQUESTS["/v3/kv/lease/revoke"] = etcd.LeaseRevoke  # etcd's other path for the same request
+# From gRPC codes to HTTP status, as in etcd's gateway.
 HTTP_STATUS = {3: 400, 5: 404, 8: 429, 9: 400, 11: 400, 12: 501, 16: 401}
 
 
 class Master:
-    """Serves until `close`. Drive it: call `on_time` when `deadline` has passed.
+    """Serves until `close`. The owner calls `on_time` when `deadline` has passed.
 
-    `on_refused` is called with the address of a client whose token is wrong, at most once a second.
+    `on_refused` is called with the address of a client with a wrong token, at most once per second.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Master:
         self.store = KeyValueStore(_new_lease_id)
         self.watches = ServerWatches()
         self.connections: dict[int, ServerConnection] = {}
-        self._slow = Deadlines()  # of requests that have begun to arrive
-        self._lease_connections: dict[int, int] = {}  # how many connections name a lease
+        self._slow = Deadlines()  # deadlines of requests that have begun to arrive
+        self._lease_connections: dict[int, int] = {}  # number of connections by lease
         loop.watch(self._listener.fileno(), self._accept)
 
     @property
     def deadline(self) -> float | None:
-        """When something is due without a request: a lease's end, a request that takes too long."""
+        """When the next lease expires, or the next incomplete request times out."""
         return min((end for end in (self.store.deadline, self._slow.first) if end is not None), default=None)
 
     def on_time(self, now: float) -> None:
@@ -99,9 +99,9 @@ class Master:
             try:
                 sock, _ = self._listener.accept()
             except OSError as error:
-                # Linux reports this also when no client waits: only the first time is it certain that one does.
+                # Linux reports this even if no client waits: only the first call is certain.
                 if error.errno in OUT_OF_DESCRIPTORS and number == 0 and not self._make_room():
-                    # New clients stay in the kernel's queue; without a pause the loop would turn for them without end.
+                    # New clients stay in the kernel's queue; without a pause the loop would spin.
                     self._loop.forget(self._listener.fileno())
                     self._slow[self._listener.fileno()] = time.monotonic() + ACCEPT_PAUSE
                 return
@@ -116,13 +116,13 @@ class Master:
                     sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
                 except OSError:
                     sock.close()
-                    continue  # it has left already, which Python's TLS takes for an error
+                    continue  # it has already disconnected, which is an error for Python's TLS
             connection = ServerConnection(sock, time.monotonic(), self._is_authorized)
             self.connections[sock.fileno()] = connection
             self._watch(connection)
 
     def _make_room(self) -> bool:
-        """Drop the connection that has been idle longest: a flood of idle ones must not lock others out."""
+        """Drop the connection that has been idle the longest: idle connections must not lock out others."""
         idle = [one for one in self.connections.values() if not one.watch]
         if idle:
             self._drop(min(idle, key=lambda connection: connection.idle_since))
@@ -193,7 +193,7 @@ class Master:
         connection.begin_stream(watch, first)
 
     def _send_events(self) -> None:
-        # Sending may show that a watcher is gone, and its lease with it: that is a change again.
+        # Sending may reveal that a watcher is gone, and its lease with it, which causes more events.
         while events := self.store.take_events():
             for chosen, watchers in self.watches.publish(events):
                 chunk = frame(etcd.encode_streamed(etcd.WatchAnswer(self.store.header(), events=chosen)))
@@ -203,7 +203,7 @@ class Master:
                     self._update(watcher)
 
     def _update(self, connection: ServerConnection) -> None:
-        """After anything was done with a connection: send what can be sent, watch for what is left, drop the dead."""
+        """After any change of a connection: send what can be sent, wait for the rest, or drop it if it is closed."""
         fd = connection.socket.fileno()
         if fd < 0 or fd not in self.connections:
             return
@@ -218,7 +218,7 @@ class Master:
         self._watch(connection)
 
     def _watch(self, connection: ServerConnection) -> None:
-        """Tell the loop what to wait for, if that has changed: at thousands of requests a second it seldom has."""
+        """Update the events for which the loop waits, if they have changed: they rarely do."""
         events = READABLE | (WRITABLE if connection.unsent else 0)
         if events != connection.awaited:
             connection.awaited = events
@@ -238,8 +238,8 @@ class Master:
             self._lease_connections[lease] = others
         elif lease and connection.ended_by_client:
             # A client that moves to another connection names its lease there first. So the end of the last one means
-            # that the client is dead, or that its connection broke: then it renews in a moment. A client that was
-            # dropped because it did not read may be alive: its lease ends at its own time.
+            # that the client is dead, or that its connection broke: then it renews the lease at once. A client that was
+            # dropped because it did not read may be alive: its lease is not shortened.
             self.store.shorten(lease, time.monotonic() + RECONNECT_TIME)
 
 

@@ -1,9 +1,9 @@
-"""One client of the embedded master: bytes to requests (h11) and answers to bytes, over a socket that never blocks.
+"""One client connection of the embedded master: parses requests (h11) and sends answers, over a non-blocking socket.
 
-An answer's head is three lines, written here: h11 takes as long to write one as to read a request. A connection has a
-reader only while a request arrives, because most of them, of thousands, are idle or carry a watch.
+The head of an answer is written here: h11 takes as long to write one as to read a request. A connection has a parser
+only while a request arrives, because most of thousands of connections are idle or carry a watch.
 
-Every limit is here: how long a request may take to arrive, how large it may be, how much may wait to be sent.
+All limits are here: how long a request may take to arrive, how large it may be, how much may wait to be sent.
 """
 
 import os
@@ -19,7 +19,7 @@ from flota.values import NamedTuple
 LONGEST_HEAD = 16 << 10
 LARGEST_UNAUTHORIZED_BODY = 16 << 10  # from a client without the token, which is refused anyway
 LARGEST_BODY = 2 << 20
-LARGEST_BACKLOG = 32 << 20  # bytes that a client has not taken: beyond that it is given up
+LARGEST_BACKLOG = 32 << 20  # bytes that a client has not read: beyond that it is dropped
 REQUEST_TIME = 10.0  # seconds from a request's first byte to its last
 CHUNK = 64 << 10
 TLS_REQUIRED = b"HTTP/1.1 400 TLS is required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -27,7 +27,7 @@ STREAM_HEAD = b"HTTP/1.1 200 \r\ncontent-type: application/json\r\ntransfer-enco
 
 
 class HttpRequest(NamedTuple):
-    """One whole request."""
+    """One complete request."""
 
     method: str
     path: str
@@ -37,39 +37,39 @@ class HttpRequest(NamedTuple):
 
 class ServerConnection:
     def __init__(self, sock: socket.socket, now: float, is_authorized: Callable[[bytes], bool]) -> None:
-        """`is_authorized` checks a request's authorization: large bodies of others are not kept."""
+        """`is_authorized` checks the authorization header: large bodies are accepted from authorized clients only."""
         self.socket = sock
         self._is_authorized = is_authorized
         self._largest = LARGEST_BODY
-        self.watch: WatchCreate | None = None  # what is streamed
-        self.lease = 0  # ends with the client
+        self.watch: WatchCreate | None = None  # the watch whose events are streamed
+        self.lease = 0  # the lease that ends with the client
         self.closed = False
         self.ended_by_client = False  # by itself or with its process
-        self.awaited = 0  # the events that the loop waits for
+        self.awaited = 0  # the events for which the loop waits
         self.idle_since = now
-        self.deadline: float | None = None  # when a request that has begun must have arrived
+        self.deadline: float | None = None  # when a request that has begun must be complete
         self._reader: h11.Connection | None = None
         self._head: h11.Request | None = None
         self._body = b""
         self.unsent: list[memoryview] = []
         self._unsent_bytes = 0
         self._last_answer = False
-        self._shaking_hands = isinstance(sock, ssl.SSLSocket)
+        self._handshaking = isinstance(sock, ssl.SSLSocket)
 
     @property
     def address(self) -> str:
         try:
             return str(self.socket.getpeername()[0])
         except OSError:
-            return "a client that has left"
+            return "a disconnected client"
 
     def receive(self, now: float) -> HttpRequest | None:
-        """The request, once all of it has arrived. Raises h11.RemoteProtocolError for what is not HTTP."""
+        """The request, once it is complete. Raises h11.RemoteProtocolError for invalid HTTP."""
         try:
-            if self._shaking_hands:
+            if self._handshaking:
                 self.deadline = self.deadline or now + REQUEST_TIME
                 self.socket.do_handshake()  # type: ignore[attr-defined]
-                self._shaking_hands = False
+                self._handshaking = False
             data = self.socket.recv(CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
@@ -81,12 +81,12 @@ class ServerConnection:
             self.closed = self.ended_by_client = True
             return None
         if self.watch:
-            return None  # nothing that a watch's client sends matters
+            return None  # what the client of a watch sends is ignored
         self.deadline = self.deadline or now + REQUEST_TIME
         return self._parse(data, now)
 
     def _answer_without_tls(self) -> None:
-        """To a client that speaks HTTP where TLS is required: without an answer it would retry for ever."""
+        """Answer a client that uses HTTP where TLS is required: without an answer it would retry forever."""
         try:
             os.write(self.socket.fileno(), TLS_REQUIRED)
         except OSError:
@@ -107,17 +107,17 @@ class ServerConnection:
                 if len(self._body) > self._largest:
                     raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
             elif isinstance(event, h11.EndOfMessage):
-                return self._whole(now)
+                return self._complete(now)
             else:
-                return None  # more has to come
+                return None  # not complete yet
 
-    def _whole(self, now: float) -> HttpRequest:
+    def _complete(self, now: float) -> HttpRequest:
         assert self._head is not None
         assert self._reader is not None
         path = self._head.target.decode("ascii", "replace")
         request = HttpRequest(self._head.method.decode(), path, dict(self._head.headers), self._body)
-        # HTTP/1.0, or the client has asked for it. No answer to HEAD may have a body, which all of ours have. A client
-        # that pipelines has to send the next request again: HTTP/1.1 allows that.
+        # Close the connection after HTTP/1.0, if the client requests it, and after HEAD, because an answer to HEAD must
+        # not have a body. A client that pipelines must send the next request again: HTTP/1.1 allows that.
         pipelined = bool(self._reader.trailing_data[0])
         self._last_answer = self._reader.their_state is h11.MUST_CLOSE or request.method == "HEAD" or pipelined
         self._reader = self._head = self.deadline = None
@@ -131,13 +131,13 @@ class ServerConnection:
         self.send(head.encode() + body)
 
     def begin_stream(self, watch: WatchCreate, first: bytes) -> None:
-        """From here on this connection carries a watch's events."""
+        """From now on this connection carries the events of a watch."""
         self.watch = watch
         self._last_answer = False
         self.send(STREAM_HEAD + first)
 
     def send(self, data: bytes) -> None:
-        """Chunks are the same object for every watcher: what waits to be sent is kept once."""
+        """Queue data. Chunks are shared by all watchers, so what waits to be sent is in memory once."""
         if not self.closed:
             self.unsent.append(memoryview(data))
             self._unsent_bytes += len(data)
@@ -145,7 +145,7 @@ class ServerConnection:
                 self.closed = True
 
     def flush(self) -> None:
-        """Send what the client takes without waiting."""
+        """Send as much as possible without blocking."""
         try:
             while self.unsent:
                 sent = self.socket.send(self.unsent[0])
@@ -165,7 +165,7 @@ class ServerConnection:
         close_socket(self.socket)
 
     def refuse(self, status: int, body: bytes) -> None:
-        """The last answer on a connection that cannot be trusted to speak HTTP any more."""
+        """Send a last answer on a connection whose HTTP is broken."""
         self._last_answer = True
         self.answer(status, body)
         self.flush()
@@ -173,14 +173,14 @@ class ServerConnection:
 
 
 def frame(data: bytes) -> bytes:
-    """One chunk of a streamed answer."""
+    """One HTTP chunk."""
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
 def close_socket(sock: socket.socket) -> None:
     try:
-        # A process forked from this one may hold the socket too: without this the other side would not see the end.
+        # A process forked from this one may still hold the socket: without this the peer would not see the end.
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # not connected, or the other side was first
+        pass  # not connected, or already closed by the peer
     sock.close()

@@ -1,6 +1,6 @@
-"""Which watchers get which events, and the history for those that ask for the past. Watchers are opaque here.
+"""Which watchers get which events, and the event history for watches that start in the past. Watchers are opaque here.
 
-Watchers of the same keys form a group: an event is made and encoded once for all of them, even for thousands. Pure.
+Watchers of the same keys form a group: an event is created and encoded once for all of them. Pure.
 """
 
 from bisect import bisect_left
@@ -8,20 +8,20 @@ from collections.abc import Hashable, Iterator
 
 from flota.store.etcd_json import Event, WatchCreate
 
-LARGEST_HISTORY = 16 << 20  # bytes: all of it, asked for, must be less than a client's backlog may be
-EVENT_SIZE = 256  # bytes, beside the value
-KEPT = 7 / 8  # of a history that grew too large: so that it is not cut at every change
+LARGEST_HISTORY = 16 << 20  # bytes: must be less than the largest backlog of a client, which may request all of it
+EVENT_SIZE = 256  # bytes, besides the value
+KEPT_PART = 7 / 8  # of a history that grew too large, so that it is not trimmed at every change
 
 
 class ServerWatches:
     def __init__(self) -> None:
-        self._groups: dict[tuple[bytes, bytes], set[Hashable]] = {}  # by key and end; in a job there are two
+        self._groups: dict[tuple[bytes, bytes], set[Hashable]] = {}  # by key and range end; a job has two
         self._history: list[Event] = []
         self._bytes = 0
-        self.oldest = 1  # the first revision whose changes are all still known
+        self.oldest = 1  # the first revision from which the history is complete
 
     def add(self, watcher: Hashable, request: WatchCreate) -> list[Event]:
-        """Returns the events of the past that the watcher asks for."""
+        """Add a watcher. Returns the past events that it requests."""
         key, end = request.key, request.range_end
         self._groups.setdefault((key, end), set()).add(watcher)
         if not request.start_revision:
@@ -36,7 +36,7 @@ class ServerWatches:
             self._groups.pop((request.key, request.range_end), None)
 
     def publish(self, events: list[Event]) -> Iterator[tuple[list[Event], set[Hashable]]]:
-        """For each group that watches one of the keys: its events, and the watchers that get them."""
+        """For each group with matching keys: the events, and the watchers that get them."""
         self._remember(events)
         for (key, end), group in list(self._groups.items()):
             if chosen := _choose(key, end, events):
@@ -48,7 +48,7 @@ class ServerWatches:
         if self._bytes <= LARGEST_HISTORY:
             return
         gone = 0
-        while self._bytes > LARGEST_HISTORY * KEPT:
+        while self._bytes > LARGEST_HISTORY * KEPT_PART:
             self._bytes -= _size(self._history[gone])
             gone += 1
         self.oldest = _revision(self._history[gone - 1]) + 1
@@ -56,7 +56,7 @@ class ServerWatches:
 
 
 def _choose(key: bytes, end: bytes, events: list[Event]) -> list[Event]:
-    """Written out, and no call for each event: thousands of nodes may ask for thousands of events at once."""
+    """No function call per event: thousands of nodes may request thousands of events at once."""
     if not end:
         return [event for event in events if event.kv.key == key]
     if end == b"\0":

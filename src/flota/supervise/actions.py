@@ -1,4 +1,4 @@
-"""What a supervisor can want done. Pure."""
+"""The actions that a supervisor can request. Pure."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from flota.values import NamedTuple
 
 
 class StopWorker(NamedTuple):
-    """Send the signal to the worker process only, so that it can end its own children."""
+    """Send the signal to the worker process only, so that it can stop its own children."""
 
     worker: int
     signal: int
 
 
 class AskToStopGracefully(NamedTuple):
-    """Ask all workers to save what they have and end by themselves, all at the same step."""
+    """Ask all workers to save and exit on their own, all at the same step."""
 
 
 class KillWorker(NamedTuple):
-    """SIGKILL to the worker and its group."""
+    """Send SIGKILL to the worker and its process group."""
 
     worker: int
 
 
 class SweepRound(NamedTuple):
-    """End whatever the round's workers have left behind."""
+    """Kill all processes that the round's workers have left behind."""
 
 
 class StartRound(NamedTuple):
-    """Restart all workers, after these failures, and after so many seconds."""
+    """Restart all workers because of the failures `after`, `delay` seconds from now."""
 
     round: int
     attempt: int

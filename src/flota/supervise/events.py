@@ -1,4 +1,4 @@
-"""What can happen to a node's workers. Pure."""
+"""The events of a node's workers. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class WorkerStarted(NamedTuple):
 
 
 class StartFailed(NamedTuple):
-    """The program could not be run at all."""
+    """The program could not be executed."""
 
     worker: int
     errno: int
@@ -21,8 +21,8 @@ class StartFailed(NamedTuple):
 
 
 class WorkerExited(NamedTuple):
-    """`code` is the exit code, or minus the signal's number; `asked_to_stop`: flota had sent it a signal before;
-    `is_secondary`: it says that another has died.
+    """`code`: the exit code, or the negative signal number. `asked_to_stop`: flota had sent it a signal.
+    `is_secondary`: its output says that another worker has died.
     """
 
     worker: int
@@ -33,10 +33,11 @@ class WorkerExited(NamedTuple):
 
 
 class HangFound(NamedTuple):
-    """The job makes no progress, because of these workers, or of none in particular. `words`: what people are told.
+    """The job makes no progress because of these workers; empty if none stands out. `words`: the description for
+    people.
 
-    `blind`: their stacks could not be read, unless they leave them behind when they are aborted. Then it is found
-    again, and what they have left behind tells more.
+    `blind`: stacks could not be read, so the workers are aborted, which may write their stacks to the logs. A second
+    event then names the suspects.
     """
 
     suspects: tuple[int, ...]
@@ -46,8 +47,8 @@ class HangFound(NamedTuple):
 
 
 class RoundSwept(NamedTuple):
-    """Every process of the round is gone, strays included. `failures`: what is known of them by now, with their causes,
-    the one to blame first; None: no more than before. `reached`: the furthest step that any worker has reported.
+    """All processes of the round are gone, leftovers included. `failures`: the failures with their causes, the culprit
+    first; None: nothing new is known. `reached`: the furthest step that any worker has reported.
     """
 
     failures: tuple[FailedWorker, ...] | None = None
@@ -55,37 +56,37 @@ class RoundSwept(NamedTuple):
 
 
 class RoundNotStarted(NamedTuple):
-    """A restart was wanted and could not take place, or was waited for until a signal asked the job to end."""
+    """A restart was not possible, or a signal asked the job to stop during the delay before it."""
 
     signal: int = 0
 
 
 class ShepherdLost(NamedTuple):
-    """The shepherd died; the round's processes are the node's now."""
+    """The shepherd has died; the processes of the round are now children of the node."""
 
     code: int
     at: float
 
 
 class RoundRecalled(NamedTuple):
-    """Of many nodes, one has failed, left or come: the round ends on all of them. `signal`: that tells workers so."""
+    """Another node has failed, left or joined, so the round ends on all nodes. `signal`: sent to the workers."""
 
     signal: int = 15
 
 
 class WorkIsDone(NamedTuple):
-    """Whatever the job waits for has ended well, on all of its nodes: who only serves is not needed any more."""
+    """All work has succeeded, on all nodes: workers that only serve are no longer needed."""
 
 
 class StopRequested(NamedTuple):
-    """A signal that asks the job to end. `gracefully`: all workers with work can save and exit on their own."""
+    """A signal asks the job to stop. `gracefully`: all workers with work can save and exit on their own."""
 
     signal: int
     gracefully: bool = False
 
 
 class DeadlinePassed(NamedTuple):
-    """The supervisor's own deadline."""
+    """The supervisor's deadline has passed."""
 
 
 Event = (

@@ -1,4 +1,4 @@
-"""How workers are stopped: asked with a signal, and killed when the grace period is over. Pure."""
+"""Stops workers: with a signal first, and with SIGKILL after the grace period. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from _collections_abc import Iterable
 from flota.supervise.actions import Action, KillWorker, StopWorker
 
 SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGTERM = 1, 2, 3, 6, 15
-FROM_TERMINAL = (SIGHUP, SIGINT, SIGQUIT)  # what a person sends to flota; workers get SIGTERM instead
+FROM_TERMINAL = (SIGHUP, SIGINT, SIGQUIT)  # sent by a user at a terminal; workers get SIGTERM instead
 
 
 def ask_to_stop(workers: Iterable[int], signal: int, now: float, grace: float) -> tuple[list[Action], float]:
-    """What is sent, and when those that are left are killed."""
+    """The signals to send, and when the remaining workers are killed."""
     sent = SIGTERM if signal in FROM_TERMINAL else signal
     return [StopWorker(worker, sent) for worker in sorted(workers)], now + grace
 

@@ -1,4 +1,4 @@
-"""Whether failed workers are started again, and when: one pure function of (failure, history, policy). Pure."""
+"""Decides whether and when failed workers are restarted: a function of failure, history and policy. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from flota.job.report import NO_STEP, FailedWorker
 from flota.job.spec import RestartPolicy
 from flota.values import NamedTuple
 
-LONG_RUN = 60.0  # seconds that count as progress where no steps are told
-AT_ONCE = 2  # quick failures in a row that are followed by a restart at once
+LONG_RUN = 60.0  # seconds that count as progress if no steps are reported
+AT_ONCE = 2  # quick failures in a row that are restarted without delay
 FIRST_DELAY = 1.0  # seconds, doubled each time
 
 
 class History(NamedTuple):
-    """What is remembered of earlier failures."""
+    """What is known of earlier failures."""
 
-    quick: int = 0  # in a row without progress
-    same: int = 0  # of the same kind among them
+    quick: int = 0  # failures in a row without progress
+    same: int = 0  # failures in a row of the same kind
     kind: str = ""
-    best: int = NO_STEP  # the last step that was ever told
-    worked: bool = False  # some run has made progress
+    best: int = NO_STEP  # the furthest step that was ever reported
+    worked: bool = False  # an earlier run has made progress
 
 
 class Decision(NamedTuple):
-    """`why`: what keeps it from being restarted though restarts are on and left."""
+    """`why`: the reason for not restarting although restarts are enabled and left."""
 
     restarts: bool
     history: History
@@ -32,20 +32,20 @@ class Decision(NamedTuple):
 
 
 def decide(failure: FailedWorker, history: History, attempt: int, policy: RestartPolicy) -> Decision:
-    """N restarts are N + 1 runs. At elastic level 0 a failing node leaves, so nothing restarts in place; a role may say
-    that its failures are final.
+    """N restarts are N + 1 runs. At elastic level 0 a failing node leaves, so nothing is restarted in place. Failures
+    of a role can be final.
     """
-    history = remember(history, failure)
+    history = add_failure(history, failure)
     if not policy.enabled or policy.elastic_level == 0 or failure.final or attempt >= policy.limit:
         return Decision(False, history)  # noqa: FBT003
-    why = _objection(failure, history, policy)
+    why = _reason_against_restart(failure, history, policy)
     waits = history.quick - AT_ONCE
     delay = float(min(policy.backoff, FIRST_DELAY * 2 ** min(waits - 1, 32))) if waits > 0 else 0.0
     return Decision(not why, history, delay, why)
 
 
-def remember(history: History, failure: FailedWorker) -> History:
-    """What comes from outside says nothing about the job: it neither loops nor is waited out."""
+def add_failure(history: History, failure: FailedWorker) -> History:
+    """Failures from outside say nothing about the job: they do not count as a crash loop, and cause no delay."""
     advanced = failure.step > history.best if failure.step != NO_STEP else failure.ran >= LONG_RUN
     history = history._replace(best=max(history.best, failure.step), worked=history.worked or advanced)
     if advanced:
@@ -58,19 +58,19 @@ def remember(history: History, failure: FailedWorker) -> History:
 
 
 def names_of(failure: FailedWorker) -> set[str]:
-    """By what --restart-on and --no-restart-on can name it."""
+    """The names by which --restart-on and --no-restart-on select it."""
     from flota.humanize import signal_name
 
     code = str(failure.code) if failure.code >= 0 else ""
-    hang = HUNG if is_hang(failure.code, failure.cause) else ""  # also where a rank that left early is its cause
+    hang = HUNG if is_hang(failure.code, failure.cause) else ""  # also if a rank that exited early is the cause
     signal = signal_name(signal_of(failure.code)) if signal_of(failure.code) else ""
     return {code, signal, hang, failure.cause, failure.exception, failure.exception.rpartition(".")[2]} - {""}
 
 
-def _objection(failure: FailedWorker, history: History, policy: RestartPolicy) -> str:
+def _reason_against_restart(failure: FailedWorker, history: History, policy: RestartPolicy) -> str:
     named = names_of(failure)
     if failure.cause == NOT_STARTED:
-        return "a program that cannot be run will not run the next time either"
+        return "the program cannot be executed"
     if named & set(policy.no_restart_on):
         return f"--no-restart-on {','.join(policy.no_restart_on)}"
     if policy.restart_on and not named & set(policy.restart_on):

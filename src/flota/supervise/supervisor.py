@@ -1,4 +1,4 @@
-"""What to do about this node's workers. Decides; never acts, waits or reads the clock. Pure."""
+"""The supervisor of one node's workers: decides what to do, and never acts, waits or reads the clock. Pure."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
     E = TypeVar("E", bound=Event)
 
-CANNOT_RUN = 127  # a shell's code for a program that could not be run
-FIRST_FAILURE_WAIT = 0.5  # seconds for the end of a worker to be seen, after others have failed because of it
+CANNOT_RUN = 127  # exit code of a shell if a program cannot be executed
+FIRST_FAILURE_WAIT = 0.5  # seconds to wait for the first failure after secondary ones have been seen
 
 
 class Phase:
-    """Of a round. Plain text: enum would cost 3 ms of CPU while the workers' interpreters boot."""
+    """The phases of a round. Strings: enum would cost 3 ms of CPU while the workers' interpreters start."""
 
     RUNNING = "running"
     LINGERING = "lingering"  # the work is done; workers that served may exit on their own
-    PREEMPTING = "preempting"  # workers were asked to save what they have and exit on their own
+    PREEMPTING = "preempting"  # workers were asked to save and exit on their own
     STOPPING = "stopping"  # workers were sent a signal to stop
-    SWEEPING = "sweeping"  # all workers have ended, strays are being ended
+    SWEEPING = "sweeping"  # all workers have exited, leftover processes are killed
     ENDED = "ended"
 
 
@@ -51,7 +51,7 @@ PHASES = (Phase.RUNNING, Phase.LINGERING, Phase.PREEMPTING, Phase.STOPPING, Phas
 
 
 class Supervisor:
-    """One node's workers, from the first round (which the node has begun to start) to the verdict."""
+    """Supervises one node's workers from the first round, which is being started, to the verdict."""
 
     def __init__(
         self,
@@ -60,25 +60,25 @@ class Supervisor:
         grace: float,
         now: float,
         roles: tuple[Role, ...] = (),
-        patience: float | None = None,
+        preempt_timeout: float | None = None,
     ) -> None:
-        """`roles`: each worker's own, where they differ; `patience`: how long workers have that end by themselves."""
+        """`roles`: by worker, if there are several. `preempt_timeout`: seconds for workers to exit on their own."""
         self.workers = workers
         self.serving = {worker for worker, role in enumerate(roles) if role.serves}
         self.ignored = {worker for worker, role in enumerate(roles) if role.on_failure == IGNORE}
         self.final = {worker for worker, role in enumerate(roles) if role.on_failure == END}
         self.policy = policy
         self.grace = grace
-        self.patience = grace if patience is None else patience
-        self.stopped_gracefully = False  # asked to, and no worker has failed since
+        self.preempt_timeout = grace if preempt_timeout is None else preempt_timeout
+        self.stopped_gracefully = False  # asked to stop gracefully, and no worker has failed since
         self.round = 0
         self.attempt = 0
         self.stop_signal = 0
         self.recalled = False
         self.deadline: float | None = None
-        self.before: tuple[FailedWorker, ...] = ()  # what the last restart followed
+        self.before: tuple[FailedWorker, ...] = ()  # the failures before the last restart
         self.history = History()
-        self.why = ""  # restarts are on and left, and there is none
+        self.why = ""  # why there is no restart, although restarts are enabled and left
         self._begin(now)
 
     def step(self, event: Event, now: float) -> list[Action]:
@@ -86,11 +86,11 @@ class Supervisor:
 
     @property
     def only_serves(self) -> bool:
-        """Whether all that is left of this node's workers is there for others."""
+        """Whether all remaining workers of this node only serve others."""
         return self.phase == Phase.RUNNING and not self.failures and bool(self.alive) and self.alive <= self.serving
 
     def ignores_exit(self, worker: int) -> bool:
-        """Whether it may end as it likes: the job goes on without it, or its work is done."""
+        """Whether its exit code is ignored: the job continues without it, or the work is done."""
         return self.released or worker in self.ignored
 
     def _begin(self, now: float) -> None:
@@ -98,7 +98,7 @@ class Supervisor:
         self.released = False
         self.alive = set(range(self.workers))
         self.started_at = dict.fromkeys(self.alive, now)
-        self.left_at: dict[int, float] = {}  # with success, by themselves
+        self.succeeded_at: dict[int, float] = {}  # workers that have exited with 0 on their own
         self.failures: list[FailedWorker] = []
 
     def _worker_started(self, event: WorkerStarted, _now: float) -> list[Action]:
@@ -108,7 +108,7 @@ class Supervisor:
     def _worker_exited(self, event: WorkerExited, now: float) -> list[Action]:
         self.alive.discard(event.worker)
         if event.code == 0 and not event.asked_to_stop:
-            self.left_at[event.worker] = event.at
+            self.succeeded_at[event.worker] = event.at
         if event.code != 0 and not event.asked_to_stop and not self.ignores_exit(event.worker):
             cause = EXITED if event.code > 0 else SIGNALLED
             self._note_failure(event.worker, event.code, cause, event.at, is_secondary=event.is_secondary)
@@ -116,16 +116,16 @@ class Supervisor:
 
     def _after_exit(self, now: float) -> list[Action]:
         if not self.failures or self.phase != Phase.RUNNING:
-            return self._sweep_when_alone()
+            return self._sweep_if_all_exited()
         if not self.awaits_first_failure:
             return self._stop_workers(SIGTERM, now)
-        # A worker that is stopped now could not end any more in the way that tells why.
+        # A worker that is stopped now could not fail in the way that shows the cause.
         self.deadline = now + FIRST_FAILURE_WAIT if self.deadline is None else self.deadline
         return []
 
     @property
     def awaits_first_failure(self) -> bool:
-        """Whether all workers that failed say that another has died, whose end is not known yet."""
+        """Whether all failed workers report the death of another worker, whose exit has not been seen yet."""
         secondary = all(failure.is_secondary for failure in self.failures)
         return self.phase == Phase.RUNNING and bool(self.failures and self.alive) and secondary
 
@@ -141,14 +141,14 @@ class Supervisor:
         return []
 
     def _blame_for_hang(self, event: HangFound, at: float) -> None:
-        """Found before whatever else has happened since; -1: no worker stands out."""
+        """Put the hang before all failures that have happened since. Worker -1: none stands out."""
         began = min(self.started_at.values(), default=at)
         self.failures[:0] = [
             FailedWorker(
                 worker=worker,
                 code=HANG,
-                cause=LEFT_EARLY if worker in self.left_at else HUNG,
-                ran=self.left_at.get(worker, at) - self.started_at.get(worker, began),
+                cause=LEFT_EARLY if worker in self.succeeded_at else HUNG,
+                ran=self.succeeded_at.get(worker, at) - self.started_at.get(worker, began),
                 at=at,
                 said=event.words,
             )
@@ -171,7 +171,7 @@ class Supervisor:
         if not self.stop_signal and not self.released:
             self.failures.append(FailedWorker(code=event.code or BUG, cause=SHEPHERD_LOST, at=event.at))
         self.alive.clear()
-        return self._sweep_when_alone()
+        return self._sweep_if_all_exited()
 
     def _round_recalled(self, event: RoundRecalled, now: float) -> list[Action]:
         self.recalled = True
@@ -181,10 +181,10 @@ class Supervisor:
         self.released = True
         self.phase = Phase.LINGERING
         self.deadline = now + self.grace
-        return self._sweep_when_alone()
+        return self._sweep_if_all_exited()
 
-    def _hurry_up(self, _event: Event, now: float) -> list[Action]:
-        """Whoever may end by itself had its time, or somebody does not want to wait."""
+    def _stop_now(self, _event: Event, now: float) -> list[Action]:
+        """Stop waiting for workers to exit on their own, and send SIGTERM."""
         self.stopped_gracefully = False
         return self._stop_workers(SIGTERM, now)
 
@@ -193,23 +193,23 @@ class Supervisor:
         if event.gracefully:
             self.stopped_gracefully = True
             self.phase = Phase.PREEMPTING
-            self.deadline = now + self.patience
+            self.deadline = now + self.preempt_timeout
             return [AskToStopGracefully()]
         return self._stop_workers(event.signal, now)
 
     def _worker_exited_while_preempting(self, event: WorkerExited, now: float) -> list[Action]:
-        """One that fails has not saved anything, so the others need not wait either."""
+        """If a worker fails, it has not saved, so waiting for the others is useless."""
         self.alive.discard(event.worker)
         if event.code != 0:
-            return self._hurry_up(event, now)
+            return self._stop_now(event, now)
         return self._stop_workers(SIGTERM, now) if self.alive <= self.serving else []
 
     def _stop_requested_while_preempting(self, event: StopRequested, now: float) -> list[Action]:
-        """A scheduler's second SIGTERM changes nothing; a person's Ctrl-C does."""
-        return self._hurry_up(event, now) if event.signal == SIGINT else []
+        """A second SIGTERM of a scheduler changes nothing; a user's Ctrl-C does."""
+        return self._stop_now(event, now) if event.signal == SIGINT else []
 
     def _stop_requested_again(self, event: StopRequested, now: float) -> list[Action]:
-        """The first request ends a restart that was under way; a second Ctrl-C does not wait for anybody."""
+        """The first request cancels a restart; a second Ctrl-C kills all workers at once."""
         again = self.stop_signal != 0 or self.released
         self.stop_signal = self.stop_signal or event.signal
         if again and event.signal == SIGINT:
@@ -217,7 +217,7 @@ class Supervisor:
         return []
 
     def _stop_requested_while_sweeping(self, event: StopRequested, _now: float) -> list[Action]:
-        """Too late for a job that has ended well; in time to keep a failed one from restarting."""
+        """Too late for a job that has succeeded; in time to prevent the restart of a failed one."""
         if self.failures:
             self.stop_signal = self.stop_signal or event.signal
         return []
@@ -225,13 +225,13 @@ class Supervisor:
     def _stop_workers(self, signal: int, now: float) -> list[Action]:
         self.phase = Phase.STOPPING
         stops, self.deadline = ask_to_stop(self.alive, signal, now, self.grace)
-        return stops or self._sweep_when_alone()
+        return stops or self._sweep_if_all_exited()
 
     def _kill_workers(self, _event: Event, _now: float) -> list[Action]:
         self.deadline = None
         return kill(self.alive)
 
-    def _sweep_when_alone(self) -> list[Action]:
+    def _sweep_if_all_exited(self) -> list[Action]:
         if self.alive:
             return []
         self.phase = Phase.SWEEPING
@@ -254,7 +254,7 @@ class Supervisor:
         return [StartRound(self.round, self.attempt, failures, decision.delay)]
 
     def _round_not_started(self, event: RoundNotStarted, _now: float) -> list[Action]:
-        """The job ends as if there had been no restarts left."""
+        """End the job as if no restarts were left."""
         self.phase = Phase.ENDED
         self.stop_signal = event.signal
         self.failures = list(self.before)
@@ -262,7 +262,7 @@ class Supervisor:
         return [Finish(self._verdict())]
 
     def _decide(self, reached: int) -> Decision | None:
-        """What follows the failures; None where it is not the policy's to say."""
+        """Apply the restart policy; None if it does not apply."""
         if self.stop_signal or self.released or not self.failures:
             return None
         decision = decide(self.failures[0]._replace(step=reached), self.history, self.attempt, self.policy)
@@ -294,7 +294,7 @@ def _row(
 
 
 S, nothing = Supervisor, Supervisor._nothing
-# Every cell is decided. What cannot happen in a phase, or means nothing there any more, is decided to be nothing.
+# Every cell is decided: `nothing` for events that cannot happen in a phase, or do not matter there.
 # event: running, lingering, preempting, stopping, sweeping, ended
 TABLE = {
     **_row(WorkerStarted, S._worker_started, nothing, S._worker_started, S._worker_started, nothing, nothing),
@@ -307,12 +307,12 @@ TABLE = {
     **_row(RoundSwept, nothing, nothing, nothing, nothing, S._round_swept, nothing),
     **_row(RoundNotStarted, S._round_not_started, nothing, nothing, nothing, nothing, nothing),
     **_row(ShepherdLost, S._shepherd_lost, S._shepherd_lost, S._shepherd_lost, S._shepherd_lost, nothing, nothing),
-    **_row(RoundRecalled, S._round_recalled, S._hurry_up, S._hurry_up, nothing, nothing, nothing),
+    **_row(RoundRecalled, S._round_recalled, S._stop_now, S._stop_now, nothing, nothing, nothing),
     **_row(WorkIsDone, S._work_is_done, nothing, nothing, nothing, nothing, nothing),
     **_row(
         StopRequested,
-        *(S._stop_requested, S._hurry_up, S._stop_requested_while_preempting),
+        *(S._stop_requested, S._stop_now, S._stop_requested_while_preempting),
         *(S._stop_requested_again, S._stop_requested_while_sweeping, nothing),
     ),
-    **_row(DeadlinePassed, S._hurry_up, S._hurry_up, S._hurry_up, S._kill_workers, nothing, nothing),
+    **_row(DeadlinePassed, S._stop_now, S._stop_now, S._stop_now, S._kill_workers, nothing, nothing),
 }

@@ -14,7 +14,7 @@ from flota.host.channel import Channel
 from flota.host.loop import Loop
 from flota.host.round import Round
 from flota.job.report import Verdict
-from flota.preemption.stop_step import NO_OPINION, StopAnswer, agreed_step, read_progress, request_stop
+from flota.preemption.stop_step import NO_WORKERS, StopAnswer, agreed_step, read_progress, request_stop
 from flota.supervise.actions import Action, AskToStopGracefully, Finish, KillWorker, StopWorker, SweepRound
 from flota.supervise.events import DeadlinePassed, Event
 from flota.supervise.supervisor import Phase, Supervisor
@@ -98,7 +98,7 @@ class RoundWatch(ABC):
 
     def can_stop_gracefully(self) -> bool:
         progress = self.progress()
-        return self.supervisor.phase == Phase.RUNNING and progress.can_stop and progress.step != NO_OPINION
+        return self.supervisor.phase == Phase.RUNNING and progress.can_stop and progress.step != NO_WORKERS
 
     def stop_step(self) -> int:
         """One that no worker can have passed before all of them have been asked."""

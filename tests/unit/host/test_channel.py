@@ -12,7 +12,7 @@ import pytest
 
 from flota.host import channel as node
 from flota.host.channel import NO_HEARTBEAT, PAGE, POLLS, STEP_WENT_BACK, STOP_AT, Channel, read_page
-from flota.preemption.stop_step import NO_OPINION, NOW, agreed_step, read_progress
+from flota.preemption.stop_step import NO_WORKERS, NOW, agreed_step, read_progress
 from flota.worker import heartbeat as worker
 from flota.worker.stop_callbacks import on_stop
 
@@ -210,7 +210,7 @@ def test_a_step_that_will_never_come_is_not_waited_for(channel):
     assert worker.should_stop()
 
 
-@pytest.mark.parametrize(("told", "heard"), [(NOW, NOW), (0, 0), (7, 7), (NO_OPINION, NOW)])
+@pytest.mark.parametrize(("told", "heard"), [(NOW, NOW), (0, 0), (7, 7), (NO_WORKERS, NOW)])
 def test_the_nodes_request_is_read_at_any_step(channel, told, heard):
     worker.heartbeat(0)
     assert worker._page.stop_step() is None
@@ -255,8 +255,8 @@ def test_a_forked_child_does_not_speak_for_the_worker(channel):
         ([10, 12], 0.0, 1.0, 14),
         ([10], 100.0, 1.0, 212),
         ([10, NOW], 1.0, 1.0, NOW),
-        ([NO_OPINION, 5], 0.0, 1.0, 7),
-        ([NO_OPINION], 0.0, 1.0, NOW),
+        ([NO_WORKERS, 5], 0.0, 1.0, 7),
+        ([NO_WORKERS], 0.0, 1.0, NOW),
     ],
 )
 def test_the_agreed_step_is_one_that_no_worker_can_have_passed(steps, pace, notice, agreed):

@@ -21,7 +21,7 @@ WORKERS, CULPRIT = 3, 1
 TIMEOUT = 4.0  # seconds
 SCRIPTS = environments.ROOT / "tests" / "processes" / "workers"
 KINDS = ("sleep", "deadlock", "gil", "busy", "stopped", "pipe", "server", "poll", "queue", "left")
-HANGS = dict.fromkeys(KINDS, "rank 1 makes the others wait")
+HANGS = dict.fromkeys(KINDS, "rank 1 blocks the others")
 HANGS["dropped"] = "no rank stands out"
 QUIET = (
     "compile", "children", "checkpoint", "evaluation", "remote evaluation", "native evaluation", "download", "upload",

@@ -53,24 +53,24 @@ def test_another_service_is_not_mistaken_for_the_master(shared, tmp_path, strang
 
     assert job.codes() == [2, 2]
     for node in nodes:
-        assert "10.77.0.1:8090 answers, but not as a store: is it another program's port" in node.err
+        assert "10.77.0.1:8090 does not answer as a store: check the port" in node.err
 
 
-def test_nodes_that_do_not_fit_are_turned_away_and_the_right_one_is_taken(job):
+def test_nodes_that_do_not_fit_are_refused_and_the_right_one_is_taken(job):
     first = job.node(1, "--nnodes 2 --rank 0 --framework torch")
     job.wait_for_records(1)
     wrong = {
-        2: ("--nnodes 3 --rank 1 --framework torch", "it expects 3 nodes, this job has 2"),
-        3: ("--nnodes 2 --rank 1 --framework jax", "it is for jax, this job is for torch"),
+        2: ("--nnodes 3 --rank 1 --framework torch", "it expects 3 nodes, this job expects 2"),
+        3: ("--nnodes 2 --rank 1 --framework jax", "it uses jax, this job uses torch"),
         4: ("--nnodes 2 --rank 0 --framework torch", "rank 0 is taken by host1"),
-        5: ("--nnodes 1:2 --rank 1 --framework torch", "it expects 1:2 nodes, this job has 2"),
+        5: ("--nnodes 1:2 --rank 1 --framework torch", "it expects 1:2 nodes, this job expects 2"),
     }
-    turned_away = {host: job.node(host, words) for host, (words, _) in wrong.items()}
+    refused = {host: job.node(host, words) for host, (words, _) in wrong.items()}
 
-    for host, node in turned_away.items():
+    for host, node in refused.items():
         assert node.wait() == 2
-        assert f"the job turned this node away: {wrong[host][1]}" in node.err
-        first.wait_for(f"host{host} was turned away: {wrong[host][1]}")
+        assert f"the job refused this node: {wrong[host][1]}" in node.err
+        first.wait_for(f"host{host} was refused: {wrong[host][1]}")
     job.node(6, "--nnodes 2 --rank 1 --framework torch")
     assert [(worker.host, worker.world_size) for worker in job.round(0, 2)] == [("host1", 2), ("host6", 2)]
     job.finish()
@@ -85,9 +85,9 @@ def test_a_node_of_another_job_is_turned_away_by_the_master(shared, tmp_path):
     stray = other.node(2, "--nnodes 2")
 
     assert other.codes() == [2]
-    why = f"it is of job `{other.name}`, this is job `{job.name}`"
-    assert f"the job turned this node away: {why}" in stray.err
-    first.wait_for(f"host2 was turned away: {why}")
+    why = f"its job id is `{other.name}`, this job's is `{job.name}`"
+    assert f"the job refused this node: {why}" in stray.err
+    first.wait_for(f"host2 was refused: {why}")
     job.node(3, "--nnodes 2")
     job.round(0, 2)
     job.finish()
@@ -101,9 +101,9 @@ def test_a_third_node_of_two_does_not_disturb_them(job):
     third = job.node(3, "--nnodes 2 --max_restart 1")
 
     assert third.wait() == 2
-    assert "the job turned this node away: the job has all of its 2 nodes" in third.err
+    assert "the job refused this node: the job already has all 2 nodes" in third.err
     for node in nodes:
-        node.wait_for("host3 was turned away: the job has all of its 2 nodes")
+        node.wait_for("host3 was refused: the job already has all 2 nodes")
     job.finish()
     assert job.codes() == [0, 0, 2]
     assert job.rounds() == [0]
@@ -127,8 +127,8 @@ def test_a_node_without_the_token_and_the_owner_both_get_a_message(shared, tmp_p
     intruder = job.node(2, "--nnodes 2", env=given)
 
     assert intruder.wait() == 2
-    assert f"{job.master} does not know this job's token: set the same FLOTA_TOKEN on all nodes" in intruder.err
-    owner.wait_for("a request from 10.77.0.2 was refused: its FLOTA_TOKEN is not this job's")
+    assert f"{job.master} does not accept this node's token: set the same FLOTA_TOKEN on all nodes" in intruder.err
+    owner.wait_for("refused a request from 10.77.0.2: wrong FLOTA_TOKEN")
     job.node(3, "--nnodes 2", env={"FLOTA_TOKEN": TOKEN})
     assert [worker.host for worker in job.round(0, 2)] == ["host1", "host3"]
     job.finish()
@@ -140,5 +140,5 @@ def test_a_master_without_a_token_says_that_it_is_open_to_all(shared, tmp_path):
     nodes = job.start([1, 2], "--nnodes 2", MEETS)
 
     assert job.codes() == [0, 0]
-    warning = f"anybody who can reach {job.master} can take part in this job: set FLOTA_TOKEN on all nodes"
+    warning = f"the store at {job.master} accepts anyone: set FLOTA_TOKEN on all nodes"
     assert [node.err.count(warning) for node in nodes] == [1, 0]

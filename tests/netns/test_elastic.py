@@ -72,7 +72,7 @@ def test_a_node_that_joins_starts_a_new_round_in_which_the_others_keep_their_ran
     assert after.hosts == [*before.hosts, f"host{late}"]
     assert len(job.notes("stopped", before.number)) == 2
     assert attempts(job, after.number) == {"0"}
-    assert say(nodes, f"host{late} joined; the nodes meet again")
+    assert say(nodes, f"host{late} joined; starting a new round")
     job.finish()
     assert job.codes() == [0, 0, 0]
 
@@ -91,7 +91,7 @@ def test_a_node_that_is_asked_to_stop_leaves_and_the_others_continue(job, leaver
     assert attempts(job, after.number) == {"0"}
     job.finish()
     assert job.codes() == [0 if node in rest else 143 for node in nodes]
-    assert say(rest, f"host{leaver} left; the nodes meet again")
+    assert say(rest, f"host{leaver} left; starting a new round")
     assert say([nodes[leaver - 1]], "stopped by SIGTERM")
 
 
@@ -108,7 +108,7 @@ def test_the_coordinators_node_may_leave(shared, tmp_path):
     assert first.wait() == 143
     job.finish()
     assert job.codes() == [143, 0, 0]
-    assert say(rest, "host2 left; the nodes meet again")
+    assert say(rest, "host2 left; starting a new round")
 
 
 def test_a_lost_node_is_done_without(job):
@@ -122,7 +122,7 @@ def test_a_lost_node_is_done_without(job):
     assert attempts(job, after.number) == {"0"}
     job.finish()
     assert job.codes() == [0, -9, 0]
-    assert say([nodes[0], nodes[2]], "host2 was lost; the nodes meet again")
+    assert say([nodes[0], nodes[2]], "host2 was lost; starting a new round")
 
 
 def test_a_job_goes_from_one_node_to_two_and_back(job):
@@ -140,16 +140,16 @@ def test_a_job_goes_from_one_node_to_two_and_back(job):
     assert job.codes() == [0, 143]
 
 
-def test_one_node_more_than_max_is_turned_away(job):
+def test_one_node_more_than_max_is_refused(job):
     nodes = job.start([1, 2], f"--nnodes 1:2 {SOON}")
     full = job.settle(2)
 
     third = job.node(3, f"--nnodes 1:2 {SOON}")
 
     assert third.wait() == 2
-    assert say([third], "the job turned this node away: the job has all of its 2 nodes")
+    assert say([third], "the job refused this node: the job already has all 2 nodes")
     for node in nodes:
-        node.wait_for("host3 was turned away: the job has all of its 2 nodes")
+        node.wait_for("host3 was refused: the job already has all 2 nodes")
     job.finish()
     assert job.codes() == [0, 0, 2]
     assert job.rounds()[-1] == full.number
@@ -179,7 +179,7 @@ def test_a_job_that_would_fall_below_min_stops_as_a_whole(job):
 
     assert job.codes() == [143, 143]
     assert job.rounds() == [0]
-    assert say(nodes, "host2 was told to stop")
+    assert say(nodes, "host2 was asked to stop")
 
 
 def test_the_serving_node_stops_the_job_when_it_is_asked_to_stop(shared, tmp_path):
@@ -191,7 +191,7 @@ def test_the_serving_node_stops_the_job_when_it_is_asked_to_stop(shared, tmp_pat
 
     assert job.codes() == [143, 143, 143]
     assert job.rounds()[-1] == full.number
-    assert say(nodes, "host1 was told to stop")
+    assert say(nodes, "host1 was asked to stop")
 
 
 def test_ctrl_c_on_one_node_ends_the_job_on_all(job):
@@ -215,8 +215,8 @@ def test_below_min_the_job_waits_and_then_ends_with_75(jobs):
 
     for job in jobs:
         assert job.codes() == [75, -9]
-        assert say(job.nodes.started[:1], "host2 was lost; the nodes meet again")
-        assert say(job.nodes.started[:1], "the nodes did not meet in time: 1 of 2:3 nodes: host1")
+        assert say(job.nodes.started[:1], "host2 was lost; starting a new round")
+        assert say(job.nodes.started[:1], "nodes did not join in time: 1 node joined (need 2, up to 3): host1")
         assert job.rounds() == [0]
 
 
@@ -224,7 +224,7 @@ def test_below_min_a_new_node_lets_the_job_go_on(job):
     nodes = job.start([1, 2], f"--nnodes 2:3 {SOON}")
     job.settle(2)
     nodes[1].process.kill()
-    nodes[0].wait_for("host2 was lost; the nodes meet again")
+    nodes[0].wait_for("host2 was lost; starting a new round")
 
     job.node(3, f"--nnodes 2:3 {SOON}")
 
@@ -248,7 +248,7 @@ def test_at_level_0_a_failing_node_leaves_and_the_others_go_on(job):
     assert say([nodes[1]], f"rank {rank} on host2 failed first: exit code 9")
     job.finish()
     assert job.codes() == [0, 9, 0]
-    assert say([nodes[0], nodes[2]], f"host2 left after rank {rank} failed; the nodes meet again")
+    assert say([nodes[0], nodes[2]], f"host2 left after rank {rank} failed; starting a new round")
 
 
 def test_at_level_0_a_failure_that_leaves_too_few_is_waited_for(jobs):
@@ -261,7 +261,7 @@ def test_at_level_0_a_failure_that_leaves_too_few_is_waited_for(jobs):
 
     for job in jobs:
         assert job.codes() == [75, 9]
-        assert say(job.nodes.started[:1], "the nodes did not meet in time: 1 of 2:3 nodes: host1")
+        assert say(job.nodes.started[:1], "nodes did not join in time: 1 node joined (need 2, up to 3): host1")
         assert job.rounds() == [0]
 
 

@@ -184,7 +184,7 @@ def run_side_by_side(one: Job, other: Job) -> None:
     assert workers[0] == workers[1]
     assert [len(job.notes("worker", 0)) for job in (one, other)] == [2, 2]
     assert not other.notes("stopped", 0)
-    assert not any("was turned away" in node.err for node in [*one.nodes.started, *other.nodes.started])
+    assert not any("was refused" in node.err for node in [*one.nodes.started, *other.nodes.started])
 
 
 @pytest.mark.parametrize("how", [0, 7], ids=["well", "badly"])

@@ -29,9 +29,9 @@ def test_the_starting_order_does_not_matter(jobs, order):
     # Whoever is early says so: that nobody serves yet, or who is there already.
     served = order[0] == 1
     jobs[0].nodes.started[0].wait_for(
-        "1 of 3 nodes: host1" if served else f"waiting for an answer from {jobs[0].master}"
+        "1 of 3 joined (host1)" if served else f"waiting for an answer from {jobs[0].master}"
     )
-    jobs[1].nodes.started[0].wait_for(f"1 of 3 nodes: host{order[0]}")
+    jobs[1].nodes.started[0].wait_for(f"1 of 3 joined (host{order[0]})")
     for job in jobs:
         job.start(order[1:], "--nnodes 3")
 
@@ -154,14 +154,14 @@ def test_nodes_that_wait_without_success_name_those_that_joined_and_exit_with_75
     for job in jobs:
         assert job.codes() == [75, 75]
         for node in job.nodes.started:
-            assert "waiting for the other nodes: 2 of 3 nodes: host1, host2" in node.err
-            assert "the nodes did not meet in time: 2 of 3 nodes: host1, host2" in node.err
+            assert "waiting for nodes: 2 of 3 joined (host1, host2)" in node.err
+            assert "nodes did not join in time: 2 of 3 joined (host1, host2)" in node.err
 
 
 def test_missing_nodes_have_the_names_that_the_user_gave(shared, tmp_path):
     cases = {
         "--ips 10.77.0.1,10.77.0.2,10.77.0.3": "10.77.0.2, 10.77.0.3",
-        "--nnodes 3 --rank 1 --master 10.77.0.1:8090": "rank 0, 2",
+        "--nnodes 3 --rank 1 --master 10.77.0.1:8090": "ranks 0, 2",
     }
     jobs = [Job(shared.lab, tmp_path) for _ in cases]
     for job, words in zip(jobs, cases, strict=True):
@@ -170,8 +170,8 @@ def test_missing_nodes_have_the_names_that_the_user_gave(shared, tmp_path):
     for job, missing in zip(jobs, cases.values(), strict=True):
         assert job.codes() == [75]
         (node,) = job.nodes.started
-        assert f"waiting for the other nodes: 1 of 3 nodes: host1; missing: {missing}" in node.err
-        assert f"did not meet in time: 1 of 3 nodes: host1; missing: {missing}" in node.err
+        assert f"waiting for nodes: 1 of 3 joined (host1); missing {missing}" in node.err
+        assert f"did not join in time: 1 of 3 joined (host1); missing {missing}" in node.err
 
 
 def test_a_master_that_does_not_come_is_named(shared, tmp_path):

@@ -53,7 +53,7 @@ def test_a_crashed_host_is_named_and_may_be_waited_for(job):
     assert job.last_stop(0) - crashed < (WITHIN_LEASE if job.etcd else AT_ONCE)
     assert all("host3 was lost" in node.err for node in nodes[:2])
     for node in others[:2]:
-        node.wait_for("host3 was lost; the nodes meet again", WITHIN_LEASE)
+        node.wait_for("host3 was lost; starting a new round", WITHIN_LEASE)
     waits.node(3, words)
     assert waits.round(1, 3) == before
     waits.finish()
@@ -70,7 +70,7 @@ def test_no_rank_is_blamed_for_losing_a_crashed_host(job, words):
 
     if words:
         for node in nodes[:2]:
-            node.wait_for("host3 was lost; the nodes meet again", WITHIN_LEASE)
+            node.wait_for("host3 was lost; starting a new round", WITHIN_LEASE)
             assert "restarting" not in node.err and "left" not in node.err
             node.process.terminate()
         assert job.codes() == [143, 143, -9]
@@ -97,7 +97,9 @@ def test_a_host_that_is_cut_off_is_named_within_the_lease_and_exits(jobs):
         one, two, three = job.nodes.started
         assert all("host3 was lost" in node.err for node in (one, two))
         # An etcd keeps the job's last state for it; a master is gone with the job.
-        assert ("host3 was lost" if job.etcd else f"lost the job's store: {job.master}") in last_words(three)
+        assert ("host3 was lost" if job.etcd else f"lost the connection to the store: {job.master}") in last_words(
+            three
+        )
         assert job.rounds() == [0]
 
 
@@ -141,7 +143,7 @@ def test_a_job_waits_for_a_new_node_in_the_place_of_a_lost_one(job):
     before = job.round(0, 3)
     kill(nodes[1])
     for node in (nodes[0], nodes[2]):
-        node.wait_for("host2 was lost; the nodes meet again")
+        node.wait_for("host2 was lost; starting a new round")
 
     job.node(2, "--nnodes 3 --max_restart 1")
 
@@ -162,8 +164,8 @@ def test_a_job_that_waits_without_success_for_a_lost_node_exits_with_75(jobs):
     for job in jobs:
         assert job.codes() == [75, 75, -9]
         for node in job.nodes.started[:2]:
-            assert "host3 was lost; the nodes meet again" in node.err
-            assert "the nodes did not meet in time: 2 of 3 nodes: host1, host2" in node.err
+            assert "host3 was lost; starting a new round" in node.err
+            assert "nodes did not join in time: 2 of 3 joined (host1, host2)" in node.err
         assert job.rounds() == [0]
 
 
@@ -174,7 +176,7 @@ def test_a_host_that_was_cut_off_comes_back(jobs):
     jobs[0].lab.cut(3)
     for job in jobs:
         for node in job.nodes.started[:2]:
-            node.wait_for("host3 was lost; the nodes meet again", WITHIN_LEASE)
+            node.wait_for("host3 was lost; starting a new round", WITHIN_LEASE)
 
     jobs[0].lab.heal()
 
@@ -196,7 +198,7 @@ def test_a_node_that_was_suspended_comes_back(jobs):
     for job in jobs:
         job.nodes.started[2].process.send_signal(signal.SIGSTOP)
     for job in jobs:
-        job.nodes.started[0].wait_for("host3 was lost; the nodes meet again", WITHIN_LEASE)
+        job.nodes.started[0].wait_for("host3 was lost; starting a new round", WITHIN_LEASE)
     assert not any(2 in job.notes("stopped", 0) for job in jobs)
 
     for job in jobs:
@@ -257,7 +259,7 @@ def test_without_the_masters_node_every_other_ends_within_the_lease(shared, tmp_
     if how == "cut":
         assert jobs[0].nodes.started[0].wait() == 75
         for job in jobs[1:]:
-            job.nodes.started[0].wait_for("the nodes meet again")
+            job.nodes.started[0].wait_for("starting a new round")
             job.nodes.started[0].process.terminate()  # or it would wait for new ones
     own = [75, 143, 143] if how == "cut" else [-9, -9, -9]
     assert [job.codes() for job in jobs] == [[code, 75, 75] for code in own]

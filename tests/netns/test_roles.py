@@ -233,7 +233,7 @@ def test_a_lost_host_of_servers_alone_is_waited_for(job):
 
     two.process.kill()
 
-    one.wait_for("host2 was lost; the nodes meet again", WITHIN_LEASE)
+    one.wait_for("host2 was lost; starting a new round", WITHIN_LEASE)
     job.node(2, serves, PLAYS)
     wait_for_answers(job, 2, 1)
     job.finish()

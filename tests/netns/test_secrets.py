@@ -127,7 +127,7 @@ def test_a_job_over_tls_fails_and_starts_again_like_any_other(shared, tmp_path, 
 
     nodes[1].process.kill()
 
-    nodes[0].wait_for("host2 was lost; the nodes meet again")
+    nodes[0].wait_for("host2 was lost; starting a new round")
     job.node(2, f"--nnodes 2 --tls-ca {papers}/ca.pem --max_restart 1")
     job.round(2, 2)
     job.finish()
@@ -153,12 +153,12 @@ def test_a_node_that_does_not_trust_the_master_says_so_and_another_may_come(shar
 def test_a_node_without_tls_gets_an_error_if_the_master_uses_it(shared, tmp_path, papers):
     job = Job(shared.lab, tmp_path, "10.77.0.1:8090")
     one = job.node(1, serving(papers))
-    one.wait_for("1 of 2 nodes: host1")
+    one.wait_for("1 of 2 joined (host1)")
 
     plain = job.node(2, "--nnodes 2")
 
     assert plain.wait() == 2
-    assert "10.77.0.1:8090 answers, but not as a store" in plain.err
+    assert "10.77.0.1:8090 does not answer as a store" in plain.err
     job.node(3, f"--nnodes 2 --tls-ca {papers}/ca.pem")
     job.round(0, 2)
     job.finish()

@@ -9,7 +9,7 @@ from tests.launching import WORKERS
 
 SOAK = bool(os.environ.get("FLOTA_SOAK"))
 SLOW = "rank 1 on host2 is slow: its steps take "
-FAIR = "rank 1 on host2 is as fast as the others again"
+FAIR = "rank 1 on host2 is as fast as the other ranks again"
 LONG = 90  # seconds: a rank must be slow, and then fast, for half a minute
 
 

@@ -75,7 +75,7 @@ def assert_nothing_happened(job: Job) -> None:
     assert job.rounds() == [0, 1]
     for node in job.nodes.started:
         assert "; restarting (1 of 1)" in node.err
-        assert " lost; the nodes meet again" not in node.err
+        assert " lost; starting a new round" not in node.err
 
 
 @pytest.mark.parametrize("who", [leader, follower])

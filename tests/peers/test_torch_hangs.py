@@ -17,7 +17,7 @@ SOAK = bool(os.environ.get("FLOTA_SOAK"))
 TIMEOUT = 5.0
 KINDS = {  # where the culprit stands, and the others
     "sleep": ("asleep in hang at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
-    "server": ("waiting at a socket in hang at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
+    "server": ("waiting on a socket in hang at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
     "loader": ("in next(loader) at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
     "barrier": ("in barrier at ddp_hangs.py:", "in backward at ddp_hangs.py:"),
 }
@@ -55,7 +55,7 @@ def test_the_odd_rank_is_named(flota, kind):
     own, others = KINDS[kind]
     assert code == 124, err
     assert err.count("the job hangs") == 1
-    assert "rank 1 makes the others wait" in err
+    assert "rank 1 blocks the others" in err
     assert f"2 of 3 ranks: {others}" in err
     assert f"rank 1: {own}" in err
     [failure] = json.loads((flota.directory / "log" / "report.json").read_text())["failures"]
@@ -87,7 +87,7 @@ def test_the_odd_rank_is_named_on_every_host(tmp_path):
 
         assert codes == [124, 124, 124], job.story()
         for node in job.on.values():
-            assert "rank 1 on host2 makes the others wait" in node.err
+            assert "rank 1 on host2 blocks the others" in node.err
             assert "2 of 3 ranks: in backward at ddp_hangs.py:" in node.err
             assert node.err.count("the job hangs") == 1
             node.assert_nobody_left()

@@ -22,11 +22,11 @@ KINDS = {
     "gil": "holding the GIL in hang at hangs.py:",
     "busy": "busy in hang at hangs.py:",
     "stopped": "stopped by a signal, in hang at hangs.py:",
-    "pipe": "blocked at a pipe in hang at hangs.py:",
-    "server": "waiting at a socket in hang at hangs.py:",
+    "pipe": "blocked on a pipe in hang at hangs.py:",
+    "server": "waiting on a socket in hang at hangs.py:",
     "poll": "asleep in watch at hangs.py:",
     "queue": "in Queue.get at hangs.py:",
-    "left": "ended with 0 after ",
+    "left": "exited with code 0 after ",
 }
 QUIET = (
     "compile", "children", "checkpoint", "evaluation", "remote evaluation", "native evaluation", "download", "upload",
@@ -77,7 +77,7 @@ def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
     assert took > 0.7 * TIMEOUT
     assert err.count("the job hangs: ") == 1
     assert f"the job hangs: no {'step' if beats else 'output'} for " in err
-    assert "rank 1 makes the others wait" in err
+    assert "rank 1 blocks the others" in err
     assert ("rank 1 left too early: exit code 0 after " if kind == "left" else "rank 1 hung: found after ") in err
     [failure] = report(flota)["failures"]
     cause = "left-early" if kind == "left" else "hung"
@@ -111,8 +111,8 @@ def test_what_a_wrapper_waits_for_is_named_in_its_place(flota, wrapper):
     )
 
     assert ended.returncode == 124
-    assert "rank 1 makes the others wait" in ended.stderr
-    assert "2 of 3 ranks: waiting at a socket in receive at hangs.py:" in ended.stderr
+    assert "rank 1 blocks the others" in ended.stderr
+    assert "2 of 3 ranks: waiting on a socket in receive at hangs.py:" in ended.stderr
     assert "rank 1: asleep in hang at hangs.py:" in ended.stderr
 
 
@@ -147,10 +147,10 @@ def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind
     _, err = running.output()
 
     assert running.wait() == 124
-    assert err.count("stacks cannot be read, so silence alone tells a hang") == 1
-    assert "all ranks stand still" not in err
-    assert "s, and no bytes nor children show work\n" in err
-    assert "2 of 3 ranks: waiting at a socket in receive at hangs.py:" in err or kind == "left"
+    assert err.count("cannot read stacks, so only silence indicates a hang") == 1
+    assert "no rank makes progress" not in err
+    assert "s, and no I/O or child process shows activity\n" in err
+    assert "2 of 3 ranks: waiting on a socket in receive at hangs.py:" in err or kind == "left"
     [failure] = report(flota)["failures"]
     assert (failure["rank"], failure["cause"]) == (1, "left-early" if kind == "left" else "hung")
     assert "receive (" in (flota.directory / "log" / "stacks.0.txt").read_text()
@@ -162,14 +162,12 @@ def test_a_warning_that_stacks_cannot_be_read_comes_before_any_hang(flota, spy, 
     how["env"]["STAGE"] = str(flota.directory)
     with (flota.directory / "screen").open("wb") as screen:
         running = flota.start("--hang-timeout", 4, "steps.py", stderr=screen, **how)
-    said = (
-        f"stacks cannot be read, so silence alone tells a hang ({'Permission Denied' if spy else 'there is no py-spy'}"
-    )
+    said = f"cannot read stacks, so only silence indicates a hang ({'Permission Denied' if spy else 'py-spy is not installed'}"
     wait_until(lambda: said in (flota.directory / "screen").read_text(), "a warning")
     (flota.directory / "finish").touch()
 
     assert running.wait() == 0
-    assert (flota.directory / "screen").read_text().count("stacks cannot be read") == 1
+    assert (flota.directory / "screen").read_text().count("cannot read stacks") == 1
 
 
 def test_output_that_comes_while_stacks_are_taken_saves_the_job(flota, installed):
@@ -187,7 +185,7 @@ def test_a_quiet_job_that_works_is_left_alone(flota, kind):
 
     assert ended.returncode == 0
     assert "the job hangs" not in ended.stderr
-    assert ended.stderr.count("but rank 0 is at work: ") == 1
+    assert ended.stderr.count("but rank 0 is active: ") == 1
     assert not list(flota.directory.glob("log/stacks.*"))
 
 
@@ -202,7 +200,7 @@ def test_what_a_wrapper_waits_for_may_be_at_work(flota):
     ended = flota.run(*words)
 
     assert ended.returncode == 0
-    assert "works: it sends or receives" in ended.stderr
+    assert "is active: it is sending or receiving" in ended.stderr
 
 
 def test_native_frames_are_had_on_request(flota):

@@ -41,9 +41,9 @@ def test_it_shows_what_all_ranks_wait_on(flota, hung):
     ended = stack(flota)
 
     assert ended.returncode == 0, ended.stderr
-    assert "2 of 3 ranks: waiting at a socket in receive at hangs.py:" in ended.stdout
+    assert "2 of 3 ranks: waiting on a socket in receive at hangs.py:" in ended.stdout
     assert "rank 1: asleep in hang at hangs.py:" in ended.stdout
-    assert "if this is a hang: rank 1 makes the others wait" in ended.stdout
+    assert "if this is a hang: rank 1 blocks the others" in ended.stdout
     assert all(f"rank {rank} (pid " in ended.stdout for rank in range(3))
     assert ended.stdout.count("  MainThread") == 3
     assert hung.process.poll() is None

@@ -50,10 +50,10 @@ BLANK = JobState(GATHERING)  # before anything has been decided: nobody is told
 EPOCH = 1_000_000.0  # makes a time of day of the story's time
 PLACES = {
     "collective": "in all_reduce at train.py:88",
-    "waits": "waiting at a socket in recv at train.py:90",
+    "waits": "waiting on a socket in recv at train.py:90",
     "elsewhere": "in next(loader) at data.py:41",
     "halted": "stopped by a signal",
-    "ended": "ended with 0",
+    "ended": "exited with code 0",
 }
 
 
@@ -65,8 +65,8 @@ def describe_state(state: JobState, before: JobState) -> list[str]:
     lines = [f"{one.host} refused: {one.why}" for node, one in state.refused.items() if node not in before.refused]
     if (state.phase, state.round, decisive(state)) != (before.phase, before.round, decisive(before)):
         lines.append(describe_phase(state, before))
-    if state.missing and state.missing != before.missing:
-        lines.append(f"waiting: {state.missing}")
+    if state.join_status and state.join_status != before.join_status:
+        lines.append(state.join_status)
     if state.slow != before.slow:
         slow = [f"{label(row.role, row.rank)} on {row.host} ({row.factor:g} times)" for row in state.slow]
         lines.append(f"slow ranks: {', '.join(slow) or 'none'}")
@@ -161,11 +161,13 @@ def describe_action(action: follower.NodeAction, node: Node) -> str:
 class Node:
     """One node: its part in the job, its record as the store has it, and workers that the story speaks for."""
 
-    def __init__(self, name: str, terms: Terms, blank: NodeRecord, workers: int, lifeline: float, clock: float) -> None:
+    def __init__(
+        self, name: str, terms: Terms, blank: NodeRecord, workers: int, outage_limit: float, clock: float
+    ) -> None:
         self.name, self.host = name, blank.host
         self.workers = workers
         self.epoch = EPOCH + clock
-        self.part = Follower(name, blank, patience=terms.join_timeout, lifeline=lifeline)
+        self.part = Follower(name, blank, join_timeout=terms.join_timeout, outage_limit=outage_limit)
         self.hears = self.is_there = True
         self.silent_since: float | None = None
         self.only_servers = bool(blank.roles) and not any(
@@ -184,7 +186,7 @@ class Node:
         self.is_asked_to_stop = self.is_released = False
 
     def hear(self, state: JobState) -> None:
-        self.part.hear(state)
+        self.part.receive_state(state)
 
     def advance(self, now: float) -> list[str]:
         """What it does now, until nothing follows from anything any more."""
@@ -206,7 +208,7 @@ class Node:
                 self.is_asked_to_stop = self.is_blind = False
                 self.knowledge, self.stuck, self.gracefully = (), None, False
                 if self.only_servers:
-                    self.part.only_serves()
+                    self.part.report_serving()
             case follower.Recall():
                 self.is_asked_to_stop = True
             case follower.Release():
@@ -258,7 +260,7 @@ class Node:
         return self.part.deadline
 
     def fail(self, now: float, rank: int, code: int, **facts) -> None:
-        self.part.failed((self._fault(now, rank, code, **facts),))
+        self.part.report_failures((self._fault(now, rank, code, **facts),))
 
     def knows(self, now: float, rank: int, code: int) -> None:
         """Found when its workers are gone: one of those that were stopped had failed before."""
@@ -275,31 +277,31 @@ class Node:
 
     def done(self) -> None:
         if self.has_servers:
-            self.part.only_serves()
+            self.part.report_serving()
         else:
-            self.part.swept(well=True)
+            self.part.workers_ended(succeeded=True)
 
     def swept(self, *, gracefully: bool = False) -> None:
         self.is_asked_to_stop = False
         self.gracefully = gracefully
-        self.part.swept(well=self.is_released)
+        self.part.workers_ended(succeeded=self.is_released)
 
     def cannot_start(self, reason: str) -> None:
-        self.part.swept(well=False)
-        self.part.cannot_go_on(f"{self.host}: {reason}")
+        self.part.workers_ended(succeeded=False)
+        self.part.give_up(f"{self.host}: {reason}")
 
     def stop(self, number: int, now: float) -> None:
         asks = number == signal.SIGTERM and self.part.working
         self.part.stop(number, now, can_stop=asks and self.progress.can_stop)
 
     def idle(self, seconds: float, timeout: float) -> None:
-        self.part.idle(seconds, timeout)
+        self.part.report_idle(seconds, timeout)
         state = self.part.job_state
         if not seconds and state and state.asks(STACKS):
-            self.part.reply(state.question, PositionsAnswer(moves=True))
+            self.part.reply(state.question, PositionsAnswer(makes_progress=True))
 
     def steps_take(self, seconds: dict[int, float]) -> None:
-        self.part.steps_take(tuple(StepTime(rank, took) for rank, took in seconds.items()))
+        self.part.report_steps(tuple(StepTime(rank, took) for rank, took in seconds.items()))
 
     def ask(self) -> bool:
         return self.part.request(POSITIONS) is not None
@@ -446,9 +448,9 @@ class ClusterStage:
             self.nodes[f"{host}.old"].is_there = False
         serves = not self.etcd and not self.nodes
         blank = make_record(self.terms, host, int(rank), (int(servers), int(workers)), serves=serves, **other)
-        lifeline = 60.0 if self.etcd else 0.6 * LEASE
+        outage_limit = 60.0 if self.etcd else 0.6 * LEASE
         name = f"{host}.new" if again == "yes" else host
-        self.nodes[host] = node = Node(name, self.terms, blank, int(workers) + int(servers), lifeline, float(clock))
+        self.nodes[host] = node = Node(name, self.terms, blank, int(workers) + int(servers), outage_limit, float(clock))
         lines = node.advance(self.now)
         if len(self.nodes) == 1:
             self.do_takeover(host)

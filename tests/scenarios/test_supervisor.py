@@ -67,7 +67,7 @@ class SupervisorStage:
 
     def do_hang(self, worker, blind="no"):
         suspects = (int(worker),) if worker else ()
-        return self._step(HangFound(suspects, ("all stand still",), self.now, blind == "yes"))
+        return self._step(HangFound(suspects, ("no rank makes progress",), self.now, blind == "yes"))
 
     def do_explained(self, worker):
         return self._step(HangFound((int(worker),), ("in f at x.py:1",), self.now))

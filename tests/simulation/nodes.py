@@ -117,8 +117,8 @@ class SimNode:
         follower = Follower(
             name,
             blank,
-            patience=terms.join_timeout,
-            lifeline=terms.join_timeout if cluster.etcd else 3.0,
+            join_timeout=terms.join_timeout,
+            outage_limit=terms.join_timeout if cluster.etcd else 3.0,
         )
         registration = Registration(
             self.client, Keys("/job/"), name, int(LEASE), may_coordinate=cluster.etcd or serves, clock=self.clock
@@ -223,7 +223,7 @@ class SimNode:
         self.rank = job_state.seat_of(self.name)
         self.began_at = self.world.now
         if self.only_servers:
-            self.follower.only_serves()
+            self.follower.report_serving()
             self.world.after(0, self._step)
         else:
             self.world.after(self.cluster.work, lambda: self._finish_work(job_state))
@@ -252,7 +252,7 @@ class SimNode:
             self._torn = self._torn | {job_state.round}
         self.at_work = None
         self.stopped_gracefully = well
-        self.follower.swept(well=well)
+        self.follower.workers_ended(succeeded=well)
         self._step()
 
     def _leave(self, ending: JobEnding) -> None:
@@ -289,7 +289,7 @@ class SimNode:
         if self.at_work is job_state and not self.over:
             self.at_work = None
             self.stopped_gracefully = True
-            self.follower.swept(well=False)
+            self.follower.workers_ended(succeeded=False)
             self._step()
 
     def stand(self, seconds: float = 30.0, kind: str = "collective") -> None:
@@ -297,10 +297,10 @@ class SimNode:
         if self.over or not self.at_work:
             return
         self.kind = kind
-        self.follower.idle(seconds, seconds)
+        self.follower.report_idle(seconds, seconds)
         job_state = self.follower.job_state
         if not seconds and job_state.question and job_state.asks(STACKS):
-            self.follower.reply(job_state.question, PositionsAnswer(moves=True))
+            self.follower.reply(job_state.question, PositionsAnswer(makes_progress=True))
         self._step()
 
     def answer_hang(self, question: Question, *, workers_gone: bool) -> None:
@@ -343,7 +343,7 @@ class SimNode:
         if self.at_work:
             rank = self.at_work.seat_of(self.name)
             fault = FailedWorker(rank, 0, self.name, 1, code, EXITED, f"exit code {code}", 1.0, "log")
-            self.follower.failed((fault,))
+            self.follower.report_failures((fault,))
             self._step()
             self._stop_workers()
 

@@ -128,7 +128,7 @@ def test_below_min_the_job_waits_and_then_ends():
     cluster.run(200)
     ending = cluster.nodes[0].ending
     assert (ending.kind, ending.code) == (INCOMPLETE, 75)
-    assert ending.reason == "the nodes did not meet in time: 1 of 2:3 nodes: host0"
+    assert ending.reason == "nodes did not join in time: 1 node joined (need 2, up to 3): host0"
 
 
 def test_a_drained_node_leaves_and_the_others_continue():
@@ -198,13 +198,13 @@ def test_at_level_0_a_drained_or_failing_node_leaves_and_its_victims_stay(leavin
 @pytest.mark.parametrize(
     ("more", "rank", "words"),
     [
-        ({"job": "other"}, -1, "job `other`"),
+        ({"job": "other"}, -1, "its job id is `other`"),
         ({"most": 4, "least": 4}, -1, "expects 4 nodes"),
         ({"frameworks": ("paddle",)}, -1, "paddle"),
         ({}, 5, "rank 5"),
     ],
 )
-def test_a_node_that_disagrees_is_turned_away(more, rank, words):
+def test_a_node_that_disagrees_is_refused(more, rank, words):
     common = terms(2, 2)
     cluster = Cluster(9, common)
     cluster.add()
@@ -228,7 +228,7 @@ def test_a_rank_taken_and_a_job_that_is_full():
     cluster.run(2)
     late = cluster.add()
     cluster.run(2)
-    assert "all of its 2 nodes" in late.ending.reason
+    assert "all 2 nodes" in late.ending.reason
     cluster.run(60)
     assert cluster.rosters[0] == (cluster.nodes[2].name, cluster.nodes[0].name)
 

@@ -1,4 +1,4 @@
-"""Which nodes take part: of all records those that can have a seat, and why the others are refused. Pure."""
+"""Which nodes take part in the job, and why the others are refused. Pure."""
 
 from collections.abc import Collection
 
@@ -6,11 +6,11 @@ from flota.cluster.job_state import GATHERING, JobState, Refused
 from flota.cluster.node_record import DEAD, LEAVING, NodeRecord, Present
 from flota.cluster.terms import Terms, disagreement
 
-STALE = 1.0  # seconds beyond a lease after which a record is surely not a dead node's
+STALE = 1.0  # seconds: a record that outlives a lease by this much is not that of a dead node
 
 
 class Admission:
-    """`deadline`: when to ask again though nothing has changed."""
+    """`deadline`: when to decide again even if nothing changes."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -21,9 +21,9 @@ class Admission:
     def admit(
         self, records: list[Present], job_state: JobState, gone: Collection[str], now: float, *, trusting: bool
     ) -> tuple[list[Present], dict[str, Refused]]:
-        """The nodes that take part, and all that were refused. Nodes with a seat come first."""
+        """The nodes that take part, and all that were refused. Nodes with a seat have precedence."""
         taken: list[Present] = []
-        holders: dict[int, str] = {}  # the hosts of ranks that nodes insist on
+        holders: dict[int, str] = {}  # hosts by explicit --rank
         waits: list[float] = []
         self._first_seen = {one.node: self._first_seen.get(one.node, now) for one in records}
         refused = {node: why for node, why in job_state.refused.items() if node in self._first_seen}
@@ -34,7 +34,7 @@ class Admission:
             why = disagreement(one.record, self.terms)
             if not why and (why := no_room(one.record, holders, len(taken), self.terms)):
                 stale_until = self._first_seen[one.node] + self.longest_stale
-                if now < stale_until and (not trusting or _may_hold_a_stale(taken, one, job_state)):
+                if now < stale_until and (not trusting or _may_be_stale(taken, one, job_state)):
                     waits.append(stale_until)
                     continue
             if why:
@@ -47,15 +47,15 @@ class Admission:
 
 
 def no_room(record: NodeRecord, holders: dict[int, str], taken: int, terms: Terms) -> str:
-    """Why there is no seat beside those that are taken; empty if there is."""
+    """Why there is no seat left for this node; empty if there is one."""
     if record.rank in holders:
         return f"rank {record.rank} is taken by {holders[record.rank]}"
-    return f"the job has all of its {terms.most} nodes" if taken >= terms.most else ""
+    return f"the job already has all {terms.most} nodes" if taken >= terms.most else ""
 
 
-def _may_hold_a_stale(taken: list[Present], one: Present, job_state: JobState) -> bool:
-    """Whether one of those in its way may be dead, which the store does not know yet: an earlier process on its own
-    host, one of two on a host, or one that has not answered the last job state."""
+def _may_be_stale(taken: list[Present], one: Present, job_state: JobState) -> bool:
+    """Whether a node in `taken` may be dead while its record is still in the store: an earlier process on the same
+    host, one of two on another host, or one that has not followed the last job state."""
     hosts = [other.record.host for other in taken]
     silent = job_state.phase == GATHERING and any(other.record.round < job_state.round for other in taken)
     return one.record.host in hosts or len(set(hosts)) < len(hosts) or silent

@@ -1,9 +1,8 @@
-"""The coordinator: looks at all node records and says what the job does next. Decides; never acts, waits or reads the
-clock.
+"""The coordinator: reads all node records and decides what the job does next. It never acts, waits or reads the clock.
 
-It is asked again whenever a record has changed or its deadline has passed, and answers from what it sees then, not from
-how it came about: a coordinator that took over, or missed something, decides like one that has seen it all. What it
-does is a table: for each thing that it can see, in this order, and each phase of the job, one function. Pure.
+It decides again whenever a record has changed or its deadline has passed, from the current records and not from their
+history: a coordinator that took over, or missed something, decides as one that has seen everything. Its behaviour is a
+table: one function for each finding, in this order, and each phase of the job. Pure.
 """
 
 from collections.abc import Callable
@@ -12,15 +11,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from flota.cluster.admission import Admission
-from flota.cluster.gathering import Gathering, hosts_in_words, missing_in_words
+from flota.cluster.gathering import Gathering, hosts_in_words, joined_in_words
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState, with_restart
-from flota.cluster.leaving import Leavers
+from flota.cluster.leaving import LeavingNodes
 from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead
 from flota.cluster.node_record import DEAD, DONE, FAILED, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
 from flota.cluster.seating import seat
 from flota.cluster.survey import Survey
-from flota.cluster.terms import Terms, has_worked
+from flota.cluster.terms import Terms, has_finished_work
 from flota.errors import TRY_AGAIN
 from flota.hangs.question import AllIdle
 from flota.humanize import list_in_words, were_in_words
@@ -33,30 +32,29 @@ from flota.supervise.supervisor import FIRST_FAILURE_WAIT
 from flota.values import NamedTuple
 
 Hosts = tuple[str, ...]
-
-MISSED = 1000  # questions that a coordinator can have asked in the time of a lease
+MAX_MISSED = 1000  # questions that a coordinator can have asked within one lease
 
 
 class View(NamedTuple):
     """What the coordinator sees at one moment."""
 
     records: list[Present]
-    present: list[Present]  # of those that take part
-    of_round: list[Present]  # of those with a seat, whose records are of the round
-    failed: list[Present]  # of these
+    present: list[Present]  # nodes that take part
+    of_round: list[Present]  # nodes with a seat whose records are of this round
+    failed: list[Present]  # those of them that have failed
     lost: list[Seat]
     now: float
-    trusting: bool  # whether a record that is not there means that its node is not there either
+    trusting: bool  # a missing record means that its node is lost
 
 
 class Coordinator:
-    """`job_state` is what the job does now; `deadline` when to ask again though nothing has changed."""
+    """`job_state`: what the job does now. `deadline`: when to decide again even if nothing changes."""
 
     def __init__(
         self, terms: Terms, found: JobState | None, now: float, own: str = "", epoch: float | None = None
     ) -> None:
-        """`own`: the coordinator's node, `epoch` what makes a time of day of its own time; `found`: the last job state
-        of the coordinator before."""
+        """`own`: the coordinator's node. `epoch`: added to its clock gives the time of day. `found`: the last job state
+        of the previous coordinator."""
         self.terms = terms
         self.epoch = epoch
         self.admission = Admission(terms)
@@ -64,34 +62,34 @@ class Coordinator:
         self.all_idle = AllIdle()
         self.slow_ranks = SlowRankWatch()
         self.inherited = InheritedState(found, own, now, self.admission.longest_stale)
-        # The coordinator before may have asked questions that this node has missed: their numbers are not used again.
-        # It may have started this very round as well: never two rosters for one.
-        self.job_state = replace(found, asked=found.asked + MISSED) if found else JobState(GATHERING)
+        # The previous coordinator may have asked questions that this node has missed: their ids must not be reused. It
+        # may also have started this round: a round must not have two rosters.
+        self.job_state = replace(found, asked=found.asked + MAX_MISSED) if found else JobState(GATHERING)
         if found and found.phase == GATHERING:
             self.job_state = replace(self.job_state, round=found.round + 1)
         self.deadline: float | None = None
         self.gathering = Gathering(terms, now)
-        self.leavers = Leavers()
-        self.gone = set(found.left if found else ())  # left or failed for good: their records count no more
+        self.leaving = LeavingNodes()
+        self.gone = set(found.left if found else ())  # left, or failed for good: their records are ignored
         self.here: set[str] = set()
-        self.done: set[str] = set()  # of the round
-        self.failed_since: float | None = None  # in the round
-        self.asked_at = now  # the open question, and when each answer was first seen
+        self.done: set[str] = set()  # nodes of the round whose workers have all succeeded
+        self.failed_since: float | None = None  # when the first failure of the round was seen
+        self.asked_at = now  # when the open question was asked, and when each answer was first seen
         self.heard_at: dict[str, float] = {}
         self.asked_here = False
 
     def decide(self, records: list[Present], now: float, *, trusting: bool = True) -> JobState:
-        """`trusting`: whether a record that is not there means that its node is not there either."""
+        """`trusting`: a missing record means that its node is lost."""
         self.deadline = None
         confirmed = self.inherited.confirm(self.job_state, records, now)
-        self._ask_again(self.inherited.deadline)
+        self._wake_at(self.inherited.deadline)
         trusting = trusting and confirmed is not None
         self.job_state = confirmed or self.job_state
         self.here = {one.node for one in records}
         present, refused = self.admission.admit(records, self.job_state, self.gone, now, trusting=trusting)
         if refused != self.job_state.refused:
             self.job_state = replace(self.job_state, refused=refused)
-        self._ask_again(self.admission.deadline)
+        self._wake_at(self.admission.deadline)
         self.gathering.note(present, now)
         place = None
         for finding, sees in FINDINGS.items():
@@ -112,29 +110,29 @@ class Coordinator:
         if self.job_state.phase in (RUNNING, DECIDING):
             self.done.update(one.node for one in of_round if one.record.state == DONE)
             lost = self.lost_nodes.find(seats, by_node, self.done, now) if trusting else []
-            self._ask_again(self.lost_nodes.deadline if trusting else None)
+            self._wake_at(self.lost_nodes.deadline if trusting else None)
         failed = [one for one in of_round if one.record.state == FAILED]
         return View(records, present, of_round, failed, lost, now, trusting)
 
-    # What it can see.
+    # Findings.
 
     def _sees_later_round(self, view: View) -> bool:
-        """Rounds come from coordinators alone: a record that is ahead follows a job state that this node has missed."""
+        """Only coordinators begin rounds: a record of a later round follows a job state that this node has missed."""
         return any(is_ahead(self.job_state, one) for one in view.present)
 
-    def _sees_leaver(self, view: View) -> bool:
-        self.leavers.note(view.records, self._seated() - self.gone, view.now)
-        return bool(self.leavers.nodes)
+    def _sees_leaving_node(self, view: View) -> bool:
+        self.leaving.note(view.records, self._seated() - self.gone, view.now)
+        return bool(self.leaving.nodes)
 
     def _sees_failure(self, view: View) -> bool:
-        """While only secondary failures are known, the first one may be about to be seen, and a roll call would stop
-        it. A node that fails because of a dead one fails later, if only by a moment: the store has the order."""
+        """While only secondary failures are known, the first failure may be reported soon, and a roll call would stop
+        that worker. A node that fails because of a dead node fails after it: the store's revisions give the order."""
         if not view.failed:
             return False
         self.failed_since = view.now if self.failed_since is None else self.failed_since
         settled_at = self.failed_since + FIRST_FAILURE_WAIT
         if view.now < settled_at and all(one.is_secondary for node in view.failed for one in node.record.failures):
-            self._ask_again(settled_at)
+            self._wake_at(settled_at)
             return False
         seated = self._seated()
         dead = [one for one in view.records if one.node in seated and one.record.state == DEAD]
@@ -148,13 +146,13 @@ class Coordinator:
         return all(row.node in self.done or row.node in serving for row in self.job_state.seats)
 
     def _sees_all_idle(self, view: View) -> bool:
-        idle = self.all_idle.lasts(self.job_state.seats, view.of_round, self.done, view.now)
-        self._ask_again(self.all_idle.deadline)
+        idle = self.all_idle.check(self.job_state.seats, view.of_round, self.done, view.now)
+        self._wake_at(self.all_idle.deadline)
         return idle and not view.failed
 
     def _sees_newcomer(self, view: View) -> bool:
-        """Where some have finished, the others are about to: that is not started over for a newcomer."""
-        worked = self.done or any(has_worked(one.record, self.terms) for one in view.of_round)
+        """If some nodes have finished, the others are about to: a new node does not restart the round then."""
+        worked = self.done or any(has_finished_work(one.record, self.terms) for one in view.of_round)
         return bool(self._newcomers(view)) and not view.failed and not worked
 
     def _newcomers(self, view: View) -> list[Present]:
@@ -164,7 +162,7 @@ class Coordinator:
     def _seated(self) -> set[str]:
         return {row.node for row in self.job_state.seats}
 
-    # What it does about that. True: nothing else is looked for this time.
+    # Reactions. True: later findings are skipped this time.
 
     def _catch_up(self, view: View) -> None:
         ahead = [one.record for one in view.present if is_ahead(self.job_state, one)]
@@ -173,22 +171,22 @@ class Coordinator:
         self._next_round("the coordinator was lost", view.now)
 
     def _let_leave(self, view: View) -> bool:
-        """Without them, if the job can go on so; all who leave together are waited for."""
-        if self.leavers.end_the_job(self.terms, len(view.present)):
-            signal = self.leavers.signal
+        """Continue without the leaving nodes, once all of them are known, or end the job."""
+        if self.leaving.should_end_job(self.terms, len(view.present)):
+            signal = self.leaving.signal
             self._end(JobEnding(STOPPED, 128 + signal, signal, self._why_stopped()))
             return True
-        if view.now < self.leavers.complete_at:
-            self._ask_again(self.leavers.complete_at)
+        if view.now < self.leaving.complete_at:
+            self._wake_at(self.leaving.complete_at)
             return True
-        self.gone.update(self.leavers.nodes)
-        left, self.leavers = list_in_words(self.leavers.hosts), Leavers()
+        self.gone.update(self.leaving.nodes)
+        left, self.leaving = list_in_words(self.leaving.hosts), LeavingNodes()
         if self.job_state.phase != GATHERING:
             self._next_round(f"{left} left", view.now)
         return False
 
     def _let_leave_or_preempt(self, view: View) -> bool:
-        if self.leavers.end_the_job(self.terms, len(view.present)) and self.leavers.can_stop:
+        if self.leaving.should_end_job(self.terms, len(view.present)) and self.leaving.can_stop:
             self.job_state = replace(self.job_state, why=self._why_stopped())
             self._ask(PREEMPTION, view.now)
             return False
@@ -198,7 +196,7 @@ class Coordinator:
         return not self.job_state.asks(PREEMPTION) and self._let_leave(view)
 
     def _why_stopped(self) -> str:
-        return f"{were_in_words(self.leavers.hosts)} told to stop"
+        return f"{were_in_words(self.leaving.hosts)} asked to stop"
 
     def _call_roll(self, view: View) -> None:
         self._call_roll_for(min(view.failed, key=lambda one: one.modified).record.failures, view.now)
@@ -216,19 +214,19 @@ class Coordinator:
     def _ask_for_stacks(self, view: View) -> None:
         self._ask(STACKS, view.now)
 
-    def _start_over(self, view: View) -> None:
-        why = "joined" if self.terms.elastic else "came for a lost node"
+    def _restart_round(self, view: View) -> None:
+        why = "joined" if self.terms.elastic else "joined to replace a lost node"
         self._next_round(f"{hosts_in_words(self._newcomers(view))} {why}", view.now)
 
     def _note_slow_ranks(self, view: View) -> None:
         steps = [(one.record.host, one.record.steps) for one in view.of_round]
-        slow = self.slow_ranks.look(self.job_state.round, self.job_state.slow, steps, view.now)
+        slow = self.slow_ranks.update(self.job_state.round, self.job_state.slow, steps, view.now)
         if slow != self.job_state.slow:
             self.job_state = replace(self.job_state, slow=slow)
-        self._ask_again(self.slow_ranks.deadline)
+        self._wake_at(self.slow_ranks.deadline)
 
     def _serve_requests(self, view: View) -> None:
-        """What users have asked for is asked beside the running round, one question after the other."""
+        """Ask what users have requested, one question at a time, while the round runs."""
         if self.job_state.question:
             self._take_answers(view)
         wanted = next((kind for kind in ON_REQUEST if self._is_wanted(kind, view)), None)
@@ -268,24 +266,24 @@ class Coordinator:
         if gathering.may_start(present, job.seats, job.round, view.now) and view.trusting:
             seats = seat(present, job.seats, by_address=self.terms.by_address)
             job = replace(job, log_time=job.log_time or self.terms.log_time)
-            self.job_state = replace(job, phase=RUNNING, seats=seats, why="", failures=(), missing="")
+            self.job_state = replace(job, phase=RUNNING, seats=seats, why="", failures=(), join_status="")
         elif view.now >= gathering.gives_up_at:
-            words = missing_in_words(present, self.terms)
-            self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, f"the nodes did not meet in time: {words}"))
+            words = joined_in_words(present, self.terms)
+            self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, f"nodes did not join in time: {words}"))
         else:
-            missing = gathering.message(present, job.round, view.now)
-            self.job_state = replace(job, missing=missing or job.missing)
-            self._ask_again(gathering.deadline)
+            status = gathering.message(present, job.round, view.now)
+            self.job_state = replace(job, join_status=status or job.join_status)
+            self._wake_at(gathering.deadline)
 
     def _nothing(self, _view: View) -> None:
         pass
 
-    # What follows from answers.
+    # Outcomes of surveys.
 
     def _wait(self, outcome: outcomes.Wait, view: View) -> None:
-        self._ask_again(outcome.until if outcome.until is None or outcome.until > view.now else None)
+        self._wake_at(outcome.until if outcome.until is None or outcome.until > view.now else None)
 
-    def _ask_the_next(self, outcome: outcomes.AskAgain, view: View) -> None:
+    def _ask_follow_up(self, outcome: outcomes.AskAgain, view: View) -> None:
         question = self.job_state.question
         assert question is not None
         asked_at = self.asked_at
@@ -300,10 +298,10 @@ class Coordinator:
         self._call_roll_for(outcome.failures, view.now)
         self._take_answers(view)
 
-    def _lose(self, outcome: outcomes.NodesLost, view: View) -> None:
+    def _after_nodes_lost(self, outcome: outcomes.NodesLost, view: View) -> None:
         self._after_loss([row for row in view.lost if row.node in outcome.nodes], view.now)
 
-    def _let_fail(self, outcome: outcomes.NodeLeaves, view: View) -> None:
+    def _drop_failed_node(self, outcome: outcomes.NodeLeaves, view: View) -> None:
         self.gone.add(outcome.node)
         self._next_round(outcome.reason, view.now)
 
@@ -321,7 +319,7 @@ class Coordinator:
         results = {**self.job_state.results, question.kind: Result(question.id, outcome.lines)}
         self.job_state = replace(self.job_state, phase=RUNNING, question=None, results=results)
 
-    # Changes of the job's state.
+    # Changes of the job state.
 
     def _ask(self, kind: str, now: float, argument: str = "") -> None:
         number = self.job_state.asked + 1
@@ -351,7 +349,7 @@ class Coordinator:
             attempt=last.attempt + (culprit is not None),
             why=why,
             failures=(culprit,) if culprit else (),
-            missing="",
+            join_status="",
             delay=delay,
             slow=(),
             question=None,
@@ -361,28 +359,28 @@ class Coordinator:
 
     def _end(self, ending: JobEnding) -> None:
         job = replace(self.job_state, log_time=self.job_state.log_time or self.terms.log_time)
-        self.job_state = replace(job, phase=ENDED, ending=ending, missing="", question=None)
+        self.job_state = replace(job, phase=ENDED, ending=ending, join_status="", question=None)
 
-    def _ask_again(self, at: float | None) -> None:
+    def _wake_at(self, at: float | None) -> None:
         self.deadline = min((time for time in (at, self.deadline) if time is not None), default=None)
 
 
 C, nothing = Coordinator, Coordinator._nothing
 always: Callable[[Coordinator, View], bool] = lambda _coordinator, _view: True  # noqa: E731
-# What it looks for, in this order, how, and what it does about it in each phase. Where a function changes the phase,
-# what comes below is looked at in the new one.
+# Findings in the order in which they are checked, and the reaction in each phase. If a function changes the phase,
+# later findings are checked in the new phase.
 _ROWS: dict[str, tuple[Callable[[Coordinator, View], bool | None], ...]] = {
-    # finding: how it is seen; gathering, running, deciding, ended
+    # finding: check; gathering, running, deciding, ended
     "a record of a later round": (C._sees_later_round, C._catch_up, C._catch_up, C._catch_up, nothing),
     "a node that was asked to leave": (
-        *(C._sees_leaver, C._let_leave, C._let_leave_or_preempt, C._let_leave_unless_preempted, nothing),
+        *(C._sees_leaving_node, C._let_leave, C._let_leave_or_preempt, C._let_leave_unless_preempted, nothing),
     ),
-    "steps of ranks": (always, nothing, C._note_slow_ranks, nothing, nothing),
+    "step times of ranks": (always, nothing, C._note_slow_ranks, nothing, nothing),
     "a failed node": (C._sees_failure, nothing, C._call_roll, nothing, nothing),
     "a lost node": (C._sees_loss, nothing, C._replace_lost, nothing, nothing),
-    "all nodes are done, or only serve": (C._sees_all_done, nothing, C._succeed, nothing, nothing),
+    "all nodes are done or only serve": (C._sees_all_done, nothing, C._succeed, nothing, nothing),
     "all nodes with work make no progress": (C._sees_all_idle, nothing, C._ask_for_stacks, nothing, nothing),
-    "a node without a seat": (C._sees_newcomer, nothing, C._start_over, nothing, nothing),
+    "a node without a seat": (C._sees_newcomer, nothing, C._restart_round, nothing, nothing),
     "requests of users": (always, nothing, C._serve_requests, nothing, nothing),
     "answers to a question": (always, nothing, nothing, C._take_answers, nothing),
     "nodes that gather": (always, C._gather, nothing, nothing, nothing),
@@ -391,11 +389,11 @@ FINDINGS = {finding: row[0] for finding, row in _ROWS.items()}
 TABLE = {(phase, finding): cell for finding, row in _ROWS.items() for phase, cell in zip(PHASES, row[1:], strict=True)}
 OUTCOMES: dict[type[outcomes.Outcome], Callable[[Coordinator, Any, View], None]] = {
     outcomes.Wait: C._wait,
-    outcomes.AskAgain: C._ask_the_next,
+    outcomes.AskAgain: C._ask_follow_up,
     outcomes.Resume: C._resume,
     outcomes.CallRoll: C._call_roll_after,
-    outcomes.NodesLost: C._lose,
-    outcomes.NodeLeaves: C._let_fail,
+    outcomes.NodesLost: C._after_nodes_lost,
+    outcomes.NodeLeaves: C._drop_failed_node,
     outcomes.Restart: C._restart,
     outcomes.EndJob: C._end_as_decided,
     outcomes.Publish: C._publish,

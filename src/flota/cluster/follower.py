@@ -1,7 +1,7 @@
-"""One node's part in the job: follows the coordinator's job states and keeps its own record true.
+"""One node's part in the job: follows the coordinator's job states and keeps its own record up to date.
 
-Decides; never acts or waits. What it does is a table: for each thing that the job state can mean to it, without workers
-and with workers, one function. Pure.
+It decides, and never acts or waits. Its behaviour is a table: one function for each situation, without and with
+workers. Pure.
 """
 
 from collections.abc import Callable
@@ -25,51 +25,52 @@ from flota.stragglers.detector import StepTime, reported_steps
 from flota.values import NamedTuple
 
 SIGINT = 2
-DECISION_TIMEOUT = 3.0  # seconds that a leaving node waits for what the job does without it
-# What a job state can mean to a node, the first that fits.
-OVER, UNHEARD, ASKED, CALLED_OFF = "the job is over for this node", "no job state yet", "a question", "a roll call"
-ANSWERED, LEAVES = "a question that has no consequence", "asked to leave, and not decided yet"
-NEXT_ROUND, MISSED_ROUND = "a later round gathers", "a later round runs"
+DECISION_TIMEOUT = 3.0  # seconds that a leaving node waits for the coordinator's decision
+# Situations of a node; the first that fits applies.
+OVER, NO_STATE, ASKED = "the job is over for this node", "no job state yet", "a question"
+ROUND_ENDS = "an answered roll call"
+RESUMES, LEAVES = "an urgent question was closed", "asked to leave, and not decided yet"
+NEXT_ROUND, MISSED_ROUND = "a later round is gathering", "a later round is running"
 SEATED, NOTHING_NEW = "a seat in the running round", "nothing new"
 
 
-# What a follower can ask of its node.
+# Actions for the node.
 
 
 class Offer(NamedTuple):
-    """Take fresh ports for this round; `offered` when they are held."""
+    """Reserve new ports for this round, then call `offered`."""
 
     round: int
 
 
 class Begin(NamedTuple):
-    """Start the workers of this round, from this seat."""
+    """Start the workers of this round, in this seat."""
 
     job_state: JobState
     seat: int
 
 
 class Recall(NamedTuple):
-    """Stop the workers; `swept` when they are gone."""
+    """Stop the workers, then call `workers_ended`."""
 
 
 class Release(NamedTuple):
-    """The job has succeeded: let the workers that only serve end; `swept` when they are gone."""
+    """The job has succeeded: let the workers that only serve exit, then call `workers_ended`."""
 
 
 class AnswerQuestion(NamedTuple):
-    """Send with `reply` what this node knows. Put when the question arrives, and again when its workers are gone."""
+    """Answer with `reply`. Issued when the question arrives, and again when the workers are gone."""
 
     question: Question
     workers_gone: bool
 
 
 class ResumeRound(NamedTuple):
-    """What was asked has no consequence: watch the workers as before."""
+    """The question is closed and the round goes on: watch the workers as before."""
 
 
 class Leave(NamedTuple):
-    """The job has ended for this node, in this way."""
+    """The job has ended for this node."""
 
     ending: JobEnding
 
@@ -78,9 +79,9 @@ NodeAction = Offer | Begin | Recall | Release | AnswerQuestion | ResumeRound | L
 
 
 class Follower:
-    """`record` is what this node publishes; None before it has ports to offer."""
+    """`record`: what this node publishes; None before it has ports to offer."""
 
-    def __init__(self, name: str, blank: NodeRecord, *, patience: float, lifeline: float) -> None:
+    def __init__(self, name: str, blank: NodeRecord, *, join_timeout: float, outage_limit: float) -> None:
         self.name = name
         self.record: NodeRecord | None = None
         self.job_state: JobState | None = None
@@ -89,65 +90,65 @@ class Follower:
         self.ending: JobEnding | None = None
         self.deadline: float | None = None
         self._blank = blank
-        self._patience = patience  # seconds to wait for an answer before the job has begun
-        self._lifeline = lifeline  # seconds that it goes on without one
+        self._join_timeout = join_timeout  # seconds to wait for the store before the job has begun
+        self._outage_limit = outage_limit  # seconds that a running job continues without the store
         self._recalled = False
-        self._asked = (0, False)  # the last question that was put to this node, and whether its workers were gone
-        self._deciding = False  # an urgent question has been put in this round
-        self._hang: tuple[FailedWorker, ...] = ()  # that the round ended with: no record says so
+        self._asked = (0, False)  # the last question to this node, and whether its workers were gone
+        self._deciding = False  # there was an urgent question in this round
+        self._hang: tuple[FailedWorker, ...] = ()  # failures of a hang that ended the round: no record has them
         self._offering = -1
         self._leaving_at: float | None = None
         self._leaving_as = JobEnding(STOPPED)
 
-    # What happens here.
+    # What happens on this node.
 
     def offered(self, ports: Ports, round_number: int) -> None:
         log_time = self.job_state.log_time if self.job_state else ""
         self.record = replace(self._blank, ports=ports, round=round_number, state=READY, log_time=log_time)
         self._offering = -1
-        self._asked = 0, False  # questions of an earlier round are not this one's
+        self._asked = 0, False  # questions of earlier rounds no longer count
         self._deciding = False
         self._hang = ()
 
-    def failed(self, failures: tuple[FailedWorker, ...]) -> None:
-        self._say(FAILED, failures)
+    def report_failures(self, failures: tuple[FailedWorker, ...]) -> None:
+        self._set_state(FAILED, failures)
 
-    def only_serves(self) -> None:
-        """What is left of this node's workers is there for other nodes'."""
-        self._say(SERVING)
+    def report_serving(self) -> None:
+        """This node's remaining workers only serve other nodes."""
+        self._set_state(SERVING)
 
-    def idle(self, seconds: float, timeout: float) -> None:
-        """All of its workers make no progress, for so long, when they may be quiet for this `timeout`; 0: they do."""
+    def report_idle(self, seconds: float, timeout: float) -> None:
+        """No worker of this node has made progress for `seconds`; 0: one has. `timeout`: the hang timeout."""
         if self.record:
             self.record = replace(self.record, idle=seconds, timeout=timeout)
 
-    def steps_take(self, steps: tuple[StepTime, ...]) -> None:
-        """What its ranks report of their steps."""
+    def report_steps(self, steps: tuple[StepTime, ...]) -> None:
+        """The step times of this node's ranks."""
         if self.record:
             self.record = replace(self.record, steps=reported_steps(self.record.steps, steps))
 
     def reply(self, question: Question, body: Any) -> None:
-        """To a question that was put to this node."""
+        """Answer a question, if it is the last one that this node was asked."""
         if self.record and question.id == self._asked[0]:
             answer = Answer(question.id, question.kind, Raw(msgspec.json.encode(body)))
             self.record = replace(self.record, answer=answer)
 
     def request(self, kind: str) -> int | None:
-        """A user here wants this question asked of all nodes. The result will have a number above the one that is
-        returned; None: it cannot be asked."""
+        """Request, for a user of this machine, that all nodes are asked this question. The result will have an id above
+        the one that is returned. Returns None if it cannot be asked."""
         if not (self.record and self.job_state and self.working):
             return None
         self.record = replace(self.record, requests={**self.record.requests, kind: self.job_state.asked})
         return self.job_state.asked
 
-    def swept(self, *, well: bool) -> None:
-        """All workers of the round are gone; well: each had finished successfully."""
+    def workers_ended(self, *, succeeded: bool) -> None:
+        """All workers of the round are gone. `succeeded`: all of them finished successfully."""
         self.working = self._recalled = False
-        if well:
-            self._say(DONE)
+        if succeeded:
+            self._set_state(DONE)
 
-    def cannot_go_on(self, reason: str) -> None:
-        """Something here makes taking part impossible, for good."""
+    def give_up(self, reason: str) -> None:
+        """This node cannot take part in the job any longer."""
         self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, reason))
 
     def refused(self, reason: str) -> None:
@@ -155,14 +156,12 @@ class Follower:
         self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
 
     def stop(self, signal: int, now: float, *, can_stop: bool = False) -> None:
-        """This node was asked to end. Others need to know only if it has a seat among them. If its workers can save and
-        stop on their own, they are let be until the coordinator has decided.
+        """A signal asked this node to stop. The other nodes need to know only if it has a seat. `can_stop`: its workers
+        can save and exit on their own; they keep running until the coordinator has decided.
         """
         if self._leaving_at is not None or self.ending:
             if self._leaving_at is not None and signal == SIGINT:
-                self._end(
-                    self._leaving_as
-                )  # asked for the second time: what the others decide does not matter any more
+                self._end(self._leaving_as)  # a second Ctrl-C does not wait for the coordinator
             return
         self._leaving_at = now
         if self.record and self.job_state and self.job_state.seat_of(self.name) >= 0:
@@ -171,17 +170,17 @@ class Follower:
         else:
             self._end(JobEnding(STOPPED, 128 + signal, signal))
 
-    def hear(self, job_state: JobState) -> None:
+    def receive_state(self, job_state: JobState) -> None:
         unknown = job_state.question is not None and job_state.question.kind not in QUESTIONS
         if job_state.follows(self.job_state) and not unknown:
             self.job_state = job_state
             if job_state.asks(ROLL_CALL) and job_state.round == self._round:
                 self._hang = tuple(one for one in job_state.failures if is_hang(one.code, one.cause))
 
-    # What follows from it.
+    # What this node does about it.
 
     def advance(self, now: float, silent_since: float | None, where: str) -> list[NodeAction]:
-        """`silent_since`: since when the store, which should answer at `where`, owes an answer; None if it does not."""
+        """`silent_since`: since when a request to the store at `where` is unanswered; None if none is."""
         self.deadline = None
         self._check_store(now, silent_since, where)
         self._check_ending(now)
@@ -192,7 +191,7 @@ class Follower:
         if self.ending:
             return OVER
         if job_state is None:
-            return UNHEARD
+            return NO_STATE
         if job_state.round == self._round and (asked := self._situation_of_question(job_state)):
             return asked
         if self._leaving_at is not None:
@@ -205,21 +204,21 @@ class Follower:
     def _situation_of_question(self, job_state: JobState) -> str:
         question = job_state.question
         if question is None or job_state.seat_of(self.name) < 0:
-            return ANSWERED if self._deciding and job_state.phase == RUNNING else ""
+            return RESUMES if self._deciding and job_state.phase == RUNNING else ""
         if self._asked not in ((question.id, not self.working), (question.id, True)):
             return ASKED
-        return CALLED_OFF if QUESTIONS[question.kind].ends_round else ""
+        return ROUND_ENDS if QUESTIONS[question.kind].ends_round else ""
 
     def _check_store(self, now: float, silent_since: float | None, where: str) -> None:
-        """Until the job has begun a store that is lost is only waited for: its node may be started again."""
+        """End if the store has been silent for too long. Before the job begins, its node may be restarted."""
         if self.ending or silent_since is None:
             return
         begun = self.job_state is not None and bool(self.job_state.seats)
-        limit = silent_since + (self._lifeline if begun else self._patience)
+        limit = silent_since + (self._outage_limit if begun else self._join_timeout)
         if now < limit:
-            self._ask_again(limit)
+            self._wake_at(limit)
         else:
-            words = f"lost the job's store: {where}" if begun else f"no answer from {where}"
+            words = f"lost the connection to the store: {where}" if begun else f"no answer from {where}"
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, words))
 
     def _check_ending(self, now: float) -> None:
@@ -229,15 +228,15 @@ class Follower:
         if job_state.ending:
             self._end(job_state.ending)
         elif self.name in job_state.refused:
-            reason = f"the job turned this node away: {job_state.refused[self.name].why}"
+            reason = f"the job refused this node: {job_state.refused[self.name].why}"
             self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
         elif self._leaving_at is not None:
-            # The others need this record until the coordinator has decided; after that no node does.
+            # The record is needed until the coordinator has decided.
             preempted = job_state.asks(PREEMPTION)
             if job_state.round > self._round or (now >= self._leaving_at + DECISION_TIMEOUT and not preempted):
                 self._end(self._leaving_as)
             elif not preempted:
-                self._ask_again(self._leaving_at + DECISION_TIMEOUT)
+                self._wake_at(self._leaving_at + DECISION_TIMEOUT)
         elif self.name in job_state.left and self.record and (failures := self.record.failures or self._hang):
             self._end(JobEnding(JOB_FAILED, exit_code_of(failures[0].code), 0, "", failures))
 
@@ -263,7 +262,7 @@ class Follower:
     def _begin(self) -> list[NodeAction]:
         assert self.job_state is not None
         self.working = True
-        self._say(WORKING)
+        self._set_state(WORKING)
         if self.record:
             self.record = replace(self.record, log_time=self.job_state.log_time)
         return [Begin(self.job_state, self.job_state.seat_of(self.name))]
@@ -306,11 +305,11 @@ class Follower:
     def _round(self) -> int:
         return self.record.round if self.record else -1
 
-    def _say(self, state: str, failures: tuple[FailedWorker, ...] = ()) -> None:
+    def _set_state(self, state: str, failures: tuple[FailedWorker, ...] = ()) -> None:
         if self.record and self.record.state != LEAVING:
             self.record = replace(self.record, state=state, failures=failures or self.record.failures)
 
-    def _ask_again(self, at: float) -> None:
+    def _wake_at(self, at: float) -> None:
         self.deadline = at if self.deadline is None else min(self.deadline, at)
 
 
@@ -318,10 +317,10 @@ F, nothing = Follower, Follower._nothing
 _ROWS: dict[str, tuple[Callable[[Follower], list[NodeAction]], Callable[[Follower], list[NodeAction]]]] = {
     # situation: without workers, with workers
     OVER: (F._leave, F._stop_or_release),
-    UNHEARD: (F._offer_first, nothing),
+    NO_STATE: (F._offer_first, nothing),
     ASKED: (F._answer, F._answer),
-    CALLED_OFF: (nothing, F._stop_workers),
-    ANSWERED: (F._resume, F._resume),
+    ROUND_ENDS: (nothing, F._stop_workers),
+    RESUMES: (F._resume, F._resume),
     LEAVES: (nothing, nothing),
     NEXT_ROUND: (F._offer_next, F._stop_workers),
     MISSED_ROUND: (nothing, F._stop_workers),

@@ -1,16 +1,16 @@
-"""When the nodes that have joined may start the next round, and what users read while it waits. Pure."""
+"""When the nodes that have joined start the next round, and what users read while the job waits. Pure."""
 
 from flota.cluster.node_record import READY, Present
 from flota.cluster.seating import lacks_a_role
-from flota.cluster.terms import Terms, count_of
-from flota.humanize import list_in_words, were_in_words
+from flota.cluster.terms import Terms
+from flota.humanize import list_in_words
 from flota.job.roster import Seat
 
-FIRST_MESSAGE, NEXT_MESSAGE = 2.0, 30.0  # seconds until users read who is missing, and read it again
+FIRST_MESSAGE, NEXT_MESSAGE = 2.0, 30.0  # seconds until the first message, and between later ones
 
 
 class Gathering:
-    """`deadline`: when to look again though nothing has changed."""
+    """`deadline`: when to decide again even if nothing changes."""
 
     def __init__(self, terms: Terms, now: float) -> None:
         self.terms = terms
@@ -21,7 +21,7 @@ class Gathering:
         self.begin(now)
 
     def begin(self, now: float, delay: float = 0.0) -> None:
-        """For the next round, which may start after so many seconds."""
+        """Begin to gather for the next round, which starts after `delay` seconds at the earliest."""
         self.gives_up_at = now + self.terms.join_timeout
         self._next_message = now + FIRST_MESSAGE
         self._may_begin_at = max(self._may_begin_at, now + delay)
@@ -33,7 +33,7 @@ class Gathering:
             self._changed_at = now
 
     def may_start(self, present: list[Present], before: tuple[Seat, ...], round_number: int, now: float) -> bool:
-        """At MAX at once; from MIN on when no node has come or gone for the elastic timeout."""
+        """At once with MAX nodes; with MIN or more when no node has joined or left for the elastic timeout."""
         self.deadline = None
         if _late(present, round_number) or lacks_a_role(present, before) or len(present) < self.terms.least:
             return False
@@ -43,18 +43,22 @@ class Gathering:
         return now >= starts_at
 
     def message(self, present: list[Present], round_number: int, now: float) -> str:
-        """Which nodes the job waits for, and for how long, from time to time; empty: nothing new."""
+        """Which nodes have joined, and what the job waits for. Empty until the next message is due."""
         words = ""
         if now >= self._next_message:
             self._next_message = now + NEXT_MESSAGE
-            words = missing_in_words(present, self.terms)
+            words = joined_in_words(present, self.terms)
+            if not self.terms.elastic:
+                words = f"waiting for nodes: {words}"
             if len(present) < self.terms.least:
-                words += f"; gives up in {self.gives_up_at - now:.0f} s"
+                words += f"; giving up in {_countdown(self.gives_up_at - now)}"
             elif late := _late(present, round_number):
-                words += f"; {were_in_words(sorted(late))} not ready yet"
+                words += f"; {list_in_words(sorted(late))} not ready yet"
+            elif len(present) < self.terms.most:
+                settled = self._changed_at + self.terms.elastic_timeout
+                words += f"; starting in {_countdown(max(0.0, settled - now))} unless more join"
             else:
-                begins = max(0.0, self._changed_at + self.terms.elastic_timeout - now)
-                words += f"; these begin in {begins:.0f} s unless others come"
+                words += "; starting soon"
         times = (self.deadline, self._next_message, self.gives_up_at)
         self.deadline = min(time for time in times if time is not None)
         return words
@@ -65,14 +69,26 @@ def _late(present: list[Present], round_number: int) -> list[str]:
     return [one.record.host for one in present if (one.record.state, one.record.round) != ready]
 
 
-def missing_in_words(present: list[Present], terms: Terms) -> str:
-    """Which nodes have joined and which have not, by the best name there is for each."""
-    joined = f"{len(present)} of {count_of(terms.least, terms.most)} nodes: {hosts_in_words(present)}"
+def joined_in_words(present: list[Present], terms: Terms) -> str:
+    """Which nodes have joined, and which are missing: `2 of 3 joined (gpu01, gpu02); missing rank 1`, or for an elastic
+    job `1 node joined (need 2, up to 4): gpu01`.
+    """
+    count, hosts = len(present), hosts_in_words(present)
+    joined = f"{count} of {terms.most} joined ({hosts})"
+    if terms.elastic:
+        joined = f"{count} node{'s' * (count != 1)} joined (need {terms.least}, up to {terms.most}): {hosts}"
     addresses, ranks = [one.record.address for one in present], [one.record.rank for one in present]
     what, missing = "", [host for host in terms.hosts if host not in addresses]
     if not terms.hosts and min(ranks, default=-1) >= 0:
-        what, missing = "rank ", [str(rank) for rank in range(terms.most) if rank not in ranks]
-    return f"{joined}; missing: {what}{list_in_words(missing)}" if missing else joined
+        missing = [str(rank) for rank in range(terms.most) if rank not in ranks]
+        what = "ranks " if len(missing) > 1 else "rank "
+    return f"{joined}; missing {what}{list_in_words(missing)}" if missing else joined
+
+
+def _countdown(seconds: float) -> str:
+    """`9m40s`, or `8 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest} s"
 
 
 def hosts_in_words(present: list[Present]) -> str:

@@ -1,8 +1,7 @@
 """What the coordinator publishes: one job state under one key, which every node follows.
 
-A job state replaces the one before it. Rounds only grow; within a round gathering comes before running, and question
-after question is asked and closed. So a node that has missed some job states is right as soon as it gets the latest.
-Pure.
+A job state replaces the previous one. Rounds only increase. Within a round gathering comes before running, and
+questions are asked and closed one at a time. So a node that has missed some job states only needs the latest. Pure.
 """
 
 from __future__ import annotations
@@ -20,35 +19,35 @@ from flota.stragglers.detector import SlowRank
 from flota.supervise.restart_policy import History
 
 GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
-DECIDING = "deciding"  # a running round whose nodes have been asked something that decides what becomes of it
+DECIDING = "deciding"  # a running round with an urgent question, which decides whether it continues
 PHASES = (GATHERING, RUNNING, DECIDING, ENDED)
-LARGEST = 16 << 20  # bytes of an unpacked job state: ten thousand nodes with eight workers each
+LARGEST = 16 << 20  # bytes of a decompressed job state: ten thousand nodes with eight workers each
 
 
 class Refused(Struct, frozen=True, array_like=True):
-    """A node that was turned away, and why."""
+    """A node that was refused, and why."""
 
     host: str
     why: str
 
 
 class JobState(Struct, frozen=True, omit_defaults=True):
-    """`seats`: in a running round its nodes in order; while gathering those of the round before."""
+    """`seats`: the nodes of the round, in order; while gathering, those of the last round."""
 
     phase: str
     round: int = 0
     attempt: int = 0
     seats: tuple[Seat, ...] = ()
-    why: str = ""  # what ended the round before, for people
-    failures: tuple[FailedWorker, ...] = ()  # the failures behind it, or behind the roll call
-    missing: str = ""  # while gathering: whom the job waits for, for people
+    why: str = ""  # what ended the last round, for people
+    failures: tuple[FailedWorker, ...] = ()  # the failures that ended it, or that led to the roll call
+    join_status: str = ""  # while gathering: which nodes have joined, for people
     refused: dict[str, Refused] = {}
-    left: tuple[str, ...] = ()  # nodes that take no part any more though their records may still be there
+    left: tuple[str, ...] = ()  # nodes that have left, although their records may still be there
     ending: JobEnding | None = None
     past: History = History()
     restarts: tuple[PastRestart, ...] = ()  # the last of them
     delay: float = 0.0  # seconds until the next round may begin
-    slow: tuple[SlowRank, ...] = ()  # ranks of the running round
+    slow: tuple[SlowRank, ...] = ()  # slow ranks of the running round
     asked: int = 0  # the last question's number
     question: Question | None = None  # to all nodes of the round, until it is closed
     results: dict[str, Result] = {}  # of questions that users asked, by kind
@@ -83,12 +82,12 @@ def take_seat(node: str, record: NodeRecord) -> Seat:
 
 
 def encode_state(job_state: JobState) -> bytes:
-    """Deflated, because it goes to every node: 4,096 nodes times 250 KB would be a gigabyte."""
+    """Compressed, because it is sent to every node: 4,096 nodes times 250 KB would be a gigabyte."""
     return zlib.compress(msgspec.json.encode(job_state), 1)
 
 
 def decode_state(data: bytes) -> JobState | None:
-    """None for what is not a job state, or would unpack to more than a roster can need."""
+    """Returns None if it is invalid, or larger than any job needs."""
     unpack = zlib.decompressobj()
     try:
         text = unpack.decompress(data, LARGEST)

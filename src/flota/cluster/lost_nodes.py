@@ -1,5 +1,5 @@
-"""Which nodes of a round are lost: records that are gone, or that a shepherd has written; whether a job state that was
-found is a living job's; and which records are ahead of the coordinator. Pure.
+"""Which nodes of a round are lost, by records that are gone or marked dead by a shepherd; whether an inherited job
+state is of a running job; and which records are ahead of the coordinator. Pure.
 """
 
 from collections.abc import Collection
@@ -14,33 +14,33 @@ from flota.job.roster import Seat
 
 
 class LostNodes:
-    """etcd may end leases that were renewed in time, as when its leader comes back from a pause: unless a shepherd has
-    written that its node is dead, a node is given `patience` seconds to put its record back.
+    """etcd may expire leases that were renewed in time, for example when its leader resumes after a pause. So a node
+    has `patience` seconds to write its record again, unless its shepherd has marked it dead.
     """
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
-        self.deadline: float | None = None  # when to look again though nothing has changed
+        self.deadline: float | None = None  # when to decide again even if nothing changes
         self._missing_since: dict[str, float] = {}
         self._dead: set[str] = set()
 
     def find(
         self, seats: tuple[Seat, ...], by_node: dict[str, Present], done: Collection[str], now: float
     ) -> list[Seat]:
-        """A node that has finished is not missed."""
+        """The seats of lost nodes. Nodes that have finished do not count."""
         self._dead.update(node for node, one in by_node.items() if one.record.state == DEAD)
         absent = [row for row in seats if row.node not in by_node or row.node in self._dead]
         missing = [row for row in absent if row.node not in done]
         self._missing_since = {row.node: self._missing_since.get(row.node, now) for row in missing}
-        believed_at = {node: since + self.patience for node, since in self._missing_since.items()}
-        lost = [row for row in missing if row.node in self._dead or now >= believed_at[row.node]]
-        self.deadline = min(believed_at.values()) if missing and not lost else None
+        lost_at = {node: since + self.patience for node, since in self._missing_since.items()}
+        lost = [row for row in missing if row.node in self._dead or now >= lost_at[row.node]]
+        self.deadline = min(lost_at.values()) if missing and not lost else None
         return lost
 
 
 class InheritedState:
-    """The job state that a coordinator has found. One about other nodes may be all that is left of a dead job: their
-    leases end first, `lease` seconds from now; then that is known.
+    """The job state that a new coordinator has found in the store. If this node is not part of it, it may be a leftover
+    of a dead job: that is known when the leases of its nodes have expired, `lease` seconds from now.
     """
 
     def __init__(self, found: JobState | None, own: str, now: float, lease: float) -> None:
@@ -49,7 +49,7 @@ class InheritedState:
         self._round = found.round if found else -1
 
     def confirm(self, job_state: JobState, records: list[Present], now: float) -> JobState | None:
-        """The job state to go on from; None while that is not known."""
+        """The job state to continue from; None while that is not known."""
         if self.deadline is None:
             return job_state
         seated = {row.node for row in job_state.seats}
@@ -60,18 +60,18 @@ class InheritedState:
         self.deadline = None
         if is_followed or any(one.record.state != DEAD for one in here):
             return job_state
-        # It was another run's, and so were its restarts and refusals.
+        # It belongs to an earlier run, and so do its restarts and refusals.
         return JobState(GATHERING, round=job_state.round + 1, asked=job_state.asked)
 
 
 def is_ahead(job_state: JobState, one: Present) -> bool:
-    """Whether a record is of a round that the coordinator does not know of."""
+    """Whether a record is of a round that the coordinator does not know."""
     begun = job_state.phase == GATHERING and one.record.state != READY and one.record.round == job_state.round
     return one.record.round > job_state.round or begun
 
 
 def ending_after_loss(lost: list[Seat], terms: Terms) -> JobEnding:
-    """How a job ends that cannot replace them; without an exit code it goes on, and the reason is the new round's."""
+    """How the job ends after this loss. With exit code 0 it continues: the reason is that of the new round."""
     reason = f"{were_in_words([row.host for row in lost])} lost"
     goes_on = terms.policy.enabled or terms.elastic
     return JobEnding(INCOMPLETE, 0 if goes_on else TRY_AGAIN, 0, reason)

@@ -1,7 +1,7 @@
-"""This node's membership in a job: what the store says to the follower and, on the coordinator's node, to the
-coordinator; and back.
+"""This node's membership in a job: passes what the store has to the follower and, on the coordinator's node, to the
+coordinator; and what they decide to the store.
 
-No sockets and no clock of its own: the simulation runs hundreds of these in one process. Pure.
+It has no sockets and no clock: the simulation runs hundreds of these in one process. Pure.
 """
 
 from flota.cluster.coordinator import Coordinator
@@ -14,29 +14,29 @@ from flota.cluster.registration import Registration
 from flota.cluster.terms import Terms
 from flota.store.etcd_json import BadServerCertificate, KeyValue, NotAStore, Refusal, Unauthenticated
 
-LAST_TRY = 1.0  # seconds to take this node's record out of a store that does not answer just now
-DENIED = 7  # gRPC's code
-DECISION = 100e-6  # seconds between decisions, for each record: thousands joining at once must not keep it busy
+LAST_TRY = 1.0  # seconds to remove this node's record from a store that does not answer
+PERMISSION_DENIED = 7  # gRPC code
+DECISION = 100e-6  # seconds between decisions, per record: thousands of joining nodes must not keep it busy
 
 
 def refusal_in_words(refusal: Refusal, where: str) -> str:
     if where.startswith("etcd"):
-        if isinstance(refusal, Unauthenticated) or "user name is empty" in refusal.words or refusal.code == DENIED:
-            return f"{where} says `{refusal.words}`: see FLOTA_ETCD_USER, FLOTA_ETCD_PASSWORD and what the user may do"
+        is_denied = "user name is empty" in refusal.words or refusal.code == PERMISSION_DENIED
+        if isinstance(refusal, Unauthenticated) or is_denied:
+            advice = "check FLOTA_ETCD_USER, FLOTA_ETCD_PASSWORD and the user's permissions"
+            return f"{where} answered `{refusal.words}`: {advice}"
     elif isinstance(refusal, Unauthenticated):
-        return f"{where} does not know this job's token: set the same FLOTA_TOKEN on all nodes"
+        return f"{where} does not accept this node's token: set the same FLOTA_TOKEN on all nodes"
     if isinstance(refusal, NotAStore):
-        return (
-            f"{where} answers, but not as a store: is it another program's port, or https:// (etcds://) that it wants?"
-        )
+        return f"{where} does not answer as a store: check the port; if the store uses TLS, use https:// or etcds://"
     if isinstance(refusal, BadServerCertificate):
-        advice = "--tls-ca names who must have signed it, and it must be for the host in --master"
-        return f"the certificate of {where} will not do: {refusal.words.rstrip('.')}; {advice}"
-    return f"{where} refuses to be this job's store: {refusal.words}"
+        advice = "--tls-ca must name the CA that signed it, and it must be issued for the host in --master"
+        return f"cannot verify the certificate of {where}: {refusal.words.rstrip('.')}; {advice}"
+    return f"{where} refused a request: {refusal.words}"
 
 
 class Member:
-    """`epoch`: what makes a time of day of this node's own time."""
+    """`epoch`: added to this node's clock gives the time of day."""
 
     def __init__(
         self, follower: Follower, registration: Registration, terms: Terms, where: str, now: float, epoch: float = 0.0
@@ -48,7 +48,7 @@ class Member:
         self.where = where
         self.coordinator: Coordinator | None = None
         self.began = now
-        self.new_states: list[JobState] = []  # in order, until they have been reported to the user
+        self.new_states: list[JobState] = []  # in order, until they are reported to the user
         self._last_read: bytes | None = None
         self._published: JobState | None = None
         self._records: dict[str, tuple[int, Present]] = {}
@@ -57,7 +57,7 @@ class Member:
         self._ended_at: float | None = None
 
     def advance(self, now: float) -> list[NodeAction]:
-        """What this node has to do now."""
+        """What this node must do now."""
         self._read_states()
         self._coordinate(now)
         if self.registration.refusal:
@@ -73,17 +73,17 @@ class Member:
 
     @property
     def trouble(self) -> str:
-        """Where the store should answer, and why it does not."""
+        """The store's address, and why it does not answer."""
         why = self.registration.trouble.removeprefix(f"{self.where}: ")
         return f"{self.where}: {why}" if why else self.where
 
     @property
     def silent_since(self) -> float | None:
-        """Since when the store owes an answer; None if it does not."""
+        """Since when a request to the store is unanswered; None if none is."""
         return self.began if self.registration.answered_at is None else self.registration.silent_since
 
     def is_gone(self, now: float) -> bool:
-        """Whether nothing of this node is left in the store, or the store is not there to ask."""
+        """Whether nothing of this node is left in the store, or the store is unreachable."""
         own, ended_at = self.registration, self._ended_at or 0.0
         unreachable = own.refusal is not None or (own.silent_since is not None and now >= ended_at + LAST_TRY)
         return own.gone or (own.leaving and unreachable)
@@ -96,8 +96,8 @@ class Member:
         return min((time for time in times if time is not None), default=None)
 
     def _is_needed(self, now: float) -> bool:
-        """The coordinator stays until all nodes have received how the job ended, for a lease at most. New records may
-        be the next run's already."""
+        """The coordinator stays until all nodes have received the final job state, for one lease at most. New records
+        may belong to the next run."""
         job_state, ended_at = self.follower.job_state, self._ended_at or 0.0
         has_ended = job_state is not None and job_state.ending is not None
         if not has_ended or not self.coordinator or self.silent_since is not None or now >= ended_at + LEASE:
@@ -112,7 +112,7 @@ class Member:
             self._last_read = data
             of_earlier_run = job_state and job_state.ending and data == self.registration.found
             if job_state and not of_earlier_run:
-                self.follower.hear(job_state)
+                self.follower.receive_state(job_state)
                 self.new_states += [job_state] if self.follower.job_state is job_state else []
 
     # On the coordinator's node.
@@ -136,14 +136,14 @@ class Member:
         self._not_before = now + len(own.records) * DECISION
         times = [self.coordinator.deadline, None if trusting else own.trusted_from]
         self._decide_at = min((time for time in times if time is not None), default=None)
-        # Before anything has been decided there is nothing to publish: every node offers itself for round 0 unasked.
+        # Before the first decision there is nothing to publish: every node joins round 0 without being asked.
         is_blank = job_state == JobState(job_state.phase) and job_state.phase != ENDED
         if job_state != self._published and not is_blank:
             self._published = job_state
             own.publish_state(encode_state(job_state), final=job_state.phase == ENDED)
 
     def _present(self, records: dict[str, KeyValue]) -> list[Present]:
-        """Decoded once each: of thousands of records most are the same as at the last decision."""
+        """Decode only what has changed: of thousands of records most are the same as at the last decision."""
         known: dict[str, tuple[int, Present]] = {}
         for name, entry in records.items():
             revision = int(entry.mod_revision)

@@ -1,4 +1,4 @@
-"""What users read about the other nodes: how to join, which are missing, lost or refused, what comes next."""
+"""Console messages about the other nodes: how to join, which are missing, lost or refused, and what happens next."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ from flota.run.console import Console
 from flota.run.start import Started
 from flota.stragglers.step_times import report_changes
 
-FIRST_MESSAGE, NEXT_MESSAGE = 2.0, 10.0  # seconds without an answer until users read of it, and read it again
+FIRST_MESSAGE, NEXT_MESSAGE = 2.0, 10.0  # seconds without an answer until the first message, and between later ones
 COPY = "Copy the following command to other nodes to run."
 LINE = "-" * 80
 
@@ -32,7 +32,7 @@ class ClusterMessages:
         self._last: JobState | None = None
         self._rounds = 0
         self._token_file = ""
-        self._only_here = ""
+        self._local_only = ""
 
     def introduce(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...], store: StoreAccess) -> None:
         self.console.introduce(configuration, notes)
@@ -41,20 +41,20 @@ class ClusterMessages:
         self.warn(store)
 
     def warn(self, store: StoreAccess) -> None:
-        self._only_here = f"; {store.where} can be reached from this machine only" if store.only_here else ""
+        self._local_only = f"; {store.where} is reachable only from this machine" if store.is_local_only else ""
         if store.lacks_certificate:
-            words = "this machine has the master's address, but this node no --tls-cert and --tls-key to serve it with"
+            words = "this machine has the store's address, but this node has no --tls-cert and --tls-key to serve it"
             self.console.say("WARNING", words)
-        if store.open_to_all:
-            words = f"anybody who can reach {store.where} can take part in this job: set FLOTA_TOKEN on all nodes"
+        if store.accepts_anyone:
+            words = f"the store at {store.where} accepts anyone: set FLOTA_TOKEN on all nodes"
             self.console.say("WARNING", words)
 
     def _show_command(self, store: StoreAccess) -> None:
-        """On a terminal the token can be copied with the command; a log is no place for it: then it is in a file."""
+        """On a terminal the command contains the token. A log must not, so there the token is in a file."""
         host, port = store.places[0]
         where = ("https://" if self.nodes.tls else "") + endpoint(host, str(port))
         if self.nodes.secrets.token:
-            secret = ""  # the user's own, who knows how to give it to the others
+            secret = ""  # the user has set it, and sets it on the other nodes as well
         elif os.isatty(1):
             secret = f"FLOTA_TOKEN={store.token} "
         else:
@@ -69,7 +69,7 @@ class ClusterMessages:
             remove(self._token_file)
 
     def report_wrong_token(self, address: str) -> None:
-        self.console.say("WARNING", f"a request from {address} was refused: its FLOTA_TOKEN is not this job's")
+        self.console.say("WARNING", f"refused a request from {address}: wrong FLOTA_TOKEN")
 
     def report(self, member: Member, now: float) -> None:
         self._report_silence(member, now)
@@ -87,17 +87,17 @@ class ClusterMessages:
         elif now >= self.deadline:
             self.deadline = now + NEXT_MESSAGE
             if member.follower.working:
-                self.console.say("WARNING", f"no answer from {member.trouble}; the workers go on")
+                self.console.say("WARNING", f"no answer from {member.trouble}; the workers keep running")
             else:
                 self.console.say("INFO", f"waiting for an answer from {member.trouble}")
 
     def _report_state(self, job_state: JobState, before: JobState, own: str) -> None:
         for node, refused in job_state.refused.items():
             if node != own and node not in before.refused:
-                self.console.say("WARNING", f"{refused.host} was turned away: {refused.why}")
+                self.console.say("WARNING", f"{refused.host} was refused: {refused.why}")
         gathers = job_state.phase == GATHERING
-        if gathers and job_state.missing and job_state.missing != before.missing:
-            self.console.say("INFO", f"waiting for the other nodes: {job_state.missing}{self._only_here}")
+        if gathers and job_state.join_status and job_state.join_status != before.join_status:
+            self.console.say("INFO", f"{job_state.join_status}{self._local_only}")
         hangs = any(is_hang(failed.code, failed.cause) for failed in job_state.failures[:1])
         if job_state.asks(ROLL_CALL) and hangs and not before.failures:
             self._report_hang(job_state)
@@ -107,7 +107,7 @@ class ClusterMessages:
             self._report_next_round(job_state)
 
     def _report_hang(self, job_state: JobState) -> None:
-        what, *where = job_state.failures[0].said or ("no sign of life",)
+        what, *where = job_state.failures[0].said or ("no activity",)
         self.console.event("hang_found", suspects=[failed.rank for failed in job_state.failures if failed.rank >= 0])
         self.console.say("WARNING", f"the job hangs: {what}")
         self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in where))
@@ -119,7 +119,7 @@ class ClusterMessages:
             restart = restart_in_words(job_state.attempt, self.console.spec.restarts.limit, job_state.delay)
             self.console.say("WARNING", f"{culprit}; {restart}", *restart_details(failed))
         elif job_state.why:
-            self.console.say("WARNING", f"{job_state.why}; the nodes meet again")
+            self.console.say("WARNING", f"{job_state.why}; starting a new round")
 
     def report_round(self, started: Started) -> None:
         roster, spec = started.roster, self.console.spec
@@ -138,7 +138,7 @@ class ClusterMessages:
 
 
 def _own_in_words(started: Started) -> str:
-    """This node's workers, role by role. Addresses may be listed in any order, so numbers need not be a range."""
+    """This node's workers by role. Address lists may be in any order, so the ranks may not be contiguous."""
     ranks: dict[str, list[int]] = {}
     for plan in started.plans:
         ranks.setdefault("rank" if plan.worker.name == TRAINER else plan.worker.name, []).append(plan.worker.rank)

@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from flota.standby.warm_start import WarmStart
     from flota.stragglers.detector import StepTime
 
-LIFELINE = 0.6  # of the lease: with the time between two renewals, a lost master is noticed within one lease
-OUTAGE = 60.0  # seconds that workers go on without etcd. Longer, and they might work beside the next round's
-LEAVE_TIMEOUT = LEASE + 1.0  # seconds for the other nodes to receive how the job ended
-SERVE_RETRY = 1.0  # seconds until this node tries again to serve, where no node does
-LOOK_UP_RETRY = 15.0  # the same for a name, because a resolver may take seconds, in which no signal is handled
+MASTER_OUTAGE = 0.6  # of the lease: with the interval of renewals, a lost master is noticed within one lease
+ETCD_OUTAGE = 60.0  # seconds that workers keep running without etcd; with more they could overlap with the next round
+LEAVE_TIMEOUT = LEASE + 1.0  # seconds for the other nodes to receive the final job state
+SERVE_RETRY = 1.0  # seconds between attempts to serve the master while no node does
+RESOLVE_RETRY = 15.0  # the same for a host name: a lookup may take seconds, during which no signal is handled
 
 
 def run_multi_node(
@@ -91,12 +91,12 @@ class MultiNode(NodeWatch):
         self.log_time = self._propose_log_time()
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.serve_again_at = time.monotonic() + SERVE_RETRY
-        self.held_ports: list[socket] = []  # from the moment that they are offered: the roster promises them to all
+        self.held_ports: list[socket] = []  # from the offer on: the roster promises them to all nodes
         self.port_wait = PortWait(self.console, spec.join_timeout)
-        self.offer_again = 0.0, 0  # when, if ever, and for which round: the ports were not free
+        self.offer_again = 0.0, 0  # when and for which round, if the ports were not free
         self.requests = RequestSocket(self)
         self.stack_answers = StackAnswers(self)
-        self.roll_call = Question(0, "")  # the last that this node has answered, and how
+        self.roll_call = Question(0, "")  # the last roll call, and this node's answer
         self.testimony = Testimony(0.0)
         self.stopped_gracefully = True
 
@@ -120,8 +120,8 @@ class MultiNode(NodeWatch):
         follower = Follower(
             name,
             blank,
-            patience=nodes.join_timeout,
-            lifeline=max(OUTAGE, ttl) if nodes.etcd else LIFELINE * ttl,
+            join_timeout=nodes.join_timeout,
+            outage_limit=max(ETCD_OUTAGE, ttl) if nodes.etcd else MASTER_OUTAGE * ttl,
         )
         registration = Registration(
             self.store.client, self.keys, name, ttl, may_coordinate=nodes.etcd or serves, clock=time.monotonic
@@ -179,10 +179,10 @@ class MultiNode(NodeWatch):
         self.advance()
 
     def _serve_if_no_node_does(self, now: float) -> None:
-        """A machine may be known by its own name only after it has started, and the last job's master may still have
-        had the port when this one's nodes started: then no node answers, nor could."""
+        """Try again to serve the master: when this node started, its name may not have been resolvable yet, or the
+        port may still have been in use by the last job."""
         if now >= self.serve_again_at:
-            self.serve_again_at = time.monotonic() + (SERVE_RETRY if self.store.is_numeric else LOOK_UP_RETRY)
+            self.serve_again_at = time.monotonic() + (SERVE_RETRY if self.store.is_numeric else RESOLVE_RETRY)
             if self._waits_for_store() and self.store.take_over():
                 self.messages.warn(self.store)
                 self.member = self._make_member(self.follower.name, self.member.began)
@@ -195,7 +195,7 @@ class MultiNode(NodeWatch):
         return job_state is None or not job_state.seats
 
     def advance(self) -> None:
-        """Until nothing follows any more."""
+        """Perform actions until there are none left."""
         while wanted := self.member.advance(time.monotonic()):
             for action in wanted:
                 self._perform(action)
@@ -229,18 +229,18 @@ class MultiNode(NodeWatch):
         self.advance()
 
     def _offer(self, round_number: int) -> None:
-        """Fresh ports for this round, held from now on."""
+        """Reserve new ports for this round, and offer them."""
         self._release_ports()
         self.offer_again = 0.0, 0
-        self.stopped_gracefully = True  # there are no workers of this round yet
+        self.stopped_gracefully = True  # no workers of this round exist yet
         try:
             self.held_ports, ports = hold_ports(self.spec)
         except FlotaError as error:
             if self.has_not_begun():
-                raise  # a mistake of this node's user, not of the job
+                raise  # an error of this node's user, not of the job
             again = self.port_wait.next_try(error, time.monotonic())
             if again is None:
-                self._cannot_go_on(error)
+                self._give_up(error)
             else:
                 self.offer_again = again, round_number
             return
@@ -251,8 +251,8 @@ class MultiNode(NodeWatch):
         release(self.held_ports)
         self.held_ports = []
 
-    def _cannot_go_on(self, error: FlotaError) -> None:
-        self.follower.cannot_go_on(f"{os.uname().nodename}: {error.message}")
+    def _give_up(self, error: FlotaError) -> None:
+        self.follower.give_up(f"{os.uname().nodename}: {error.message}")
 
     def _begin(self, job_state: JobState, seat: int) -> None:
         roster = with_endpoints(Roster(job_state.round, job_state.attempt, job_state.seats), self.spec.all_roles)
@@ -268,13 +268,13 @@ class MultiNode(NodeWatch):
             )
         except FlotaError as error:
             self._release_ports()
-            self.follower.swept(well=False)
-            self._cannot_go_on(error)
+            self.follower.workers_ended(succeeded=False)
+            self._give_up(error)
             return
-        self.held_ports = []  # they are the round's
+        self.held_ports = []  # now owned by the round
         self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
         self.messages.report_round(started)
-        # What follows a failure is the coordinator's to decide: here a round ends with its first one.
+        # The coordinator decides what follows a failure: here the first one ends the round.
         once = RestartPolicy(0, enabled=False)
         roles = roles_of(self.spec, roster, tuple(plan.worker for plan in started.plans))
         supervisor = Supervisor(
@@ -284,9 +284,9 @@ class MultiNode(NodeWatch):
         self._report_only_servers()
 
     def stop(self, number: int) -> None:
-        """The other nodes are informed first: their workers fail when ours end."""
+        """Inform the other nodes first: their workers fail when ours end."""
         if self.final is not None:
-            super().stop(number)  # asked again, while it leaves
+            super().stop(number)  # a second request, while this node leaves
             return
         asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
         can_stop = asks and self.progress().can_stop
@@ -304,43 +304,43 @@ class MultiNode(NodeWatch):
         if self.in_round and failures and (not self.failure_reported or (self.secondary_reported and not secondary)):
             self.failure_reported, self.secondary_reported = True, secondary
             found = tuple(sendable(self.evidence.complete(failure)) for failure in failures)
-            self.follower.failed(found)
+            self.follower.report_failures(found)
             self.advance()
         self._report_only_servers()
 
     def _report_only_servers(self) -> None:
         if self.in_round and self.supervisor.only_serves and not self.idle_servers_reported:
             self.idle_servers_reported = True
-            self.follower.only_serves()
+            self.follower.report_serving()
             self.advance()
 
     def finish(self, verdict: Verdict) -> None:
         succeeded = verdict.kind == SUCCEEDED
         self.stopped_gracefully = succeeded or verdict.exit_code == TRY_AGAIN
-        self.follower.swept(well=succeeded)
+        self.follower.workers_ended(succeeded=succeeded)
 
     def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called
         assert self.hang_watch
-        hangs = self.hang_watch.hangs
-        self.follower.idle(time.monotonic() - hangs.last_sign if idle else 0.0, hangs.timeout)
+        detector = self.hang_watch.detector
+        self.follower.report_idle(time.monotonic() - detector.last_sign if idle else 0.0, detector.timeout)
         job_state = self.follower.job_state
         if not idle and job_state and job_state.question and job_state.asks(STACKS):
-            self.follower.reply(job_state.question, PositionsAnswer(moves=True))
+            self.follower.reply(job_state.question, PositionsAnswer(makes_progress=True))
         self.advance()
 
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:  # noqa: ARG002  the coordinator compares ranks
-        self.follower.steps_take(steps)
+        self.follower.report_steps(steps)
         self.advance()
 
     def start_again(self, action: StartRound) -> None:
-        raise AssertionError(f"a round of many nodes does not restart by itself: {action}")
+        raise AssertionError(f"a round of many nodes does not restart on its own: {action}")
 
     def _has_rank_0(self) -> bool:
-        """Whether this node writes what there is one of: the node of rank 0 does; every one if the job never began."""
+        """Whether this node writes the job's report: the node of rank 0 does, or every node if the job never began."""
         return self.started.seat == 0 if self.evidence.rounds else self.has_not_begun()
 
     def _report(self, ending: JobEnding) -> Report:
-        """What the coordinator has decided, with what this node knows of its last round."""
+        """The coordinator's decision, with what this node knows of its last round."""
         job_state = self.follower.job_state
         attempt, restarts = (job_state.attempt, job_state.restarts) if job_state else (0, ())
         verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)

@@ -1,4 +1,4 @@
-"""What a node publishes of itself: one record each, under a key that only that node writes. Pure."""
+"""What a node publishes about itself: one record, under a key that only this node and its shepherd write. Pure."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from flota.job.survey_outcomes import Question
 from flota.stragglers.detector import StepTime, is_step_time
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
-SERVING = "serving"  # its own work is done, or it has none; its servers are there for others
+SERVING = "serving"  # its work is done, or it has none; its servers still serve other nodes
 DEAD = "dead"  # written by its shepherd
-SPECIAL = set(" ,;/@'\"")
+FORBIDDEN = set(" ,;/@'\"")
 MOST_ROUNDS = 1 << 31  # and questions
 
 
 class Answer(Struct, frozen=True):
-    """To the question of this number. `body`: of the type that its kind has in cluster/questions.py."""
+    """The answer to the question `id`. `body`: of the type in the row of cluster/questions.py."""
 
     id: int
     kind: str
@@ -29,8 +29,8 @@ class Answer(Struct, frozen=True):
 
 
 class NodeRecord(Struct, frozen=True, omit_defaults=True):
-    """`ports` are fresh for `round`, and `state` is of that round. `roles` are all of the job's, `workers_by_role`
-    this node's workers of each; none: trainers alone.
+    """`ports` are newly reserved for `round`, and `state` is of that round. `roles`: all roles of the job, and
+    `workers_by_role`: this node's workers in each; empty if there are only trainers.
     """
 
     job: str
@@ -45,15 +45,15 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     roles: tuple[str, ...] = ()
     workers_by_role: tuple[int, ...] = ()
     mode: str = COLLECTIVE
-    agreed: str = ""  # a sum over what else must be the same everywhere
+    agreed: str = ""  # a checksum of other settings that must be the same on all nodes
     state: str = READY
     round: int = 0
     failures: tuple[FailedWorker, ...] = ()
-    signal: int = 0  # that asked this node to leave
-    can_stop: bool = False  # with it: its workers can save and stop on their own
-    idle: float = 0.0  # its workers have made no progress for so many seconds
-    timeout: float = 0.0  # after which it reports that
-    steps: tuple[StepTime, ...] = ()  # of ranks that report them
+    signal: int = 0  # the signal that asked this node to leave
+    can_stop: bool = False  # while leaving: its workers can save and exit on their own
+    idle: float = 0.0  # seconds for which its workers have made no progress
+    timeout: float = 0.0  # its hang timeout
+    steps: tuple[StepTime, ...] = ()  # step times of ranks that report them
     answer: Answer | None = None
     requests: dict[str, int] = {}  # questions that users of this node want asked, each with a number above this one
     log_time: str = ""  # the job state's, for a coordinator that has seen none
@@ -64,8 +64,8 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class Present(Struct, frozen=True):
-    """A record as the coordinator sees it: of which node, at which of the store's revisions it was created and last
-    modified; `body`: of its answer.
+    """A record as the coordinator sees it: its node, the store's revisions at which it was created and last modified,
+    and the decoded `body` of its answer.
     """
 
     node: str
@@ -88,7 +88,7 @@ def encode_record(record: NodeRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> NodeRecord | None:
-    """None for what is not a record: anyone who knows the token can write anything."""
+    """Returns None if it is invalid: any client with the token can write anything."""
     try:
         record = msgspec.json.decode(data, type=NodeRecord)
     except (msgspec.ValidationError, msgspec.DecodeError, RecursionError):
@@ -97,13 +97,13 @@ def decode_record(data: bytes) -> NodeRecord | None:
 
 
 def is_sound(record: NodeRecord) -> bool:
-    """What records contain goes to every node's terminal, and into workers' variables."""
+    """Whether it is safe to use: its values go to the terminals of all nodes, and into the environment of workers."""
     names = [record.job, record.host, record.address, record.mode, record.agreed, *record.frameworks, *record.roles]
     workers, *masters = record.ports
     asked = (record.answer.id if record.answer else 0), *record.requests.values()
     return (
         are_printable([*names, *record.requests, record.log_time])
-        and not set(record.address) & SPECIAL
+        and not set(record.address) & FORBIDDEN
         and all(map(is_sound_failure, record.failures))
         and all(map(is_step_time, record.steps))
         and (record.state != FAILED or bool(record.failures))
@@ -112,5 +112,5 @@ def is_sound(record: NodeRecord) -> bool:
         and min(record.workers_by_role, default=0) >= 0
         and sum(record.workers_by_role) == (record.workers if record.roles else 0)
         and all(is_port(port) for port in (*workers, *masters))
-        and max(record.round, *asked) < MOST_ROUNDS  # others count on from them
+        and max(record.round, *asked) < MOST_ROUNDS  # other nodes count up from them
     )

@@ -1,4 +1,4 @@
-"""All that nodes can be asked: one row per kind, the less urgent first."""
+"""All questions to nodes: one row per kind, the less urgent first."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ STACKS, PREEMPTION, ROLL_CALL = hangs.STACKS, preemption.KIND, roll_call.KIND
 
 
 def read_record(node: str, created: int, data: bytes, modified: int) -> Present | None:
-    """A node's record, as bytes from the store; None for what is not one. An answer without sense is none."""
+    """Decode a node's record. Returns None if it is invalid; an invalid answer in it is left out."""
     record = decode_record(data)
     if record is None:
         return None
@@ -46,7 +46,7 @@ def read_record(node: str, created: int, data: bytes, modified: int) -> Present 
 
 
 def read_body(record: NodeRecord) -> Any:
-    """What a node has answered; None: nothing that makes sense."""
+    """Decode the answer in a record. Returns None if there is none, or if it is invalid."""
     row = QUESTIONS.get(record.answer.kind) if record.answer else None
     if row is None or record.answer is None:
         return None

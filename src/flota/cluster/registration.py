@@ -1,9 +1,8 @@
-"""Keeps a node registered in the store: its lease, its record, its watch of the coordinator, and the coordinator's own
-entries if this node is the coordinator.
+"""Keeps a node registered in the store: its lease, its record, its watch of the coordinator's keys, and these keys
+themselves if this node is the coordinator.
 
-Written as a desired state, not as steps: it knows what should be in the store, and requests whatever is missing, one
-request at a time, until it is there. A lost answer, lease, watch or member only means that something is missing again.
-Pure.
+Written as a desired state, not as steps: it knows what should be in the store, and requests what is missing, one
+request at a time. A lost answer, lease, watch or member only means that something is missing again. Pure.
 """
 
 from collections.abc import Callable
@@ -31,26 +30,26 @@ from flota.store.etcd_json import (
 )
 from flota.store.keys import Keys, apply, end_of, node_of
 
-SOON = 0.02  # seconds before a lost watch is requested again
+WATCH_RETRY = 0.02  # seconds before a lost watch is requested again
 RETRY = 0.2  # seconds before a request that was lost is sent again
-GAP = 0.5  # of the lease: after a silence of the store that long, missing records may only have missed their renewal
-FINAL_LEASE = 60  # seconds that a store keeps a job's last job state, for nodes that were cut off when it was written
+MAX_SILENCE = 0.5  # of the lease: if the store was silent for longer, it may be why nodes lost their leases
+FINAL_LEASE = 60  # seconds that the final job state stays in the store, for nodes that were disconnected
 
 
 class Registration:
-    """Drive it: call `reconcile` when `deadline` has passed. `changed`: there is something new for its owner."""
+    """The owner calls `reconcile` when `deadline` has passed. `changed`: there is something new for the owner."""
 
     def __init__(
         self, client: Client, keys: Keys, name: str, ttl: int, *, may_coordinate: bool, clock: Callable[[], float]
     ) -> None:
-        self.job_states: list[bytes] = []  # received, in order, until the owner takes them: none may hide another
+        self.job_states: list[bytes] = []  # received, in order, until the owner takes them: none is skipped
         self.found: bytes | None = None  # the job state that was there when this node first joined
         self.records: dict[str, KeyValue] | None = None  # known to the coordinator only
         self.is_coordinator = False
-        self.refusal: Refusal | None = None  # of a kind that asking again will not change
+        self.refusal: Refusal | None = None  # one that a retry will not change
         self.answered_at: float | None = None
-        self.silent_since: float | None = None  # when the first request was sent that has not been answered since
-        self.trusted_from = 0.0  # when a record that is missing means again that its node is
+        self.silent_since: float | None = None  # when the first unanswered request was sent
+        self.trusted_from = 0.0  # from then on a missing record means that its node is lost
         self.trouble = ""  # why the last request was lost
         self.lease = 0
         self.leaving = self.changed = self._asking = self._coordinator_taken = False
@@ -58,15 +57,15 @@ class Registration:
         self._may_coordinate, self._clock = may_coordinate, clock
         self._record: bytes | None = None
         self._has_joined = False  # at least once
-        self._joined = False  # the record is in the store as it should be
+        self._joined = False  # the current record is in the store
         self._unwritten: bytes | None = None  # the coordinator's job state, to be written
-        self._written: bytes | None = None  # and as it was written last
+        self._written: bytes | None = None  # and the one that was written last
         self._is_final, self._final_lease = False, 0  # the last job state has a lease of its own
-        self._rewrite_after = 0  # renewals until everything is written again
+        self._rewrite_after = 0  # lease renewals until everything is written again
         self._coordinator_since = 0  # the revision at which this node became the coordinator
         self._state_watch: ClientWatch | None = None
         self._watching = False  # the store has confirmed that watch
-        self._knows_coordinator = False  # and what was written before it is known
+        self._knows_coordinator = False  # and what was written before it has been read
         self._record_watch: ClientWatch | None = None
         self._renew_at: float | None = None
         self._retry_at: float | None = None
@@ -78,7 +77,7 @@ class Registration:
             self.reconcile()
 
     def publish_state(self, job_state: bytes, *, final: bool = False) -> None:
-        """As the coordinator: what all nodes shall follow. The final one outlives its coordinator."""
+        """Publish a job state as the coordinator. The final one outlives its coordinator."""
         self._unwritten, self._is_final = job_state, final
         self.reconcile()
 
@@ -112,7 +111,7 @@ class Registration:
         elif self._renew_at is not None and now >= self._renew_at:
             self._ask(LeaseKeepAlive(id=self.lease), self._on_renewed)
         elif self._state_watch is None:
-            # Before the record is there: when thousands join, the roster then finds all of them watching already.
+            # Before the record: when thousands of nodes join, all are watching when the roster is published.
             watch = WatchCreate(key=keys.coordinator, range_end=end_of(keys.coordinator))
             self._state_watch = self._client.watch(watch, self._on_coordinator_event, self.lease)
         elif not self._joined and self._watching:
@@ -150,19 +149,19 @@ class Registration:
 
     def _note_answer(self) -> None:
         now = self._clock()
-        if self.answered_at is not None and now - self.answered_at > GAP * self._ttl:
+        if self.answered_at is not None and now - self.answered_at > MAX_SILENCE * self._ttl:
             self._suspend_trust()
         self.answered_at = now
         self.silent_since = None
 
     def _suspend_trust(self) -> None:
-        """Other nodes may have lost their leases as well: they get time to come back."""
+        """Other nodes may have lost their leases as well: give them time to register again."""
         self.trusted_from = self._clock() + self._ttl
 
     def _on_lost(self, why: str, sent_at: float) -> None:
         self.silent_since = sent_at if self.silent_since is None else self.silent_since
         self.trouble = why
-        self._rewrite_after = 2  # a request that was lost may be carried out late, over what is written after it
+        self._rewrite_after = 2  # a lost request may be executed late, and overwrite what was written after it
         self.changed = True
         self._retry_at = self._clock() + RETRY
 
@@ -195,7 +194,7 @@ class Registration:
                 self._joined, self._unwritten = False, self._unwritten or self._written
 
     def _lose_lease(self) -> None:
-        """Record, coordinator and job state are gone with it, and other nodes may have lost theirs."""
+        """Record, coordinator key and job state are gone with it, and other nodes may have lost theirs as well."""
         self._suspend_trust()
         self.lease = self._final_lease = 0
         self._renew_at = None
@@ -214,7 +213,7 @@ class Registration:
             self._has_joined = True
 
     def _read_coordinator(self, answer: TxnAnswer) -> list[KeyValue]:
-        """What the last part of an answer says of it."""
+        """Process the coordinator's keys in the last part of an answer."""
         found = answer.responses[-1].response_range
         entries = found.kvs if found else []
         for entry in entries:
@@ -233,7 +232,7 @@ class Registration:
             self._unwritten = None
         if answer.succeeded:
             self._written, self.changed = written, True
-            self.job_states.append(written)  # its own watch is one of thousands that get it
+            self.job_states.append(written)  # at once: its own watch is one of thousands that get it
         else:
             self._lose_coordinator()
 
@@ -245,7 +244,7 @@ class Registration:
     # Events of the watches.
 
     def _on_coordinator_event(self, answer: WatchAnswer | Refusal | Lost) -> None:
-        if not self._goes_on(answer):
+        if not self._is_alive(answer):
             self._close_state_watch()
         elif answer.created:
             self._watching = True
@@ -268,26 +267,26 @@ class Registration:
                 self._coordinator_since = int(entry.create_revision)
 
     def _on_record_event(self, answer: WatchAnswer | Refusal | Lost) -> None:
-        if not self._goes_on(answer):
+        if not self._is_alive(answer):
             self._close_record_watch()
         elif self.records is not None:
             apply(answer.events, self.records)
             self.changed = True
         self.reconcile()
 
-    def _goes_on(self, answer: WatchAnswer | Refusal | Lost) -> TypeGuard[WatchAnswer]:
-        """Whether a watch does."""
+    def _is_alive(self, answer: WatchAnswer | Refusal | Lost) -> TypeGuard[WatchAnswer]:
+        """Whether the watch continues."""
         if isinstance(answer, WatchAnswer):
             self._note_answer()
             return True
-        if isinstance(answer, Refusal) and answer.code != OUT_OF_RANGE:  # that one only missed too much
+        if isinstance(answer, Refusal) and answer.code != OUT_OF_RANGE:  # which only means that events were missed
             self._on_refusal(answer)
-        self._retry_at = self._clock() + SOON
-        self._renew_at = self._clock() if self.lease else None  # the master takes this node for dead unless it renews
+        self._retry_at = self._clock() + WATCH_RETRY
+        self._renew_at = self._clock() if self.lease else None  # or the master would take this node for dead
         return False
 
     def _close_state_watch(self) -> None:
-        """What is written from now on is missed: the next request asks for it."""
+        """Events are missed from now on: the next request reads the keys again."""
         self._joined = self._watching = self._knows_coordinator = False
         if self._state_watch:
             self._state_watch.close()

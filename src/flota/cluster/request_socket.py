@@ -1,7 +1,7 @@
-"""Lets a user of this machine ask the whole job something, as `flota stack` does: this node passes the question on.
+"""A Unix socket through which a user of this machine asks the whole job a question, as `flota stack` does.
 
-The socket has no file, and only this job's user or root may ask: the kind of the question on one line, and the result's
-lines as an answer.
+It is an abstract socket, for root and the user of this job only. The client sends the kind of the question on one line,
+and receives the lines of the result.
 """
 
 from __future__ import annotations
@@ -16,72 +16,72 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.cluster.multi_node import MultiNode
 
-MOST = 8  # users that wait for a result at a time; the first makes room for one more
+MAX_CLIENTS = 8  # that wait for a result; one more replaces the first
 LONGEST_KIND = 64
 
 
 class RequestSocket:
     def __init__(self, node: MultiNode) -> None:
         self.node = node
-        self._askers: dict[socket.socket, tuple[str, int]] = {}  # for a result of this kind, above this number
+        self._clients: dict[socket.socket, tuple[str, int]] = {}  # kind of the result, and an id below it
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._server.settimeout(0)
         try:
             self._server.bind(address_of(os.getpid()))
-            self._server.listen(MOST)
+            self._server.listen(MAX_CLIENTS)
         except OSError:
-            return  # no /proc, or the name is taken: then users cannot ask
-        node.loop.watch(self._server.fileno(), self._on_asked)
+            return  # no /proc, or the name is taken: then there are no requests
+        node.loop.watch(self._server.fileno(), self._on_connected)
 
-    def _on_asked(self) -> None:
+    def _on_connected(self) -> None:
         try:
-            asker, _ = self._server.accept()
+            client, _ = self._server.accept()
         except OSError:
             return
-        asker.setblocking(False)  # noqa: FBT003
-        if peer_of(asker)[1] not in (0, os.getuid()):
-            asker.close()
+        client.setblocking(False)  # noqa: FBT003
+        if peer_of(client)[1] not in (0, os.getuid()):
+            client.close()
             return
-        if len(self._askers) == MOST:
-            self._drop(next(iter(self._askers)))
-        self._askers[asker] = "", 0
-        self.node.loop.watch(asker.fileno(), lambda: self._on_readable(asker))
+        if len(self._clients) == MAX_CLIENTS:
+            self._drop(next(iter(self._clients)))
+        self._clients[client] = "", 0
+        self.node.loop.watch(client.fileno(), lambda: self._on_readable(client))
 
-    def _on_readable(self, asker: socket.socket) -> None:
-        """The kind of its question, or its end."""
+    def _on_readable(self, client: socket.socket) -> None:
+        """Read the kind of its question, or the end of the connection."""
         try:
-            kind = asker.recv(LONGEST_KIND).decode(errors="replace").strip()
+            kind = client.recv(LONGEST_KIND).decode(errors="replace").strip()
         except OSError:
             kind = ""
-        is_first = not self._askers[asker][0]
+        is_first = not self._clients[client][0]
         after = self.node.follower.request(kind) if is_first and kind in ON_REQUEST else None
         if after is None:
-            self._drop(asker)
+            self._drop(client)
         else:
-            self._askers[asker] = kind, after
+            self._clients[client] = kind, after
             self.node.advance()
 
     def deliver(self) -> None:
-        """To those that wait, when all nodes have answered; nothing, when the round has ended before."""
+        """Send the result to the clients that wait for it. If the round has ended, close their connections."""
         job_state = self.node.follower.job_state
-        for asker, (kind, after) in list(self._askers.items()):
+        for client, (kind, after) in list(self._clients.items()):
             result = job_state.results.get(kind) if job_state else None
             if result is not None and result.id > after:
                 try:
-                    asker.send("\n".join(result.lines).encode())
+                    client.send("\n".join(result.lines).encode())
                 except OSError:
-                    pass  # it has gone; a few lines fit into any socket's buffer
-                self._drop(asker)
+                    pass  # it has closed the connection; a few lines fit into any socket buffer
+                self._drop(client)
             elif not self.node.in_round:
-                self._drop(asker)
+                self._drop(client)
 
-    def _drop(self, asker: socket.socket) -> None:
-        self.node.loop.forget(asker.fileno())
-        del self._askers[asker]
-        asker.close()
+    def _drop(self, client: socket.socket) -> None:
+        self.node.loop.forget(client.fileno())
+        del self._clients[client]
+        client.close()
 
     def close(self) -> None:
         self.node.loop.forget(self._server.fileno())
         self._server.close()
-        for asker in list(self._askers):
-            self._drop(asker)
+        for client in list(self._clients):
+            self._drop(client)

@@ -1,5 +1,5 @@
-"""Which node gets which seat: first the ranks that nodes insist on, then each node where it sat before, then the rest
-in order. Pure.
+"""Assigns seats: first the nodes with an explicit --rank, then each node where it was before, then the rest in order.
+Pure.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from flota.job.roster import Seat
 
 
 def seat(present: list[Present], before: tuple[Seat, ...], *, by_address: bool = False) -> tuple[Seat, ...]:
-    """The round's seats. Survivors keep theirs where the count allows; newcomers take the holes."""
+    """The round's seats. Nodes of the last round keep theirs if the count allows; new nodes fill the gaps."""
     places: list[Present | None] = [None] * len(present)
     old = {row.node: number for number, row in enumerate(before)}
     waiting: list[tuple[tuple[object, ...], Present]] = []
@@ -19,20 +19,20 @@ def seat(present: list[Present], before: tuple[Seat, ...], *, by_address: bool =
         if 0 <= wanted < len(places) and places[wanted] is None:
             places[wanted] = one
         else:
-            # Those who sat at the end of a larger round come before newcomers, each group in its own order.
+            # Nodes from the end of a larger round come before new ones, each group in its own order.
             waiting.append(((wanted < 0, wanted, *_order(one, by_address=by_address)), one))
     taken = (one for _, one in sorted(waiting, key=lambda row: row[0]))
     return tuple(take_seat(one.node, one.record) for one in (place or next(taken) for place in places))
 
 
 def _order(one: Present, *, by_address: bool) -> tuple[object, ...]:
-    """The node that serves the embedded master is node 0: its address is the one that all nodes know."""
+    """The sort key of a node. The one that serves the embedded master is node 0: all nodes know its address."""
     address = natural(one.record.address), one.created
     return address if by_address else (not one.record.serves, natural(one.record.host), *address)
 
 
 def lacks_a_role(present: list[Present], before: tuple[Seat, ...]) -> bool:
-    """Whether a role of the round before would have no node left: servers without trainers would serve for ever."""
+    """Whether a role of the last round would have no node: servers without trainers would wait forever."""
     had, has = _by_role(row.workers_by_role for row in before), _by_role(one.record.workers_by_role for one in present)
     return any(count and not left for count, left in zip(had, has, strict=False))
 
@@ -42,7 +42,7 @@ def _by_role(counts: Iterable[tuple[int, ...]]) -> list[int]:
 
 
 def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """host2 before host10: digits count as numbers."""
+    """A sort key that puts host2 before host10."""
     parts: list[str] = [""]
     for letter in name:
         if parts[-1] and parts[-1][-1].isdecimal() == letter.isdecimal():

@@ -1,4 +1,4 @@
-"""The job's store as this node reaches it: the master that it serves itself, or another store, and its client to it."""
+"""This node's access to the job's store: the embedded master, if this node serves it, and the client."""
 
 import errno
 import os
@@ -19,21 +19,21 @@ from flota.store.revoke_lease import revoke
 from flota.store.server import MOST_CONNECTIONS, Master
 
 TOKEN_BYTES = 16
-OWN_FILES = 1000  # beside the clients' connections: logs, pipes, held ports
+OWN_FILES = 1000  # besides the connections of clients: logs, pipes, reserved ports
 
 
 class StoreAccess:
-    """`master` is this node's own, if it serves; `chosen` whether flota chose where, so that users must read it."""
+    """`master`: the embedded master, if this node serves it. `chosen`: flota chose its address, so it must be shown."""
 
     def __init__(self, spec: JobSpec, nodes: NodesSpec, loop: Loop, on_refused: Callable[[str], None]) -> None:
         self._loop = loop
         self._on_refused = on_refused
         self._nodes, self._secrets = nodes, nodes.secrets
-        self._served = ""  # the address that the master listens on
-        self.lacks_certificate = False  # this machine has the master's address, and nothing to serve it with
+        self._served = ""  # the address on which the master listens
+        self.lacks_certificate = False  # this machine has the master's address, but no certificate
         self.chosen = not nodes.places
         made = os.urandom(TOKEN_BYTES).hex() if self.chosen else ""
-        self.token = "" if nodes.etcd else nodes.secrets.token or made  # a real etcd has users of its own
+        self.token = "" if nodes.etcd else nodes.secrets.token or made  # etcd has its own users
         self.places = nodes.places or (Place(spec.address, 0),)
         self.tls = make_tls(nodes.secrets, server=False) if nodes.tls else None
         self.master = self._serve()
@@ -45,12 +45,12 @@ class StoreAccess:
             members = (Place(self._served, self.master.port),)
             self.places = (Place(self.places[0].host, self.master.port),)
         if self.master and tls:
-            # This node's own certificate may name the host, which is not how it is reached from inside.
+            # The certificate names the public host, which may differ from the address that this node connects to.
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
-        # Of several members one may be silent: the next is asked before the lease ends. The only one is waited for,
-        # when thousands of nodes start at once: asking again would only make it longer.
+        # Of several members one may be silent: the next is asked before the lease expires. A single one gets more time:
+        # when thousands of nodes start at once, retries would only add load.
         patience = max(1.0 if self._nodes.etcd else ANSWER_TIME, lease_of(self._nodes) / 5)
         user, password = self._secrets.user, self._secrets.password
         return Client(members, self._loop, self.token, tls, user=user, password=password, answer_time=patience)
@@ -65,12 +65,12 @@ class StoreAccess:
         return bool(numeric(self.places[0].host, self.places[0].port))
 
     @property
-    def only_here(self) -> bool:
-        """Whether nodes of other machines cannot reach the master."""
+    def is_local_only(self) -> bool:
+        """Whether nodes on other machines cannot reach the master."""
         return self.master is not None and is_loopback(self._served)
 
     @property
-    def open_to_all(self) -> bool:
+    def accepts_anyone(self) -> bool:
         """Whether the job is open to anyone who can reach the master."""
         return self.master is not None and not self.token and not is_loopback(self._served)
 
@@ -85,8 +85,9 @@ class StoreAccess:
             self.master.on_time(now)
 
     def on_node_death(self, lease: int, final_put: tuple[bytes, bytes]) -> Callable[[], object]:
-        """What a shepherd does if its node dies, before it ends the workers: report it. Their peers fail then, and must
-        not be blamed. If that node serves the master, there is none left to report it to.
+        """What a shepherd does when its node dies, before it kills the workers: mark the node dead in the store.
+        Otherwise workers of other nodes, which fail as a consequence, would be blamed. If that node serves the master,
+        there is no store left.
         """
         if self.master:
             return bool
@@ -94,7 +95,7 @@ class StoreAccess:
         return lambda: revoke(self.places, lease, headers, self.tls, user, password, final_put)
 
     def take_over(self) -> bool:
-        """Serve after all, if the address has turned out to be ours, or the program that had it here has gone."""
+        """Serve the master now if this machine has acquired the address, or the port has become free."""
         if self.master is None:
             self.master = self._serve()
             if self.master:
@@ -109,7 +110,7 @@ class StoreAccess:
             self.master.close()
 
     def _serve(self) -> Master | None:
-        """The first node to take the address serves; others on this machine, and other machines, are its clients."""
+        """Serve if this machine has the address and the port is free. All other nodes are clients."""
         if self._nodes.etcd or self._nodes.serves is False:
             return None
         host, port = self.places[0]

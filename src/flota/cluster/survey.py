@@ -1,8 +1,8 @@
-"""Asking all nodes: the coordinator puts a question into the job state, every node answers in its record, and the
-question's own function says what follows.
+"""Surveys: the coordinator puts a question into the job state, every node answers in its record, and the question's
+function decides what follows.
 
-A feature that needs all nodes brings a question (pure: what is asked, and how to decide), an answerer (a function of
-the node), and one row in cluster/questions.py. Pure.
+A feature that needs all nodes has a question (pure: what is asked, and how to decide), a function with which a node
+answers, and one row in cluster/questions.py. Pure.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 
 class QuestionRow(NamedTuple):
-    """One kind of question. `urgent`: nothing else is decided before it is; others are asked beside a running round, on
-    request, and give way.
+    """One kind of question. `urgent`: nothing else is decided until it is closed. The others are asked on request,
+    while the round runs, and are dropped when something urgent happens.
     """
 
     kind: str
     body: type  # of an answer
-    is_sound: Callable[[Any], bool]  # what other nodes say goes to terminals
+    is_sound: Callable[[Any], bool]  # what other nodes send is printed on terminals
     decide: Callable[[Survey], Outcome]
-    answer: Callable[[MultiNode, Question, bool], None]  # the last: whether the workers are gone
+    answer: Callable[[MultiNode, Question, bool], None]  # the last argument: whether the workers are gone
     urgent: bool
-    ends_round: bool = False  # a node that has answered stops its workers
+    ends_round: bool = False  # a node stops its workers once it has answered
 
 
 class Survey(NamedTuple):
-    """One question and what is known of its answers. `seats` of the round are `job.seats`."""
+    """One question, and the answers so far. The seats of the round are `job.seats`."""
 
     question: Question
     job: JobState
     terms: Terms
-    present: dict[str, Present]  # nodes of the round that have a record for it
+    present: dict[str, Present]  # nodes of the round whose records are of this round
     answers: dict[str, Any]  # bodies, by node
     heard_at: dict[str, float]  # when each answer was first seen
     lost: Collection[str]
-    done: Collection[str]  # have finished their part of the round
+    done: Collection[str]  # nodes whose workers have all succeeded
     asked_at: float
     now: float
-    epoch: float | None  # makes a time of day of the coordinator's own; None: another coordinator has asked
-    late_after: float  # seconds after which a silent node is surely not just slow
+    epoch: float | None  # added to the coordinator's clock gives the time of day; None: another coordinator has asked
+    late_after: float  # seconds after which a silent node is lost, not slow
 
     @property
     def nodes(self) -> list[str]:

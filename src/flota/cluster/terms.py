@@ -1,4 +1,4 @@
-"""What all nodes of a job must agree on, and why a node that does not is refused. Pure."""
+"""What all nodes of a job must agree on, and why a node that differs is refused. Pure."""
 
 import zlib
 
@@ -13,7 +13,7 @@ from flota.values import NamedTuple
 
 
 class Terms(NamedTuple):
-    """The job as the coordinator's own node was asked for it."""
+    """The job as the flags of the coordinator's node describe it."""
 
     job: str
     least: int
@@ -25,9 +25,9 @@ class Terms(NamedTuple):
     hosts: tuple[str, ...] = ()
     by_address: bool = False
     lease: float = LEASE
-    absence: float = 0.0  # seconds until a node counts as lost whose record vanished without a word
+    absence: float = 0.0  # seconds after its record has vanished until a node counts as lost
     roles: tuple[str, ...] = ()
-    serving: tuple[int, ...] = ()  # those of the roles that are there for others
+    serving: tuple[int, ...] = ()  # the roles that serve others, by number
     mode: str = COLLECTIVE
     agreed: str = ""
     log_time: str = ""  # for `{time}` in --log_dir, if this job begins with this coordinator
@@ -59,7 +59,7 @@ def terms_of(spec: JobSpec, nodes: NodesSpec, log_time: str = "") -> Terms:
 
 
 def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) -> NodeRecord:
-    """What a node says of itself before it has ports for a round."""
+    """The record of a node before it has ports for a round."""
     return NodeRecord(
         job=printable(spec.job_id),
         host=printable(host),
@@ -78,7 +78,7 @@ def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) ->
 
 
 def disagreement(record: NodeRecord, terms: Terms) -> str:
-    """Why a record can never take part in this job; empty if it can. Quick then: there may be thousands."""
+    """Why a node cannot take part in this job; empty if it can. Fast in that case: there may be thousands."""
     own = record.job, record.least, record.most, record.frameworks, record.roles, record.mode, record.agreed
     jobs = terms.job, terms.least, terms.most, terms.frameworks, terms.roles, terms.mode, terms.agreed
     if own == jobs and record.rank < terms.most:
@@ -87,19 +87,19 @@ def disagreement(record: NodeRecord, terms: Terms) -> str:
     frameworks, jobs_frameworks = ",".join(record.frameworks), ",".join(terms.frameworks)
     roles, jobs_roles = _roles_in_words(record.roles), _roles_in_words(terms.roles)
     checks = (
-        (record.job != terms.job, f"it is of job `{record.job}`, this is job `{terms.job}`"),
-        (nodes != jobs_nodes, f"it expects {nodes} nodes, this job has {jobs_nodes}"),
-        (frameworks != jobs_frameworks, f"it is for {frameworks}, this job is for {jobs_frameworks}"),
-        (record.rank >= terms.most, f"rank {record.rank} in a job of {terms.most} nodes"),
+        (record.job != terms.job, f"its job id is `{record.job}`, this job's is `{terms.job}`"),
+        (nodes != jobs_nodes, f"it expects {nodes} nodes, this job expects {jobs_nodes}"),
+        (frameworks != jobs_frameworks, f"it uses {frameworks}, this job uses {jobs_frameworks}"),
+        (record.rank >= terms.most, f"rank {record.rank} is out of range in a job of {terms.most} nodes"),
         (roles != jobs_roles, f"it has {roles}, this job has {jobs_roles}"),
-        (record.mode != terms.mode, f"its run mode is {record.mode}, this job's {terms.mode}"),
-        (record.agreed != terms.agreed, "its lists of addresses, --gloo_port or --with_gloo are not this job's"),
+        (record.mode != terms.mode, f"its run mode is {record.mode}, this job's is {terms.mode}"),
+        (record.agreed != terms.agreed, "its address lists, --gloo_port or --with_gloo differ from this job's"),
     )
     return next((why for disagrees, why in checks if disagrees), "")
 
 
 def agreed(spec: JobSpec) -> str:
-    """A sum over what each node's workers get from its own flags: the lists themselves may be long."""
+    """A checksum of flags that must be the same on all nodes: the lists themselves may be long."""
     if not spec.roles:
         return ""
     parts = [*(",".join(role.endpoints) for role in spec.roles), str(spec.gloo_port), spec.gloo]
@@ -107,11 +107,11 @@ def agreed(spec: JobSpec) -> str:
 
 
 def _roles_in_words(roles: tuple[str, ...]) -> str:
-    return f"the roles {', '.join(roles)}" if roles else "trainers alone"
+    return f"the roles {', '.join(roles)}" if roles else "only trainers"
 
 
-def has_worked(record: NodeRecord, terms: Terms) -> bool:
-    """Whether its own work is done, and it only serves the others."""
+def has_finished_work(record: NodeRecord, terms: Terms) -> bool:
+    """Whether it had work of its own, which is done, and now only serves other nodes."""
     work = (count for number, count in enumerate(record.workers_by_role) if number not in terms.serving)
     return record.state == SERVING and any(work)
 

@@ -1,6 +1,6 @@
-"""All stacks of some workers at one moment: read by py-spy, which runs beside the loop, and written to a file.
+"""Captures the stacks of workers with py-spy, which runs in the background, and writes them to a file.
 
-py-spy reads the memory of other processes and does not stop them.
+py-spy reads the memory of other processes without stopping them.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from flota.run.node_watch import NodeWatch
 
 
-NO_SPY = f"there is no py-spy: {INSTALL_SPY}"
+NO_SPY = f"py-spy is not installed: {INSTALL_SPY}"
 LIMIT = 10.0  # seconds
 AT_ONCE = 32
 
 
-class Taken(NamedTuple):
-    """`samples` by worker; `trouble`: what py-spy said where it had no stack."""
+class SampleSet(NamedTuple):
+    """`samples` by worker; `trouble`: the message of py-spy if it could not read a stack."""
 
     samples: dict[int, Sample]
     trouble: str = ""
 
     @property
     def blind(self) -> bool:
-        """Whether none has a stack."""
+        """Whether no sample has a stack."""
         return not any(sample.stacks for sample in self.samples.values())
 
 
-Then = Callable[[Taken], object]
+Then = Callable[[SampleSet], object]
 
 
 class StackTaker:
-    """Takes samples of workers, one set at a time; without stacks where `spy`, the path of py-spy, is empty.
-    `deadline`: when it gives up on processes whose stacks have not been read."""
+    """Takes samples of workers, one set at a time; without stacks if `spy`, the path of py-spy, is empty. `deadline`:
+    when it gives up on stacks that have not been read."""
 
     def __init__(self, environ: Mapping[str, str], loop: Loop) -> None:
         self.spy = find_spy(environ)
@@ -55,9 +55,9 @@ class StackTaker:
         self.deadline: float | None = None
         self._then: Then | None = None
         self._samples: dict[int, Sample] = {}  # by worker
-        self._before: dict[int, tuple[float, int]] = {}  # what children had used, by pid
+        self._before: dict[int, tuple[float, int]] = {}  # CPU time and wakes of children in the last set, by pid
         self._waiting: list[int] = []  # pids
-        self._running: dict[int, tuple[int, Popen[bytes]]] = {}  # by descriptor: whose stacks, which py-spy
+        self._running: dict[int, tuple[int, Popen[bytes]]] = {}  # by descriptor: the pid that is read, and its py-spy
         self._texts: dict[int, bytes] = {}  # by pid
         self._native = self._again = False
 
@@ -65,24 +65,24 @@ class StackTaker:
     def busy(self) -> bool:
         return self._then is not None
 
-    def take(self, ranks: list[RankPosition], then: Then, *, everybody: bool = False, native: bool = False) -> None:
-        """Call back with samples of these ranks. `everybody`: with the stacks of all their children that run Python;
-        otherwise of those that do something."""
+    def take(self, ranks: list[RankPosition], then: Then, *, all_children: bool = False, native: bool = False) -> None:
+        """Call `then` with samples of these ranks. `all_children`: with the stacks of all children that run Python, and
+        not only of active ones."""
         assert not self.busy
         observed = {rank.worker: _observe(rank.pid) for rank in ranks}
         self._samples = {worker: sample for worker, sample in observed.items() if sample}
         children = [child for sample in self._samples.values() for child in sample.children]
         before, self._before = self._before, {child.pid: (child.cpu, child.wakes) for child in children}
-        wanted = [pid for pid, used in self._before.items() if everybody or used != before.get(pid, used)]
+        wanted = [pid for pid, used in self._before.items() if all_children or used != before.get(pid, used)]
         self._waiting = [sample.pid for sample in self._samples.values()] + list(filter(runs_python, wanted))
         self._texts, self._then, self._native, self._again = {}, then, native, True
         self.deadline = time.monotonic() + LIMIT
-        self._go_on()
+        self._proceed()
 
     def on_time(self, now: float) -> None:
         if self.deadline is not None and now >= self.deadline:
             self._end_all()
-            self._go_on()
+            self._proceed()
 
     def stop(self) -> None:
         self._then = self.deadline = None
@@ -94,7 +94,7 @@ class StackTaker:
             process.kill()
             self._end(fd)
 
-    def _go_on(self) -> None:
+    def _proceed(self) -> None:
         while self.spy and self._waiting and len(self._running) < AT_ONCE:
             pid = self._waiting.pop(0)
             try:
@@ -107,7 +107,7 @@ class StackTaker:
     def _start(self, pid: int) -> None:
         from subprocess import DEVNULL, PIPE, STDOUT, Popen
 
-        # Native frames can be read only of a stopped process. Variables are compared and not kept: they may be secrets.
+        # Native frames need a stopped process. Variables are only compared, never stored: they may be secret.
         how = ["--native"] if self._native else ["--nonblocking", "--locals"]
         command = [self.spy, "dump", "--json", *how, "--pid", str(pid)]
         process = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, env={})
@@ -121,7 +121,7 @@ class StackTaker:
         self._texts[self._running[fd][0]] += data
         if not data:
             self._end(fd)
-            self._go_on()
+            self._proceed()
 
     def _end(self, fd: int) -> None:
         _, process = self._running.pop(fd)
@@ -135,27 +135,27 @@ class StackTaker:
         stacks = {pid: parse_spy(text[max(0, text.find("[\n")) :]) for pid, text in texts.items()}  # after warnings
         missing = [pid for pid in stacks if not stacks[pid]]
         if self._again and missing:
-            # One that is changing may be unreadable for a moment. And for native frames a process is stopped, which one
-            # that a signal has stopped cannot be once more.
+            # Retry once: a changing stack may be unreadable for a moment, and native frames cannot be read of a process
+            # that a signal has already stopped.
             self._waiting, self._native, self._again = missing, False, False
             self.deadline = time.monotonic() + LIMIT
-            self._go_on()
+            self._proceed()
             return
         trouble = next((texts[pid].strip().partition("\n")[0] for pid in missing), "")
         samples = {worker: _with_stacks(sample, stacks) for worker, sample in self._samples.items()}
         self._then = self.deadline = None
-        then(Taken(samples, trouble if self.spy else NO_SPY))
+        then(SampleSet(samples, trouble if self.spy else NO_SPY))
 
 
 def find_spy(environ: Mapping[str, str]) -> str:
-    """Beside the interpreter, where pip puts it, or on PATH; empty if it is nowhere."""
+    """The path of py-spy: next to the interpreter, where pip installs it, or on PATH; empty if there is none."""
     directories = [os.path.dirname(sys.executable), *environ.get("PATH", "").split(os.pathsep)]
     paths = (f"{directory}/py-spy" for directory in directories if directory)
     return next((path for path in paths if os.access(path, os.X_OK) and os.path.isfile(path)), "")
 
 
 def _observe(pid: int) -> Sample | None:
-    """The worker, or what runs Python in the place of one that is only a wrapper around it."""
+    """Sample a worker, or the Python process inside if the worker is only a wrapper."""
     sample = observe(pid)
     if sample is None or runs_python(pid):
         return sample
@@ -169,7 +169,7 @@ def _with_stacks(sample: Sample, stacks: dict[int, tuple[Stack, ...]]) -> Sample
 
 
 def _with_task(stack: Stack, pid: int) -> Stack:
-    """With what the kernel knows of the thread, and the line of the user's own code."""
+    """Add what the kernel knows of the thread, and the line of the user's code."""
     own = stack.own
     if own is None:
         return stack
@@ -179,7 +179,7 @@ def _with_task(stack: Stack, pid: int) -> Stack:
 
 
 def ranks_of(node: NodeWatch, workers: Iterable[int]) -> list[RankPosition]:
-    """The ranks of those workers of the round that have a pid; what they wait on is not known yet."""
+    """The ranks of these workers that have a pid; what they wait on is not known yet."""
     started, pids = node.started, node.evidence.pids
     host = started.roster.seats[started.seat].host if node.spec.nodes else ""
     own = [(number, started.plans[number].worker) for number in sorted(workers) if number in pids]
@@ -190,13 +190,13 @@ def ranks_of(node: NodeWatch, workers: Iterable[int]) -> list[RankPosition]:
 
 
 def with_positions(ranks: list[RankPosition], samples: dict[int, Sample]) -> tuple[RankPosition, ...]:
-    """Those of which there are samples, with what they wait on."""
+    """The ranks that have samples, with what they wait on."""
     found = ((rank, position_of(samples[rank.worker])) for rank in ranks if rank.worker in samples)
     return tuple(rank._replace(kind=kind, words=words) for rank, (kind, words) in found)
 
 
 def save(node: NodeWatch, words: tuple[str, ...], ranks: tuple[RankPosition, ...], samples: dict[int, Sample]) -> str:
-    """Write all stacks of this node to a file in the log directory. Returns its path, or nothing if that fails."""
+    """Write all stacks of this node to a file in the log directory. Returns its path, or an empty string on failure."""
     spec, roster = node.spec, node.started.roster
     name = f".{roster.seats[node.started.seat].host}" if spec.nodes else ""
     path = f"{spec.log.directory}/stacks.{roster.attempt}{name}.txt"
@@ -210,7 +210,7 @@ def save(node: NodeWatch, words: tuple[str, ...], ranks: tuple[RankPosition, ...
 
 
 def text_of(title: str, words: tuple[str, ...], ranks: tuple[RankPosition, ...], samples: dict[int, Sample]) -> str:
-    """What the file of stacks holds, and `flota stack` prints."""
+    """The content of the stacks file, which `flota stack` prints as well."""
     lines = [f"===== {title}, {time.strftime('%Y-%m-%d %H:%M:%S')} =====", *words]
     for one in ranks:
         if one.worker in samples:

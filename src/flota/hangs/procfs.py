@@ -1,4 +1,4 @@
-"""A process as /proc shows it, without touching it: what it waits for, what it has used, and its descendants."""
+"""Reads a process from /proc: what it waits for, what it has used, and its descendants."""
 
 import os
 from math import inf
@@ -8,11 +8,11 @@ from flota.host.kill_tree import descendants_of
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MOST_CHILDREN = 64
-FILE = "file"  # depends on what is open there
-SELECT, POLL, EPOLL = "select", "poll", "epoll"  # waiting for nothing at all is sleeping, as old Pythons do it
-LIMITS = {SELECT: 4, POLL: 2, EPOLL: 3}  # which argument says for how long
-MILLISECONDS = {"x86_64": (7, 232, 281), "aarch64": (22,)}  # calls that have it as a number
-NUMBERS = (  # of system calls, on x86_64 and on aarch64
+FILE = "file"  # depends on the type of the open file
+SELECT, POLL, EPOLL = "select", "poll", "epoll"  # without descriptors they are used to sleep, as in old Python versions
+LIMITS = {SELECT: 4, POLL: 2, EPOLL: 3}  # the number of the timeout argument
+MILLISECONDS = {"x86_64": (7, 232, 281), "aarch64": (22,)}  # calls whose timeout is a number of milliseconds
+NUMBERS = (  # of system calls, on x86_64 and aarch64
     (SLEEP, (35, 230), (101, 115)),
     (LOCK, (202,), (98,)),
     (FILE, (0, 1, 17, 18, 19, 20), (63, 64, 65, 66, 67, 68)),
@@ -30,7 +30,7 @@ OPENED = (("socket:", SOCKET), ("pipe:", PIPE), ("/dev/pts/", PIPE), ("/dev/tty"
 
 
 def observe(pid: int) -> Sample | None:
-    """None when it is gone."""
+    """Sample a process and its descendants. Returns None if it is gone."""
     own = _observe_alone(pid)
     if own is None:
         return None
@@ -54,7 +54,7 @@ def _observe_alone(pid: int) -> Sample | None:
         state=fields[0],
         call=_call(str(pid))[0],
         cpu=(int(fields[11]) + int(fields[12])) / TICKS,
-        # What is mapped is counted when it reaches the disk only, what goes to memory before that only.
+        # Mapped files are counted in the second only, and data in the page cache in the first only.
         read=largest("rchar", "read_bytes"),
         written=largest("wchar", "write_bytes"),
         name=head.partition("(")[2],
@@ -63,7 +63,7 @@ def _observe_alone(pid: int) -> Sample | None:
 
 
 def task_of(pid: int, thread: int) -> Task:
-    """Of a thread that is gone, nothing."""
+    """Sample a thread. Empty if it is gone."""
     path = f"{pid}/task/{thread}"
     call, limit = _call(path)
     return Task(call, _wakes(path), limit)
@@ -75,7 +75,7 @@ def _wakes(path: str) -> int:
 
 
 def _call(path: str) -> tuple[str, float]:
-    """What a thread waits for in the kernel, and for how long at most, as in Task; empty where that is not known."""
+    """What a thread waits for in the kernel, and for how long at most, as in Task; empty if unknown."""
     number, *args = (_read(f"/proc/{path}/syscall") or "-").split()
     if number == "running":
         return RUNNING, 0.0
@@ -87,12 +87,12 @@ def _call(path: str) -> tuple[str, float]:
         waits = SOCKET if kind == EPOLL or int(args[kind == POLL], 16) else SLEEP
         return waits, _limit(int(number), int(args[LIMITS[kind]], 16))
     if not kind and "nanosleep" in _read(f"/proc/{path}/wchan"):
-        return SLEEP, 0.0  # one that was interrupted and goes on has another number
+        return SLEEP, 0.0  # an interrupted one is restarted under another number
     return kind, inf if kind == SOCKET else 0.0
 
 
 def _limit(number: int, value: int) -> float:
-    """Milliseconds, where they are given as such; where a place in memory is, only whether there is one."""
+    """The timeout in seconds. If it is a pointer, only whether there is a timeout is known: 0 or infinity."""
     if number in MILLISECONDS.get(os.uname().machine, ()):
         return inf if value & 1 << 31 else value / 1000
     return 0.0 if value else inf
@@ -103,7 +103,7 @@ def runs_python(pid: int) -> bool:
 
 
 def line_of(pid: int, file: str, number: int) -> str:
-    """A line of a file that a process runs, as it is now; empty if it cannot be read."""
+    """The current text of a line in a file that a process runs; empty if it cannot be read."""
     try:
         with open(file if file.startswith("/") else f"/proc/{pid}/cwd/{file}", errors="replace") as lines:
             found = next((line for count, line in enumerate(lines, 1) if count == number), "")

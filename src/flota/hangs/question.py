@@ -1,6 +1,6 @@
-"""What each rank of the whole job is waiting on: asked when no node makes progress, and when a user wants to know.
+"""Questions about what each rank of the job is waiting on: asked when no node makes progress, and by `flota stack`.
 
-In the first case the ranks that block the others have failed; in the second the job goes on. Pure.
+In the first case the ranks that block the others have failed; in the second the job continues. Pure.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from flota.errors import HANG
-from flota.hangs.suspects import asked_in_words, find_suspects, in_words
+from flota.hangs.suspects import find_suspects, hang_in_words, snapshot_in_words
 from flota.hangs.wait_sites import ENDED, KINDS, RankPosition
 from flota.humanize import duration_in_words
 from flota.job.causes import HINTS, HUNG, LEFT_EARLY
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from flota.cluster.survey import Survey
     from flota.job.roster import Seat
 
-STACKS = "stacks"  # of a job that makes no progress; with ABORT: nodes that cannot read them may abort their workers
-POSITIONS = "positions"  # of a job that goes on
+STACKS = "stacks"  # of a job without progress; with ABORT: nodes that cannot read stacks may abort their workers
+POSITIONS = "positions"  # of a running job, for `flota stack`
 ABORT = "abort"
-STACKS_TIME = 20.0  # seconds in which every node must answer: some have to abort workers for it
+STACKS_TIME = 20.0  # seconds in which every node must answer: some must abort workers first
 POSITIONS_TIME = 10.0
 MOST_SUSPECTS = 8
-EXCUSED = ("failed", "serving")  # their ranks block no one
-TOGETHER = 0.2  # of the timeout: so long must all nodes be idle together
-GOES_ON = 0.45  # of it, after a node has finished: so long may it take another to see that its ranks go on now
+NOT_BLOCKING = ("failed", "serving")  # states of nodes whose ranks do not block others
+IDLE_PART = 0.2  # of the timeout: how long all nodes must be idle at the same time
+IDLE_PART_AFTER_EXIT = 0.45  # the same after a node has finished: others need time to notice that their ranks continue
 
 
 class AllIdle:
-    """Whether all nodes of a round are idle together. One may have waited for long for another that has just finished,
-    and the next moment it will go on. `deadline`: when to look again though nothing has changed."""
+    """Whether all nodes of a round are idle at the same time. A node that has waited for another, which has just
+    finished, will continue soon. `deadline`: when to decide again even if nothing changes."""
 
     def __init__(self) -> None:
         self.deadline: float | None = None
-        self._since, self._part = 0.0, TOGETHER
+        self._since, self._part = 0.0, IDLE_PART
         self._done: frozenset[str] | None = None
 
-    def lasts(self, seats: tuple[Seat, ...], of_round: list[Present], done: Collection[str], now: float) -> bool:
+    def check(self, seats: tuple[Seat, ...], of_round: list[Present], done: Collection[str], now: float) -> bool:
         timeout = shortest_timeout(seats, of_round, done)
         if timeout is None:
             self.deadline = self._done = None
             return False
         if self._done != frozenset(done):
-            self._part = TOGETHER if self._done is None else GOES_ON
+            self._part = IDLE_PART if self._done is None else IDLE_PART_AFTER_EXIT
             self._since, self._done = now, frozenset(done)
         enough = self._since + self._part * timeout
         self.deadline = enough if now < enough else None
@@ -57,7 +57,7 @@ class AllIdle:
 
 
 def shortest_timeout(seats: tuple[Seat, ...], of_round: list[Present], done: Collection[str]) -> float | None:
-    """Of all nodes that have work, if each of them says that it is idle."""
+    """The shortest timeout of all nodes with work, if all of them are idle; otherwise None."""
     records = {one.node: one.record for one in of_round}
     at_work = [records.get(seat.node) for seat in seats if seat.node not in done]
     busy = [record for record in at_work if record is None or record.state != "serving"]
@@ -66,11 +66,11 @@ def shortest_timeout(seats: tuple[Seat, ...], of_round: list[Present], done: Col
 
 
 class PositionsAnswer(NamedTuple):
-    """What this node's ranks wait on. `blind`: it would have to abort them to know. `moves`: they make progress."""
+    """What this node's ranks wait on. `blind`: the node cannot read stacks unless it aborts its workers."""
 
     positions: tuple[RankPosition, ...] = ()
     blind: bool = False
-    moves: bool = False
+    makes_progress: bool = False
 
 
 def sendable(position: RankPosition) -> RankPosition:
@@ -84,15 +84,15 @@ def is_sound(answer: PositionsAnswer) -> bool:
 
 def decide_stacks(survey: Survey) -> Outcome:
     """Workers that fail meanwhile fail because of the hang. Workers are aborted last, because ranks of other nodes fail
-    when they are; until then the job may turn out to make progress."""
+    as a consequence, and because the job may still turn out to make progress."""
     if survey.lost:
         return NodesLost(tuple(survey.lost))
     answers: dict[str, PositionsAnswer] = survey.answers
     may_abort = survey.question.argument == ABORT
-    if not may_abort and any(answer.moves for answer in answers.values()):
+    if not may_abort and any(answer.makes_progress for answer in answers.values()):
         return Resume()
     answered = {node for node, answer in answers.items() if not answer.blind}
-    answered |= {node for node, one in survey.present.items() if one.record.state in EXCUSED}
+    answered |= {node for node, one in survey.present.items() if one.record.state in NOT_BLOCKING}
     asked = {node for node in survey.nodes if node in survey.present or node not in survey.done}
     late = survey.asked_at + STACKS_TIME
     if asked - answered and survey.now < late:
@@ -102,13 +102,13 @@ def decide_stacks(survey: Survey) -> Outcome:
 
 
 def _failures(survey: Survey) -> tuple[FailedWorker, ...]:
-    """Of the ranks that block the others; of no rank in particular, where none stands out."""
+    """The failures of the ranks that block the others; a single one without a rank if none stands out."""
     positions = tuple(one for answer in survey.answers.values() for one in answer.positions)
     quiet = duration_in_words(max((one.record.idle for one in survey.present.values()), default=0.0))
     what = "step" if positions and all(one.step != NO_STEP for one in positions) else "output"
     said = (
-        f"no {what} for {quiet}, and no rank is seen at work",
-        *in_words(positions),
+        f"no {what} for {quiet}, and no rank makes progress",
+        *hang_in_words(positions),
         f"stacks: in the log directory of each node, stacks.{survey.job.attempt}.HOST.txt",
     )
     no_rank = RankPosition(
@@ -151,7 +151,7 @@ def decide_positions(survey: Survey) -> Outcome:
     if silent and survey.now < late:
         return Wait(late)
     positions = tuple(one for answer in survey.answers.values() for one in answer.positions)
-    return Publish((*asked_in_words(positions), *no_answer_from(silent)))
+    return Publish((*snapshot_in_words(positions), *no_answer_from(silent)))
 
 
 def no_answer_from(hosts: list[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`flota stack`: stacks of a running job for a user who asks; its workers are found by what it has written."""
+"""`flota stack`: reads the stacks of a running job, whose workers are found in its events file."""
 
 import json
 import os
@@ -8,24 +8,24 @@ import time
 from collections.abc import Callable, Mapping
 
 from flota.errors import NoRunningJob, NoSpy, NoSuchRank, StacksUnreadable
-from flota.hangs.capture import StackTaker, Taken, text_of, with_positions
+from flota.hangs.capture import SampleSet, StackTaker, text_of, with_positions
 from flota.hangs.question import POSITIONS
-from flota.hangs.suspects import asked_in_words, groups_in_words
+from flota.hangs.suspects import groups_in_words, snapshot_in_words
 from flota.hangs.wait_sites import RankPosition
 from flota.host.kill_tree import stat_fields
 from flota.host.loop import Loop
 from flota.job.roles import TRAINER
 
-Header = Callable[[int, list[RankPosition]], tuple[str, ...]]  # from the node's pid (0: do not ask it) and workers
+Header = Callable[[int, list[RankPosition]], tuple[str, ...]]  # from the node's pid (0: do not ask it) and its workers
 
-LOOK_AGAIN = 0.1  # seconds between looks at the clock
-PATIENCE = 15.0  # seconds for all nodes to answer
-LARGEST = 1 << 16  # bytes of an answer: a few lines, sent at once
-MOST_FORKS = 8  # between a node and a worker that something else has started again
+POLL_INTERVAL = 0.1  # seconds
+ANSWER_TIME = 15.0  # seconds for all nodes to answer
+LARGEST = 1 << 16  # bytes of an answer, which is a few lines in one message
+MOST_FORKS = 8  # levels of processes between a node and a worker
 
 
-class Asker:
-    """`ranks`: those to show; none: all."""
+class StackReader:
+    """`ranks`: those to show; empty: all."""
 
     def __init__(self, log_dir: str, environ: Mapping[str, str], ranks: tuple[int, ...], *, native: bool) -> None:
         self.log_dir = log_dir
@@ -37,7 +37,7 @@ class Asker:
             raise NoSpy
 
     def ask(self, header: Header) -> tuple[tuple[str, ...], str]:
-        """What each rank is waiting on, below the lines of a header, and the same with all stacks."""
+        """The header and what each rank is waiting on, and the same with all stacks."""
         node, workers = running_workers(self.log_dir)
         if not workers:
             raise NoRunningJob(self.log_dir)
@@ -45,9 +45,9 @@ class Asker:
             node, workers = 0, self._chosen(workers)
         taken = self._take(workers)
         if taken.blind:
-            raise StacksUnreadable(taken.trouble or "the workers have just ended")
+            raise StacksUnreadable(taken.trouble or "the workers have just exited")
         positions = with_positions(workers, taken.samples)
-        here = groups_in_words(positions) if self.ranks else asked_in_words(positions)
+        here = groups_in_words(positions) if self.ranks else snapshot_in_words(positions)
         words = (*header(node, workers), *(ask_whole_job(node, POSITIONS) or here))
         return words, text_of(f"flota: {self.log_dir}", words, positions, taken.samples)
 
@@ -58,45 +58,45 @@ class Asker:
                 raise NoSuchRank(rank, ", ".join(map(str, sorted(here))))
         return [one for rank, one in here.items() if rank in self.ranks]
 
-    def _take(self, workers: list[RankPosition]) -> Taken:
-        taken: list[Taken] = []
-        self.taker.take(workers, taken.append, everybody=True, native=self.native)
+    def _take(self, workers: list[RankPosition]) -> SampleSet:
+        taken: list[SampleSet] = []
+        self.taker.take(workers, taken.append, all_children=True, native=self.native)
         while not taken:
-            self.loop.turn(LOOK_AGAIN)
+            self.loop.turn(POLL_INTERVAL)
             self.taker.on_time(time.monotonic())
         return taken[0]
 
 
 def address_of(node: int) -> bytes:
-    """Where a node of a job on many machines can be asked: a name without a file, and not that of another container's
-    process with the same number."""
+    """The abstract socket address of a node's RequestSocket. The PID namespace is part of it, because another container
+    may have a process with the same pid."""
     return b"\0flota-%d-%d" % (os.stat("/proc/self/ns/pid").st_ino, node)
 
 
 def ask_whole_job(node: int, kind: str) -> tuple[str, ...]:
-    """What all nodes answer to this question, if the job has several: its node here (0: none) asks the others."""
-    with socket.socket(socket.AF_UNIX) as asker:
-        asker.settimeout(PATIENCE)
+    """Ask all nodes of a job this question, through the node on this machine (0: none). Empty for a job of one node."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(ANSWER_TIME)
         try:
-            asker.connect(address_of(node))
-            if peer_of(asker)[0] != node:
-                return ()  # another process has taken its name
-            asker.send(f"{kind}\n".encode())
-            text = asker.recv(LARGEST)
+            client.connect(address_of(node))
+            if peer_of(client)[0] != node:
+                return ()  # another process uses this address
+            client.send(f"{kind}\n".encode())
+            text = client.recv(LARGEST)
         except OSError:
-            return ()  # a job on one machine, or one that has just ended
+            return ()  # a job of one node, or one that has just ended
     return tuple(text.decode(errors="replace").splitlines())
 
 
 def peer_of(connected: socket.socket) -> tuple[int, int]:
-    """The process at the other end of a socket of this machine, and its user."""
+    """The pid and the user of the process at the other end of a Unix socket."""
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, user, _ = struct.unpack("3i", credentials)
     return pid, user
 
 
 def running_workers(log_dir: str) -> tuple[int, list[RankPosition]]:
-    """The node here of the job that writes here, and its workers, by what events.<node>.jsonl has of them."""
+    """The pid of the node on this machine whose job logs to this directory, and its workers, from its events file."""
     nodes: set[int] = set()
     workers: dict[tuple[str, int], int] = {}
     try:
@@ -122,11 +122,11 @@ def _note_event(line: str, nodes: set[int], workers: dict[tuple[str, int], int])
         elif event["event"] == "worker_exited":
             workers.pop((event.get("role", TRAINER), event["rank"]), None)
     except (ValueError, KeyError, TypeError):
-        pass  # half a line, of a node that is writing it
+        pass  # an incomplete line, which is being written
 
 
 def _node_above(pid: int, nodes: set[int]) -> int:
-    """A number may be another process's by now: a worker descends from its node. 0: it does not."""
+    """The node from which a worker descends. 0: none, so its pid has been reused by another process."""
     for _ in range(MOST_FORKS):
         status = stat_fields(pid)
         pid = int(status[1]) if len(status) > 1 else 0

@@ -1,6 +1,4 @@
-"""A process at one moment: the stacks of its threads, as py-spy or faulthandler print them, and what it has used.
-Pure.
-"""
+"""A sample of a process: the stacks of its threads, parsed from py-spy or faulthandler, and what it has used. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ LIBRARIES = (*INSTALLED, "/lib/python3", "<frozen ", "/torchinductor_")
 
 
 class Frame(NamedTuple):
-    """`variables`: a sum over what the function's local variables held; `text`: the line itself. Both where known."""
+    """`variables`: a hash of the local variables; `text`: the source line. Both only if known."""
 
     function: str
     file: str
@@ -32,7 +30,7 @@ class Frame(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether it is of the user's own code; native frames have no file that could be it."""
+        """Whether it is in the user's own code. Native frames are not."""
         return not any(part in self.file for part in LIBRARIES) and ".so" not in self.file and self.line > 0
 
     @property
@@ -41,8 +39,8 @@ class Frame(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A thread as the kernel has it: `wakes`, how often it has waited and gone on; `limit`, seconds after which what it
-    waits for now ends by itself, 0 where that is not known."""
+    """A thread as the kernel shows it. `wakes`: its voluntary context switches. `limit`: the timeout of the call in
+    which it waits, in seconds; 0 if unknown."""
 
     call: str = ""  # what it waits for
     wakes: int = 0
@@ -65,8 +63,8 @@ class Stack(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """`read`, `written`, `cpu`: since the process began. `children`: its descendants; of those that run Python and
-    are at work, with stacks."""
+    """`read`, `written`, `cpu`: since the process started. `children`: its descendants; those that run Python and are
+    active have stacks."""
 
     pid: int
     stacks: tuple[Stack, ...] = ()
@@ -88,7 +86,7 @@ class Sample(NamedTuple):
 
 
 def parse_spy(text: str) -> tuple[Stack, ...]:
-    """What `py-spy dump --json` has printed. Nothing for any other text."""
+    """Parse the output of `py-spy dump --json`. Empty for any other text."""
     import json
 
     try:
@@ -98,7 +96,7 @@ def parse_spy(text: str) -> tuple[Stack, ...]:
 
 
 def _stack(thread: Any) -> Stack:
-    # Where `threading` was never imported, threads have no names; the first one's number is the process's own.
+    # If `threading` was never imported, threads have no names; the id of the main thread is the pid.
     is_main = thread["thread_name"] in (MAIN, None, "") and thread["os_thread_id"] in (thread["pid"], None)
     name = MAIN if is_main else thread["thread_name"] or f"thread {thread['os_thread_id']}"
     number = thread["os_thread_id"] or (thread["pid"] if is_main else 0)
@@ -111,8 +109,8 @@ def _frame(frame: Any) -> Frame:
 
 
 def parse_faulthandler(lines: list[str]) -> tuple[Stack, ...]:
-    """The last that Python's faulthandler has printed among these lines, after SIGABRT. Its `Current thread` is the one
-    that got the signal, which is the main one."""
+    """Parse the last output of Python's faulthandler after SIGABRT. Its `Current thread` is the one that received the
+    signal, which is the main thread."""
     begins = [number for number, line in enumerate(lines) if line.startswith("Fatal Python error: ")]
     stacks: list[tuple[str, list[Frame]]] = []
     for line in lines[begins[-1] + 1 :] if begins else []:
@@ -127,9 +125,9 @@ def parse_faulthandler(lines: list[str]) -> tuple[Stack, ...]:
 
 
 def stacks_in_words(stacks: tuple[Stack, ...]) -> list[str]:
-    """For a file: the main thread first, and the innermost frame of each."""
+    """Lines for a file: the main thread first, and the innermost frame of each thread first."""
     lines: list[str] = []
     for stack in sorted(stacks, key=lambda stack: stack.thread != MAIN):
         lines.append(f"  {stack.thread}{' (has the GIL)' if stack.has_gil else ''}")
         lines += [f"    {frame.function} ({frame.file}:{frame.line})" for frame in stack.frames]
-    return lines or ["  no stack to be had"]
+    return lines or ["  no stack available"]

@@ -1,5 +1,5 @@
-"""Watches a running round for hangs: signs of life and samples go to the detector, its findings to people. Of several
-nodes, each answers what its ranks are waiting on: for a hang, and for a user who asks.
+"""Watches a running round for hangs: passes signs of life and samples to the detector, and reports its findings. In a
+job of several nodes each one answers what its ranks are waiting on, for a hang and for `flota stack`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 
 from flota.failures.last_words import read_tail
-from flota.hangs.capture import StackTaker, Taken, ranks_of, save, with_positions
-from flota.hangs.detector import Hangs, Signs
+from flota.hangs.capture import SampleSet, StackTaker, ranks_of, save, with_positions
+from flota.hangs.detector import HangDetector, Signs
 from flota.hangs.question import ABORT, PositionsAnswer, sendable
 from flota.hangs.stack_dump import Sample, parse_faulthandler
-from flota.hangs.suspects import find_suspects, groups_in_words, in_words
+from flota.hangs.suspects import find_suspects, groups_in_words, hang_in_words
 from flota.hangs.wait_sites import ENDED, HALTED, RankPosition
 from flota.humanize import duration_in_words
 from flota.job.roles import label
@@ -29,46 +29,46 @@ if TYPE_CHECKING:
 
     Then = Callable[[tuple[RankPosition, ...], bool], object]
 
-FEW = 3  # looks in a row: a stack that is just changing may be unreadable
-REST = 1.0  # seconds between looks when there is no worker to look at
+MAX_FAILED_READS = 3  # in a row: a stack that is just changing may be unreadable
+NO_WORKER_INTERVAL = 1.0  # seconds between checks while there is no worker
 
 
 class HangWatch:
-    """One round's. The node's `on_idle` is called when its workers make no progress, and when they seem to again."""
+    """Calls the node's `on_idle` when its workers make no progress, and when they seem to make progress again."""
 
     def __init__(self, node: NodeWatch) -> None:
         self.node = node
         self.taker = StackTaker(node.environ, node.loop)
         self.file = ""
-        self._sight_known = False  # whether stacks can be read
-        self._blind_looks = 0
+        self._readable_known = False  # it is known whether stacks can be read
+        self._failed_reads = 0
 
     def begin_round(self) -> None:
         self.ranks: list[RankPosition] = []  # whose stacks have been taken
-        self.left: list[RankPosition] = []  # that have ended with 0
+        self.left: list[RankPosition] = []  # ranks that have exited with code 0
         self.samples: dict[int, Sample] = {}
         self.found = self.idle = self.blind = False
         self.trouble = ""
         self._quiet_words: tuple[str, ...] = ()
         spec, now = self.node.spec, time.monotonic()
         assert spec.hang_timeout is not None
-        self.hangs = Hangs(spec.hang_timeout, now, on_devices=bool(spec.devices.chosen))
-        self.hangs.look(now, self._signs(sorted(self.node.working())))
+        self.detector = HangDetector(spec.hang_timeout, now, on_devices=bool(spec.devices.chosen))
+        self.detector.check(now, self._signs(sorted(self.node.working())))
 
     @property
     def deadline(self) -> float | None:
         if self.taker.busy:
             return self.taker.deadline
         watches = self.node.supervisor.phase == Phase.RUNNING and not self.found
-        return self.hangs.deadline if watches else None
+        return self.detector.deadline if watches else None
 
     def note(self, event: Event) -> None:
         if isinstance(event, WorkerExited):
             if event.code == 0 and not event.asked_to_stop:
                 for one in self._ranks([event.worker], event.at):
-                    words = f"ended with 0 after {duration_in_words(one.ran)}"
+                    words = f"exited with code 0 after {duration_in_words(one.ran)}"
                     self.left.append(one._replace(kind=ENDED, words=words))
-            self.hangs.note_sign(event.at)
+            self.detector.note_sign(event.at)
 
     def on_time(self, now: float) -> None:
         self.taker.on_time(now)
@@ -77,22 +77,23 @@ class HangWatch:
             return
         working = self._working()
         if not working:
-            self.hangs.deadline = now + REST
-        elif self.hangs.look(now, self._signs(working)):
+            self.detector.deadline = now + NO_WORKER_INTERVAL
+        elif self.detector.check(now, self._signs(working)):
             self.taker.take(ranks_of(self.node, working), self._sampled)
         else:
             self._report_idle(idle=False)
-            # One look at a worker shows if stacks can be read, but not while its interpreter boots.
-            may_try = not self.taker.spy or self.hangs.heard or now - self.hangs.last_sign > self.hangs.timeout / 2
-            if may_try and not self._sight_known:
-                self.taker.take(ranks_of(self.node, working[:1]), self._note_sight)
+            # Sampling one worker shows whether stacks can be read, but not while its interpreter starts.
+            has_started = self.detector.has_signs or now - self.detector.last_sign > self.detector.timeout / 2
+            may_try = not self.taker.spy or has_started
+            if may_try and not self._readable_known:
+                self.taker.take(ranks_of(self.node, working[:1]), self._check_readable)
 
-    def _note_sight(self, taken: Taken) -> None:
-        """Reported early in the job: with the alarm it would be too late to change anything."""
-        self._blind_looks = self._blind_looks + 1 if taken.blind else 0
-        if self._blind_looks == (FEW if self.taker.spy else 1):
-            self.node.console.say("WARNING", f"stacks cannot be read, so silence alone tells a hang ({taken.trouble})")
-        self._sight_known = self._sight_known or self._blind_looks in (0, FEW) or not self.taker.spy
+    def _check_readable(self, taken: SampleSet) -> None:
+        """Warn early if stacks cannot be read: when the job hangs, it is too late to change that."""
+        self._failed_reads = self._failed_reads + 1 if taken.blind else 0
+        if self._failed_reads == (MAX_FAILED_READS if self.taker.spy else 1):
+            self.node.console.say("WARNING", f"cannot read stacks, so only silence indicates a hang ({taken.trouble})")
+        self._readable_known = self._readable_known or self._failed_reads in (0, MAX_FAILED_READS) or not self.taker.spy
 
     def _working(self) -> list[int]:
         return sorted(worker for worker in self.node.working() if worker in self.node.evidence.pids)
@@ -106,16 +107,16 @@ class HangWatch:
             printed,
         )
 
-    def _sampled(self, taken: Taken) -> None:
+    def _sampled(self, taken: SampleSet) -> None:
         if self.node.supervisor.phase != Phase.RUNNING or self.found:
             return
-        self._note_sight(taken)
-        idle = self.hangs.sampled(time.monotonic(), taken.samples)
-        work, self.hangs.work = self.hangs.work, ""
+        self._check_readable(taken)
+        idle = self.detector.sampled(time.monotonic(), taken.samples)
+        work, self.detector.work = self.detector.work, ""
         if work:
             number, _, what = work.partition(" ")
             worker = self.node.started.plans[int(number)].worker
-            self.node.console.say("INFO", f"{self.quiet}, but {label(worker.name, worker.rank)} is at work: {what}")
+            self.node.console.say("INFO", f"{self.quiet}, but {label(worker.name, worker.rank)} is active: {what}")
         self._report_idle(idle=idle)
 
     def _report_idle(self, *, idle: bool) -> None:
@@ -125,24 +126,24 @@ class HangWatch:
 
     @property
     def quiet(self) -> str:
-        what = "no step" if self.hangs.counts_steps else "no output"
-        return f"{what} for {duration_in_words(time.monotonic() - self.hangs.last_sign)}"
+        what = "no step" if self.detector.counts_steps else "no output"
+        return f"{what} for {duration_in_words(time.monotonic() - self.detector.last_sign)}"
 
-    # All stacks at one moment.
+    # Stacks of all ranks.
 
     def take_stacks(self, then: Then) -> None:
-        """Call back with what this node's ranks are waiting on, and whether no stack could be read; not if one gives a
-        sign of life meanwhile: it takes seconds."""
+        """Call `then` with what this node's ranks are waiting on, and whether no stack could be read. Not called if a
+        rank shows a sign of life meanwhile: this takes seconds."""
         self.found = True
         self.taker.stop()
         self.ranks = self._ranks(self.node.supervisor.alive, time.monotonic())
         self.taker.take(
-            self.ranks, lambda taken: self._taken(taken, then), everybody=True, native=self.node.spec.native_stacks
+            self.ranks, lambda taken: self._taken(taken, then), all_children=True, native=self.node.spec.native_stacks
         )
 
-    def _taken(self, taken: Taken, then: Then) -> None:
+    def _taken(self, taken: SampleSet, then: Then) -> None:
         working = self._working()
-        if working and not self.hangs.look(time.monotonic(), self._signs(working)):
+        if working and not self.detector.check(time.monotonic(), self._signs(working)):
             self.resume()
             self.node.on_idle(False)  # noqa: FBT003
             return
@@ -150,13 +151,13 @@ class HangWatch:
         then(self._positions(saves=not taken.blind), taken.blind and bool(self.ranks))
 
     def resume(self) -> None:
-        """The job does not hang, here or elsewhere."""
+        """The job does not hang, on this node or another one."""
         self.taker.stop()
         self.found = self.idle = False
-        self.hangs.forget_samples()
+        self.detector.forget_samples()
 
     def _ranks(self, workers: Iterable[int], now: float) -> list[RankPosition]:
-        """With how long they have run, and how far they are: when all workers are gone, there is no channel to read."""
+        """Ranks with their run time and step, read now: when all workers are gone, there is no channel."""
         began, read = self.node.supervisor.started_at, self.node.started.channel.read
         return [
             one._replace(ran=now - began.get(one.worker, now), step=read(one.worker).step)
@@ -164,15 +165,15 @@ class HangWatch:
         ]
 
     def _positions(self, *, saves: bool) -> tuple[RankPosition, ...]:
-        """Without those that serve others: they wait for them all the time."""
+        """Leave out ranks that serve others, because they always wait."""
         seen, serving = with_positions(self.ranks, self.samples), self.node.supervisor.serving
         positions = tuple(one for one in (*seen, *self.left) if one.worker not in serving or one.kind == HALTED)
         if saves:
-            self.file = save(self.node, (self.quiet, *in_words(positions)), seen, self.samples)
+            self.file = save(self.node, (self.quiet, *hang_in_words(positions)), seen, self.samples)
         return positions
 
     def read_aborted(self) -> tuple[RankPosition, ...]:
-        """By the stacks that workers that were aborted have left in their logs."""
+        """Positions by the stacks that aborted workers have written to their logs."""
         self.blind = False
         for worker, sample in self.samples.items():
             log = self.node.started.plans[worker].worker.stderr
@@ -184,17 +185,17 @@ class HangWatch:
 
     def find_hang(self, positions: tuple[RankPosition, ...], *, blind: bool) -> HangFound:
         suspects = find_suspects(positions)
-        seen = "no bytes nor children show work" if blind else "all ranks stand still"
+        seen = "no I/O or child process shows activity" if blind else "no rank makes progress"
         self._quiet_words = (f"{self.quiet}, and {seen}",)
         self.node.console.say("WARNING", f"the job hangs: {self._quiet_words[0]}")
         self.node.console.event("hang_found", suspects=[one.rank for one in suspects])
         self.blind = blind
-        words = self._explain((f"stacks cannot be read: {self.trouble}",) if blind else in_words(positions))
+        words = self._explain((f"cannot read stacks: {self.trouble}",) if blind else hang_in_words(positions))
         return HangFound(() if blind else tuple(one.worker for one in suspects), words, time.monotonic(), blind)
 
     def explain(self) -> HangFound:
         positions = self.read_aborted()
-        words = self._explain(in_words(positions))
+        words = self._explain(hang_in_words(positions))
         return HangFound(tuple(one.worker for one in find_suspects(positions)), words, time.monotonic())
 
     def _explain(self, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -211,16 +212,16 @@ def _size(path: str) -> int:
 
 
 class StackAnswers:
-    """`blind`: workers must be aborted for their stacks; `aborted`: they were, and are waited for."""
+    """`blind`: workers must be aborted to get their stacks; `aborted`: they were, and have not all exited yet."""
 
     def __init__(self, node: MultiNode) -> None:
         self.node = node
-        self.taker = StackTaker(node.environ, node.loop)  # beside that of the hang watch, which may be busy
+        self.taker = StackTaker(node.environ, node.loop)  # separate from that of the hang watch, which may be busy
         self.blind = self.aborted = False
         self._known = PositionsAnswer()
 
     def answer_hang(self, question: Question, *, workers_gone: bool) -> None:
-        """As soon as it is known; a node that does not watch its ranks has nothing to say."""
+        """Answer once the stacks have been read; at once if this node does not watch for hangs."""
         watch = self.node.hang_watch
         if watch is None:
             self.node.reply(question, PositionsAnswer())
@@ -248,10 +249,10 @@ class StackAnswers:
         self.node.reply(question, self._known)
 
     def answer_user(self, question: Question) -> None:
-        """The ranks go on; all stacks of this node are written to a file."""
+        """Answer `flota stack`, and write all stacks of this node to a file. The ranks continue."""
         node, started = self.node, self.node.started
 
-        def on_taken(taken: Taken) -> None:
+        def on_taken(taken: SampleSet) -> None:
             if node.in_round and started is node.started:
                 positions = with_positions(ranks, taken.samples)
                 save(node, groups_in_words(positions), positions, taken.samples)
@@ -259,7 +260,7 @@ class StackAnswers:
 
         ranks = ranks_of(node, node.supervisor.alive)
         self.taker.stop()
-        self.taker.take(ranks, on_taken, everybody=True)
+        self.taker.take(ranks, on_taken, all_children=True)
 
 
 def answer_stacks(node: MultiNode, question: Question, workers_gone: bool) -> None:  # noqa: FBT001  a row's signature

@@ -229,11 +229,19 @@ def report_from_dict(data: Mapping[str, Any]) -> Report:
         verdict=_fill(report.verdict, VERDICT_KEYS, data),
         sizes=dict(data.get("roles") or {TRAINER: int(data.get("world_size") or 0)}),
         failed=tuple(map(_failure_from_dict, data.get("failures") or ())),
-        secondary=tuple(_failure_from_dict(one)._replace(is_secondary=True) for one in data.get("suffered") or ()),
+        secondary=tuple(
+            _failure_from_dict(one)._replace(is_secondary=True) for one in data.get("secondary_failures") or ()
+        ),
         stopped=tuple(map(_parse_worker, data.get("stopped_by_flota") or ())),
         ignored=tuple(map(_parse_worker, data.get("ignored") or ())),
         ended=tuple(map(_parse_worker, data.get("ended_before") or ())),
+        restarts=tuple(map(_restart_from_dict, data.get("restarts") or ())),
     )
+
+
+def _restart_from_dict(data: Mapping[str, Any]) -> PastRestart:
+    restart = _fill(PastRestart(0, 0.0, ""), {field: field for field in PastRestart._fields}, data)
+    return restart._replace(lost=tuple(map(str, restart.lost)))
 
 
 def _failure_from_dict(data: Mapping[str, Any]) -> FailedWorker:

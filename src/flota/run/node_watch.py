@@ -18,7 +18,7 @@ from flota.run.evidence import FailureEvidence
 from flota.run.job_messages import stop_message
 from flota.run.round_watch import RoundWatch
 from flota.run.start import PASSED_ON, Started
-from flota.stragglers.step_times import Pacing
+from flota.stragglers.step_times import StepTimes
 from flota.supervise.actions import Action, KillWorker, StartRound, StopWorker
 from flota.supervise.events import (
     Event,
@@ -67,7 +67,7 @@ class NodeWatch(RoundWatch):
         if warm:
             warm.attach(self.loop, self.console.say)
         self.hang_watch: HangWatch | None = None
-        self.pacing: Pacing | None = None
+        self.step_times: StepTimes | None = None
         if spec.hang_timeout is not None:
             from flota.hangs.watch import HangWatch
 
@@ -82,7 +82,7 @@ class NodeWatch(RoundWatch):
             roles = [self.spec.all_roles[plan.worker.role] for plan in started.plans]
             working = [number for number, role in enumerate(roles) if not role.serves]
             self.warm.begin_round(started.round, started.channel, working)
-        self.pacing = Pacing(started, time.monotonic())
+        self.step_times = StepTimes(started, time.monotonic())
         if self.hang_watch:
             self.hang_watch.begin_round()
 
@@ -109,14 +109,15 @@ class NodeWatch(RoundWatch):
     def _looks(self) -> tuple[float | None, ...]:
         if not self.in_round or self.supervisor.phase != Phase.RUNNING:
             return ()
-        return self.hang_watch.deadline if self.hang_watch else None, self.pacing.deadline if self.pacing else None
+        parts = self.hang_watch, self.step_times
+        return tuple(part.deadline if part else None for part in parts)
 
     def _look_at_workers(self, now: float) -> None:
         if self.hang_watch:
             self.hang_watch.on_time(now)
-        if self.pacing and now >= self.pacing.deadline:
+        if self.step_times and now >= self.step_times.deadline:
             self.evidence.on_time(now)
-            self.on_steps(self.pacing.look(self.working(), now), now)
+            self.on_steps(self.step_times.read(self.working(), now), now)
 
     @abstractmethod
     def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called back

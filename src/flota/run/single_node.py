@@ -118,7 +118,7 @@ class SingleNode(NodeWatch):
 
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:
         roster = self.started.roster
-        slow = self._slow_ranks.look(roster.round, self._slow, [(roster.seats[0].host, steps)], now)
+        slow = self._slow_ranks.update(roster.round, self._slow, [(roster.seats[0].host, steps)], now)
         report_changes(self.console, self._slow, slow)
         self._slow = slow
 

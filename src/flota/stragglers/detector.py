@@ -1,4 +1,4 @@
-"""Ranks that are slower than the rest, by the step times that all ranks report. Pure."""
+"""Finds ranks that are slower than the others, by the step times that ranks report. Pure."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     HostSteps = tuple[str, tuple["StepTime", ...]]
     SlowRanks = tuple["SlowRank", ...]
 
-SLOW, FAIR = 1.5, 1.2  # times as long as the middle one's steps
-STEPS, SECONDS = 5, 30.0  # it must last so long
-PERIOD = 10.0  # seconds between looks
-OWN_TIME = "seconds"  # a number by which a script tells what a step took it
-WORTH_REPORTING = 0.1  # of what was reported before: a thousand nodes must not write at every small change
+SLOW, RECOVERED = 1.5, 1.2  # step time relative to the median
+STEPS, SECONDS = 5, 30.0  # how long it must last: the longer of the two
+PERIOD = 10.0  # seconds between checks
+OWN_TIME = "seconds"  # the key with which a script reports its own step time
+WORTH_REPORTING = 0.1  # relative change: a thousand nodes must not write at every small one
 
 
 class StepTime(NamedTuple):
-    """How many seconds a step takes one rank, 0.0 if that is not known; `step`: the last that it has reported."""
+    """The seconds per step of a rank, 0.0 if unknown, and the last `step` that it has reported."""
 
     rank: int
     seconds: float
     role: str = TRAINER
-    step: int = NO_STEP  # node records leave it out: it changes all the time
+    step: int = NO_STEP  # not in node records, because it changes all the time
 
 
 class SlowRank(NamedTuple):
-    """A rank that is slower than the rest of its role, and how many times."""
+    """A rank that is slower than the others of its role, by this factor."""
 
     rank: int
     host: str
@@ -43,16 +43,15 @@ class SlowRank(NamedTuple):
 
 
 class SlowRankWatch:
-    """Which of a round's ranks are slow. `deadline`: when to look again though nothing has changed."""
+    """Which ranks of a round are slow. `deadline`: when to check again even if nothing changes."""
 
     def __init__(self) -> None:
         self.deadline: float | None = None
         self._round = -1
-        self._since: dict[Who, float] = {}  # ranks that have become slow, or are slow and have become fast
+        self._since: dict[Who, float] = {}  # ranks that seem to have become slow, or to have recovered
 
-    def look(self, round_number: int, known: SlowRanks, steps: Iterable[HostSteps], now: float) -> SlowRanks:
-        """`known`: ranks that are slow already. Returns these, with those that have become slow and without those that
-        have recovered."""
+    def update(self, round_number: int, known: SlowRanks, steps: Iterable[HostSteps], now: float) -> SlowRanks:
+        """`known`: the ranks that are slow so far. Returns the ranks that are slow now."""
         if round_number != self._round:
             self._round, self.deadline = round_number, None
             self._since.clear()
@@ -63,7 +62,7 @@ class SlowRankWatch:
         self.deadline = now + PERIOD if rows else None
         for who, factor in factors({who: seconds for who, (_, seconds) in rows.items()}).items():
             host, seconds = rows[who]
-            changes = factor < FAIR if who in slow else factor > SLOW
+            changes = factor < RECOVERED if who in slow else factor > SLOW
             if not changes:
                 self._since.pop(who, None)
             elif now - self._since.setdefault(who, now) >= max(SECONDS, STEPS * seconds):
@@ -74,7 +73,7 @@ class SlowRankWatch:
 
 
 def factors(seconds: Mapping[Who, float]) -> dict[Who, float]:
-    """How many times as long each one's steps take as those of the middle one of the others of its role."""
+    """The step time of each rank relative to the median of the other ranks of its role."""
     roles: dict[str, list[tuple[float, Who]]] = {}
     for who, took in seconds.items():
         roles.setdefault(who[0], []).append((took, who))
@@ -89,18 +88,18 @@ def factors(seconds: Mapping[Who, float]) -> dict[Who, float]:
 
 
 def step_time(rank: int, role: str, beat: Heartbeat) -> StepTime:
-    """What a heartbeat tells; a script may give its own time for a step, which it did not spend waiting for others."""
+    """The step time in a heartbeat. A script may report its own time, which excludes waiting for other ranks."""
     row = StepTime(rank, float(f"{beat.numbers.get(OWN_TIME, 0.0) or beat.seconds:.3g}"), role, beat.step)
     return row if is_step_time(row) else row._replace(seconds=0.0)
 
 
 def is_step_time(row: StepTime) -> bool:
-    """Whether a step can take so long; scripts may report anything."""
+    """Whether it is plausible: scripts may report anything."""
     return 1e-9 < row.seconds < 1e9 and are_printable([row.role])
 
 
 def reported_steps(before: tuple[StepTime, ...], steps: tuple[StepTime, ...]) -> tuple[StepTime, ...]:
-    """What a node record says of its ranks' steps: as before, while not much has changed."""
+    """The step times for the node record: the previous ones unless they have changed much."""
     known = {(row.role, row.rank): row.seconds for row in before}
     same = len(steps) == len(known) and all(
         abs(row.seconds - known.get((row.role, row.rank), 0.0)) <= WORTH_REPORTING * row.seconds for row in steps

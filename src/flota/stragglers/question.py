@@ -1,7 +1,4 @@
-"""How far all ranks of the job are, and how long their steps take, for a user who asks.
-
-Nodes act through their own methods only. Pure.
-"""
+"""The steps question, for `flota stack`: which step has each rank reached, and how long do its steps take? Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from flota.cluster.survey import Survey
 
 KIND = "steps"
-ANSWER_TIME = 2.0  # seconds in which nodes have to answer: they only read memory
+ANSWER_TIME = 2.0  # seconds in which nodes must answer: they only read memory
 
 
 class StepsAnswer(NamedTuple):
@@ -43,11 +40,11 @@ def decide(survey: Survey) -> Outcome:
     if silent and survey.now < late:
         return Wait(late)
     lines = steps_in_words([row for answer in survey.answers.values() for row in answer.rows])
-    return Publish((*lines, *([f"no steps from {list_in_words(silent)}"] if silent else [])))
+    return Publish((*lines, *([f"no answer from {list_in_words(silent)}"] if silent else [])))
 
 
 def steps_in_words(rows: list[StepTime]) -> tuple[str, ...]:
-    """One line per role; nothing for ranks that do not report steps."""
+    """One line per role. Ranks that do not report steps are left out."""
     known = [row for row in rows if row.step != NO_STEP]
     roles = dict.fromkeys(row.role for row in known)
     sizes = {role: sum(row.role == role for row in rows) for role in roles}

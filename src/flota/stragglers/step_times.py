@@ -1,4 +1,4 @@
-"""The step times that this node's ranks report, and what people read about slow ones."""
+"""Reads the step times of this node's ranks, and reports slow ranks on the console."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from flota.run.console import Console
     from flota.run.start import Started
 
-SELDOM = 60.0  # seconds between looks whether any rank reports steps at all
+NO_STEPS_PERIOD = 60.0  # seconds between checks while no rank reports steps
 CHANNEL = b"FLOTA_CHANNEL="
 
 
-class Pacing:
-    """Of one round. `deadline`: when to look next."""
+class StepTimes:
+    """For one round. `deadline`: when to read next."""
 
     def __init__(self, started: Started, now: float) -> None:
         self.deadline = now + PERIOD
         self._started = started
 
-    def look(self, workers: Iterable[int], now: float) -> tuple[StepTime, ...]:
-        """Of ranks that report steps."""
+    def read(self, workers: Iterable[int], now: float) -> tuple[StepTime, ...]:
+        """The step times of the ranks that report steps."""
         own = [(self._started.plans[number].worker, self._started.channel.read(number)) for number in workers]
         rows = (step_time(worker.rank, worker.name, beat)._replace(step=NO_STEP) for worker, beat in own)
         known = tuple(filter(is_step_time, rows))
-        self.deadline = now + (PERIOD if known else SELDOM)
+        self.deadline = now + (PERIOD if known else NO_STEPS_PERIOD)
         return known
 
 
 def report_changes(console: Console, before: tuple[SlowRank, ...], slow: tuple[SlowRank, ...]) -> None:
-    """Each slow rank once, and again when it has recovered."""
+    """Report each slow rank once, and again when it has recovered."""
     were, are = ({(row.role, row.rank): row for row in rows} for rows in (before, slow))
     for who, row in (were | are).items():
         if (who in were) == (who in are):
@@ -45,13 +45,14 @@ def report_changes(console: Console, before: tuple[SlowRank, ...], slow: tuple[S
         console.event("straggler", role=row.role, rank=row.rank, host=row.host, **facts, recovered=who in were)
         name = f"{label(row.role, row.rank)} on {row.host}"
         if who in are:
-            console.say("WARNING", f"{name} is slow: its steps take {row.factor:.1f} times as long as the others'")
+            words = f"its steps take {row.factor:.1f} times as long as those of the other ranks"
+            console.say("WARNING", f"{name} is slow: {words}")
         else:
-            console.say("INFO", f"{name} is as fast as the others again")
+            console.say("INFO", f"{name} is as fast as the other ranks again")
 
 
 def heartbeat_of(pid: int) -> Heartbeat:
-    """What a worker of another node process reports: its environment names the page of memory that they share."""
+    """The heartbeat of a worker of another process: its environment names the shared memory."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")

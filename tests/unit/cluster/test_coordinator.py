@@ -342,13 +342,13 @@ def test_a_serving_node_does_not_keep_newcomers_out():
 @pytest.mark.parametrize(
     ("roles", "own", "why"),
     [
-        (("server", "trainer"), (), "it has trainers alone, this job has the roles server, trainer"),
-        ((), ("server", "trainer"), "it has the roles server, trainer, this job has trainers alone"),
+        (("server", "trainer"), (), "it has only trainers, this job has the roles server, trainer"),
+        ((), ("server", "trainer"), "it has the roles server, trainer, this job has only trainers"),
         (("server", "trainer"), ("trainer", "server"), "the roles trainer, server, this job has the roles server, tr"),
         (("heter", "heter"), ("heter",), "it has the roles heter, this job has the roles heter, heter"),
     ],
 )
-def test_a_node_with_other_roles_is_turned_away(roles, own, why):
+def test_a_node_with_other_roles_is_refused(roles, own, why):
     table = Table(0, least=2, most=2, roles=roles)
     for host, names in (("host0", roles), ("other", own)):
         table.join(host, roles=names, workers_by_role=(1, *[0] * (len(names) - 1)) if names else ())

@@ -30,14 +30,16 @@ def asking(number, kind, phase=DECIDING):
 
 def advance(node, *job_states):
     for job_state in job_states:
-        node.hear(job_state)
+        node.receive_state(job_state)
     return node.advance(0.0, None, "nowhere")
 
 
 @pytest.fixture
 def working():
     """A node whose workers run."""
-    node = Follower("own", NodeRecord("job", "host0", "10.0.0.1", NO_PORTS, 2, 2, ("torch",)), patience=60, lifeline=3)
+    node = Follower(
+        "own", NodeRecord("job", "host0", "10.0.0.1", NO_PORTS, 2, 2, ("torch",)), join_timeout=60, outage_limit=3
+    )
     assert advance(node) == [Offer(0)]
     node.offered(ports_of(1, 2, 3, 4), 0)
     running = JobState(RUNNING, seats=SEATS)
@@ -46,7 +48,7 @@ def working():
 
 
 def test_a_serving_node_answers_the_roll_call_and_stops_its_workers(working):
-    working.only_serves()
+    working.report_serving()
     state = asking(1, ROLL_CALL)
 
     assert advance(working, state) == [AnswerQuestion(state.question, workers_gone=False)]
@@ -60,7 +62,7 @@ def test_a_node_that_finds_itself_serving_while_the_roll_is_called_has_answered(
     state = asking(1, ROLL_CALL)
     advance(working, state)
     working.reply(state.question, roll_call.Testimony(1.0))
-    working.only_serves()
+    working.report_serving()
 
     assert working.record.answer.id == 1
 
@@ -70,7 +72,7 @@ def test_a_question_is_put_once_and_again_when_the_workers_are_gone(working):
 
     assert advance(working, state) == [AnswerQuestion(state.question, workers_gone=False)]
     assert advance(working, state) == []
-    working.swept(well=False)
+    working.workers_ended(succeeded=False)
     assert advance(working) == [AnswerQuestion(state.question, workers_gone=True)]
     assert advance(working) == []
 
@@ -84,14 +86,16 @@ def test_a_reply_to_another_question_is_not_sent(working):
 
 def test_a_node_that_leaves_does_not_say_that_it_serves(working):
     working.stop(15, 0.0)
-    working.only_serves()
+    working.report_serving()
 
     assert working.record.state == node_record.LEAVING
 
 
 @pytest.mark.parametrize(("kind", "phase"), [(STACKS, DECIDING), (POSITIONS, RUNNING), (ROLL_CALL, DECIDING)])
 def test_a_node_that_waits_for_a_seat_is_asked_nothing(kind, phase):
-    node = Follower("late", NodeRecord("job", "host2", "10.0.0.3", NO_PORTS, 2, 3, ("torch",)), patience=60, lifeline=3)
+    node = Follower(
+        "late", NodeRecord("job", "host2", "10.0.0.3", NO_PORTS, 2, 3, ("torch",)), join_timeout=60, outage_limit=3
+    )
     advance(node)
     node.offered(ports_of(1, 2, 3, 4), 0)
 
@@ -99,7 +103,7 @@ def test_a_node_that_waits_for_a_seat_is_asked_nothing(kind, phase):
 
 
 def test_a_job_that_makes_progress_after_all_continues(working):
-    working.idle(90.0, 60.0)
+    working.report_idle(90.0, 60.0)
     advance(working, asking(1, STACKS))
     assert advance(working, JobState(RUNNING, seats=SEATS)) == [], "that was before"
 
@@ -116,7 +120,7 @@ def test_a_question_beside_a_running_round_leaves_the_workers_alone(working):
 
 
 def test_a_node_that_is_done_answers_and_stays_done(working):
-    working.swept(well=True)
+    working.workers_ended(succeeded=True)
     state = asking(1, STACKS)
 
     assert advance(working, state) == [AnswerQuestion(state.question, workers_gone=True)]
@@ -128,7 +132,7 @@ def test_a_node_that_is_done_answers_and_stays_done(working):
 def test_nothing_can_be_asked_for_where_no_workers_run(working):
     assert working.request(POSITIONS) == 0
     assert working.record.requests == {POSITIONS: 0}
-    working.swept(well=True)
+    working.workers_ended(succeeded=True)
     assert working.request(POSITIONS) is None
 
 
@@ -139,7 +143,7 @@ def test_a_question_of_an_unknown_kind_is_ignored(working):
 
 def test_a_question_of_the_next_round_is_put_whatever_its_number(working):
     advance(working, asking(1, STACKS))
-    working.swept(well=False)
+    working.workers_ended(succeeded=False)
     assert advance(working, JobState(GATHERING, 1, seats=SEATS)) == [Offer(1)]
     working.offered(ports_of(1, 2, 3, 4), 1)
     advance(working, JobState(RUNNING, 1, seats=SEATS))

@@ -37,10 +37,12 @@ SEATS = (
     [
         JobState(GATHERING),
         JobState(GATHERING, 3, 2, SEATS, failures=(FAULT,), past=History(1, 1, "exited 3"), delay=1.0, left=("n2",)),
-        JobState(GATHERING, why="host1 was lost", missing="1 of 2 nodes", refused={"n9": Refused("host9", "no room")}),
+        JobState(
+            GATHERING, why="host1 was lost", join_status="1 of 2 joined", refused={"n9": Refused("host9", "no room")}
+        ),
         JobState(RUNNING, 1, 0, SEATS, slow=(SlowRank(1, "host1", 2.5),), results={"steps": Result(4, ("line",))}),
         JobState(DECIDING, 1, 0, SEATS, asked=5, question=Question(5, "preemption", "102")),
-        JobState(ENDED, 1, 0, SEATS, ending=JobEnding(STOPPED, 143, 15, "host0 was told to stop", (FAULT,))),
+        JobState(ENDED, 1, 0, SEATS, ending=JobEnding(STOPPED, 143, 15, "host0 was asked to stop", (FAULT,))),
     ],
     ids=lambda state: state.phase,
 )

@@ -61,7 +61,7 @@ class AnyNode:
     """What a node does about the actions of its follower."""
 
     def __init__(self, name: str, degrees: float) -> None:
-        self.follower = Follower(name, replace(record_of(name), state="ready"), patience=60, lifeline=3)
+        self.follower = Follower(name, replace(record_of(name), state="ready"), join_timeout=60, outage_limit=3)
         self.degrees = degrees
         self.is_slow = False
         self.began = self.recalled = 0
@@ -71,7 +71,7 @@ class AnyNode:
 
     def advance(self, job_state: JobState | None) -> None:
         if job_state:
-            self.follower.hear(job_state)
+            self.follower.receive_state(job_state)
         while actions := self.follower.advance(0.0, None, "nowhere"):
             for action in actions:
                 if isinstance(action, Offer):
@@ -180,7 +180,7 @@ def test_it_gives_way_to_an_urgent_question(job):
     assert job.job_state.asks(KIND)
     for node in job.nodes:
         node.is_slow = True
-    job.nodes[1].follower.failed((FailedWorker(1, 0, "b", 1, 3, "exited", "exit code 3", 1.0, "log"),))
+    job.nodes[1].follower.report_failures((FailedWorker(1, 0, "b", 1, 3, "exited", "exit code 3", 1.0, "log"),))
 
     job.settle(1.5)
 
@@ -195,7 +195,7 @@ def test_a_coordinator_that_has_missed_a_question_does_not_use_its_number_again(
     for node in job.nodes:
         node.is_slow = True
     job.coordinator = Coordinator(job.coordinator.terms, heard, 1.0, "b", 0.0)
-    job.nodes[1].follower.failed((FailedWorker(1, 0, "b", 1, 3, "exited", "exit code 3", 1.0, "log"),))
+    job.nodes[1].follower.report_failures((FailedWorker(1, 0, "b", 1, 3, "exited", "exit code 3", 1.0, "log"),))
 
     job.settle(1.5)
 

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from flota.hangs.detector import FLOOR, START, Hangs, Signs
-from flota.hangs.question import GOES_ON
+from flota.hangs.detector import AUTO_MIN, AUTO_START, HangDetector, Signs
+from flota.hangs.question import IDLE_PART_AFTER_EXIT
 from flota.hangs.stack_dump import DISK, LOCK, RUNNING, SLEEP, SOCKET, Frame, Sample, Stack, Task
 from flota.job.spec import LEARNT
 
@@ -36,14 +36,14 @@ def with_thread(*frames, call=RUNNING, wakes=0, main=(), **facts):
     return Sample(100, (other, Stack("MainThread", waiting, number=100, task=Task(LOCK))), call=LOCK, **facts)
 
 
-def play(samples, *, wish=TIMEOUT, signs=None, seconds=30.0, on_devices=False):
+def play(samples, *, setting=TIMEOUT, signs=None, seconds=30.0, on_devices=False):
     """When the hang is found, in seconds after the beginning; None: it is not. `samples`: by time, for each worker."""
-    hangs = Hangs(wish, 0.0, on_devices=on_devices)
+    hangs = HangDetector(setting, 0.0, on_devices=on_devices)
     now = 0.0
     while now < seconds:
         now = hangs.deadline
         told = signs(now) if signs else Signs({0: -1}, {0: 0.0}, 0)
-        if hangs.look(now, told) and hangs.sampled(now, samples(now)):
+        if hangs.check(now, told) and hangs.sampled(now, samples(now)):
             return now
     return None
 
@@ -54,11 +54,11 @@ def test_a_stuck_job_is_found_within_twice_the_timeout():
     assert TIMEOUT <= found <= 1.4 * TIMEOUT
 
 
-@pytest.mark.parametrize("wish", [2.0, 60.0, 3600.0])
-def test_any_timeout_is_kept(wish):
-    found = play(lambda _: {0: sample()}, wish=wish, seconds=2 * wish)
+@pytest.mark.parametrize("setting", [2.0, 60.0, 3600.0])
+def test_any_timeout_is_kept(setting):
+    found = play(lambda _: {0: sample()}, setting=setting, seconds=2 * setting)
 
-    assert wish <= found <= 1.4 * wish
+    assert setting <= found <= 1.4 * setting
 
 
 def test_output_is_a_sign_of_life():
@@ -251,38 +251,38 @@ def test_with_steps_other_work_counts_for_as_long_as_it_lasts():
 
 
 def test_a_sign_of_life_ends_a_suspected_hang():
-    hangs = Hangs(TIMEOUT, 0.0)
+    hangs = HangDetector(TIMEOUT, 0.0)
     now = 0.0
     while not hangs.idle:
         now = hangs.deadline
-        if hangs.look(now, Signs({0: -1}, {0: 0.0}, 0)):
+        if hangs.check(now, Signs({0: -1}, {0: 0.0}, 0)):
             hangs.sampled(now, {0: sample()})
 
-    hangs.look(hangs.deadline, Signs({0: -1}, {0: 0.0}, 1))
+    hangs.check(hangs.deadline, Signs({0: -1}, {0: 0.0}, 1))
 
     assert not hangs.idle
 
 
 def test_the_reason_why_a_silent_job_does_not_hang_is_printed_once():
-    hangs = Hangs(TIMEOUT, 0.0)
+    hangs = HangDetector(TIMEOUT, 0.0)
     said = []
     while hangs.deadline < 60:
         now = hangs.deadline
-        if hangs.look(now, Signs({0: -1}, {0: 0.0}, 0)):
+        if hangs.check(now, Signs({0: -1}, {0: 0.0}, 0)):
             hangs.sampled(now, {0: sample(written=int(now * 2e6))})
         said += [hangs.work] if hangs.work else []
         hangs.work = ""
 
-    assert said == ["0 it writes 1.1 MiB in 0.6 s"]
+    assert said == ["0 it wrote 1.1 MiB in 0.6 s"]
 
 
 def learn(signs, seconds):
     """What `auto` makes of these signs, looked at when it wants to."""
-    hangs = Hangs(LEARNT, 0.0)
-    hangs.look(0.0, signs(0.0))
+    hangs = HangDetector(LEARNT, 0.0)
+    hangs.check(0.0, signs(0.0))
     while hangs.deadline < seconds:
         now = hangs.deadline
-        assert not hangs.look(now, signs(now))
+        assert not hangs.check(now, signs(now))
     return hangs.timeout
 
 
@@ -293,13 +293,13 @@ def every(pause, now, first=0.0):
 
 
 def test_auto_waits_long_for_the_first_word():
-    assert learn(lambda _: Signs({0: -1}, {0: 0.0}, 0), START - 1) == START
+    assert learn(lambda _: Signs({0: -1}, {0: 0.0}, 0), AUTO_START - 1) == AUTO_START
 
 
 @pytest.mark.parametrize("pause", [0.1, 1.0, 20.0])
 def test_auto_has_a_floor(pause):
-    assert learn(lambda now: every(pause, now), 3600) == FLOOR
-    assert learn(lambda now: Signs({0: -1}, {0: 0.0}, int(now / pause)), 3600) == FLOOR
+    assert learn(lambda now: every(pause, now), 3600) == AUTO_MIN
+    assert learn(lambda now: Signs({0: -1}, {0: 0.0}, int(now / pause)), 3600) == AUTO_MIN
 
 
 @pytest.mark.parametrize("pause", [100.0, 600.0])
@@ -313,24 +313,24 @@ def test_auto_learns_from_a_long_beginning():
 
 @pytest.mark.parametrize("rhythm", [1.0, 30.0, 50.0])
 def test_looks_are_rare_and_cheap_while_there_is_life(rhythm):
-    hangs = Hangs(60.0, 0.0)
+    hangs = HangDetector(60.0, 0.0)
     looks = 0
 
     while hangs.deadline < 600:
         now = hangs.deadline
         looks += 1
-        assert not hangs.look(now, Signs({0: -1}, {0: 0.0}, int(now / rhythm)))
+        assert not hangs.check(now, Signs({0: -1}, {0: 0.0}, int(now / rhythm)))
 
     assert looks <= 101
 
 
 def test_samples_are_rare_while_there_is_work():
-    hangs = Hangs(60.0, 0.0)
+    hangs = HangDetector(60.0, 0.0)
     samples = 0
 
     while hangs.deadline < 660:
         now = hangs.deadline
-        if hangs.look(now, Signs({0: -1}, {0: 0.0}, 0)):
+        if hangs.check(now, Signs({0: -1}, {0: 0.0}, 0)):
             samples += 1
             hangs.sampled(now, {0: sample(written=int(now * 2e6))})
 
@@ -341,7 +341,7 @@ class Progress:
     """A node whose ranks have stood still for long, while another node is at work."""
 
     def __init__(self, sample_at):
-        self.hangs = Hangs(TIMEOUT, 0.0)
+        self.hangs = HangDetector(TIMEOUT, 0.0)
         self.sample_at = sample_at
         self.samples = 0
         self.stood = []  # what it has told, at each sample
@@ -351,7 +351,7 @@ class Progress:
         self.stood = []
         while self.hangs.deadline < end:
             now = self.hangs.deadline
-            if self.hangs.look(now, Signs({0: -1}, {0: 0.0}, 0)):
+            if self.hangs.check(now, Signs({0: -1}, {0: 0.0}, 0)):
                 self.samples += 1
                 self.stood.append(self.hangs.sampled(now, {0: self.sample_at(now), 1: sample(pid=101)}))
 
@@ -380,7 +380,7 @@ def test_a_rank_that_continues_after_a_long_wait_is_noticed_in_time(at_work):
     node.until(begins)
     assert node.hangs.idle
 
-    node.until(begins + GOES_ON * TIMEOUT)
+    node.until(begins + IDLE_PART_AFTER_EXIT * TIMEOUT)
     assert not node.hangs.idle
     node.until(begins + 10 * TIMEOUT)
     assert not any(node.stood)

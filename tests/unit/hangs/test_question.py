@@ -11,12 +11,12 @@ from flota.cluster.node_record import DONE, FAILED, RUNNING, SERVING
 from flota.errors import HANG
 from flota.hangs.question import (
     ABORT,
+    IDLE_PART,
     MOST_SUSPECTS,
     POSITIONS,
     POSITIONS_TIME,
     STACKS,
     STACKS_TIME,
-    TOGETHER,
     AllIdle,
     PositionsAnswer,
     decide_positions,
@@ -31,7 +31,7 @@ from flota.job.survey_outcomes import AskAgain, CallRoll, Publish, Question, Res
 from tests.surveys import ASKED_AT, present_of, survey_of
 
 FAULT = FailedWorker(0, 0, "gpu0", 1, 3, "exited", "exit code 3", 1.0, "log")
-BLIND, MOVES = PositionsAnswer(blind=True), PositionsAnswer(moves=True)
+BLIND, MOVES = PositionsAnswer(blind=True), PositionsAnswer(makes_progress=True)
 
 
 def answer(rank, kind="collective", words="in all_reduce at train.py:88", **facts):
@@ -119,7 +119,7 @@ def test_the_rank_that_blocks_the_others_is_blamed_with_what_is_known():
 
 
 def test_a_rank_that_left_early_is_blamed_for_that():
-    left = answer(2, "ended", "ended with 0")
+    left = answer(2, "ended", "exited with code 0")
     [failed] = decide_stacks(stacks({"gpu0": answer(0), "gpu1": answer(1), "gpu2": left})).failures
 
     assert (failed.rank, failed.cause) == (2, LEFT_EARLY)
@@ -153,21 +153,21 @@ def test_idleness_of_all_nodes_is_measured_by_the_timeout_however_long_the_job_w
     present = [idle_node("a"), idle_node("b")]
     all_idle, seats = AllIdle(), seats_of(*present)
 
-    assert not all_idle.lasts(seats, present, (), 5.0)
-    assert all_idle.deadline == 5.0 + TOGETHER * 60.0
-    assert all_idle.lasts(seats, present, (), all_idle.deadline)
+    assert not all_idle.check(seats, present, (), 5.0)
+    assert all_idle.deadline == 5.0 + IDLE_PART * 60.0
+    assert all_idle.check(seats, present, (), all_idle.deadline)
     assert all_idle.deadline is None
 
 
 def test_one_node_that_makes_progress_begins_idleness_again():
     present = [idle_node("a"), idle_node("b")]
     all_idle, seats = AllIdle(), seats_of(*present)
-    all_idle.lasts(seats, present, (), 0.0)
+    all_idle.check(seats, present, (), 0.0)
 
-    assert not all_idle.lasts(seats, [present[0], idle_node("b", idle=0.0)], (), 11.0)
+    assert not all_idle.check(seats, [present[0], idle_node("b", idle=0.0)], (), 11.0)
     assert all_idle.deadline is None
-    assert not all_idle.lasts(seats, present, (), 12.0)
-    assert all_idle.deadline == 12.0 + TOGETHER * 60.0
+    assert not all_idle.check(seats, present, (), 12.0)
+    assert all_idle.deadline == 12.0 + IDLE_PART * 60.0
 
 
 def test_the_shortest_timeout_counts():

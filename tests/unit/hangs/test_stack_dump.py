@@ -20,7 +20,7 @@ from flota.hangs.stack_dump import (
     parse_spy,
     stacks_in_words,
 )
-from flota.hangs.suspects import find_suspects, groups_in_words, suspicion
+from flota.hangs.suspects import find_suspects, groups_in_words, suspects_in_words
 from flota.hangs.wait_sites import COLLECTIVE, ELSEWHERE, ENDED, HALTED, WAITS, RankPosition, position_of
 
 TORCH = "/venv/lib/python3.11/site-packages/torch"
@@ -159,12 +159,12 @@ def test_a_log_without_a_dump_has_no_stack():
         (LOADER, {"call": SOCKET}, ELSEWHERE, "in next(loader) at data.py:41"),
         (TF_LOADER, {"call": LOCK}, ELSEWHERE, "in next(loader) at data.py:41"),
         (SHARED_TENSORS, {"call": SOCKET}, ELSEWHERE, "in next(loader) at data.py:41"),
-        (SHARED_TENSORS[:1] + SPAWN[2:], {"call": SOCKET}, WAITS, "waiting at a socket in <module> at train.py:120"),
-        (SPAWN, {"call": SOCKET}, ELSEWHERE, "in the end of a child process at train.py:120"),
+        (SHARED_TENSORS[:1] + SPAWN[2:], {"call": SOCKET}, WAITS, "waiting on a socket in <module> at train.py:120"),
+        (SPAWN, {"call": SOCKET}, ELSEWHERE, "waiting for a child process at train.py:120"),
         (ALL_REDUCE[2:], {"call": SLEEP}, ELSEWHERE, "asleep in step at train.py:88"),
         (ALL_REDUCE[2:], {"call": LOCK}, ELSEWHERE, "waiting for a lock in step at train.py:88"),
-        (ALL_REDUCE[2:], {"call": SOCKET}, WAITS, "waiting at a socket in step at train.py:88"),
-        (ALL_REDUCE[2:], {"call": PIPE}, ELSEWHERE, "blocked at a pipe in step at train.py:88"),
+        (ALL_REDUCE[2:], {"call": SOCKET}, WAITS, "waiting on a socket in step at train.py:88"),
+        (ALL_REDUCE[2:], {"call": PIPE}, ELSEWHERE, "blocked on a pipe in step at train.py:88"),
         (ALL_REDUCE[2:], {"call": RUNNING}, ELSEWHERE, "busy in step at train.py:88"),
         (ALL_REDUCE[2:], {"call": SLEEP, "state": "T"}, HALTED, "stopped by a signal, asleep in step at train.py:88"),
         (
@@ -218,7 +218,7 @@ def test_a_thread_that_only_sleeps_now_and_then_is_not_what_the_main_one_waits_f
 
     assert position_of(Sample(1, (monitor, other, main), call=LOCK))[1] == "in Queue.get at train.py:5"
     assert position_of(Sample(1, (monitor, reader, main), call=LOCK))[1] == (
-        "waiting at a socket in fetch at data.py:9"
+        "waiting on a socket in fetch at data.py:9"
     )
 
 
@@ -238,7 +238,7 @@ def test_a_rank_that_waits_for_a_child_is_where_the_child_is():
     assert position_of(rank) == (COLLECTIVE, "in all_reduce at train.py:88")
     assert position_of(rank._replace(children=(trains._replace(state="T"),)))[0] == HALTED
     assert position_of(rank._replace(state="T"))[0] == HALTED
-    assert position_of(rank._replace(children=(tracker, wrapper)))[1] == "in the end of a child process at wrapper.py:2"
+    assert position_of(rank._replace(children=(tracker, wrapper)))[1] == "waiting for a child process at wrapper.py:2"
 
 
 def test_a_child_that_no_thread_waits_for_is_not_the_position():
@@ -279,12 +279,12 @@ C, W, E, H, L = COLLECTIVE, WAITS, ELSEWHERE, HALTED, ENDED
         ((C, C, C, C), None, []),
         ((C, C, C, C), {2: "in broadcast at train.py:60"}, [2]),
         ((C, C), {1: "in broadcast at train.py:60"}, []),
-        ((W, W, W, W), {0: "waiting at a socket in gather at x.py:9"}, []),  # it may be the root of a tree
-        ((W, W, W, W), {2: "waiting at a socket in fetch at x.py:9"}, [2]),
-        ((W, W, W), {1: "waiting at a socket in fetch at x.py:9"}, [1]),
+        ((W, W, W, W), {0: "waiting on a socket in gather at x.py:9"}, []),  # it may be the root of a tree
+        ((W, W, W, W), {2: "waiting on a socket in fetch at x.py:9"}, [2]),
+        ((W, W, W), {1: "waiting on a socket in fetch at x.py:9"}, [1]),
         ((W, W, W, W), {1: "in x at x.py:9", 2: "in x at x.py:9"}, []),  # as many as inner ranks of a tree
         ((W, W, W, W, W, W), {1: "in x at x.py:9", 2: "in y at x.py:12"}, []),
-        ((W, W), {1: "waiting at a socket in fetch at x.py:9"}, []),
+        ((W, W), {1: "waiting on a socket in fetch at x.py:9"}, []),
         ((C, W, C), None, [1]),  # at somebody else's socket
         ((C, W, C, E), None, [1, 3]),
         ((C, W), None, [1]),
@@ -315,19 +315,21 @@ def test_groups_are_listed_the_largest_first():
         "7 of 8 ranks: in all_reduce at train.py:88",
         "rank 3: in next(loader) at data.py:41",
     )
-    assert suspicion(eight) == "rank 3 makes the others wait"
+    assert suspects_in_words(eight) == "rank 3 blocks the others"
 
 
 def test_hosts_are_named_where_there_are_several():
     both = (RankPosition(0, C, "in x", host="gpu1"), RankPosition(1, C, "in x", host="gpu2"))
 
-    assert suspicion(both) == ("no rank stands out: all wait for each other; look at the network between gpu1 and gpu2")
+    assert suspects_in_words(both) == (
+        "no rank stands out: all wait for each other; check the network between gpu1 and gpu2"
+    )
 
 
 def test_many_places_are_cut_short():
     lines = groups_in_words(tuple(RankPosition(rank, E, f"at {rank}") for rank in range(20)))
 
-    assert lines[0] == "rank 0: at 0" and lines[-1] == "14 more, each elsewhere"
+    assert lines[0] == "rank 0: at 0" and lines[-1] == "14 more at other places"
 
 
 def test_a_file_of_stacks_has_the_main_thread_first():

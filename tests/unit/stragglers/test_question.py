@@ -55,7 +55,7 @@ def test_nodes_at_work_are_waited_for_and_named_if_they_are_silent():
 
     assert decide(some) == Wait(ASKED_AT + ANSWER_TIME)
     assert decide(some._replace(now=ASKED_AT + ANSWER_TIME)) == Publish(
-        ("steps: rank 0 at 7, 0.2 s per step", f"no steps from {silent}")
+        ("steps: rank 0 at 7, 0.2 s per step", f"no answer from {silent}")
     )
     assert isinstance(decide(some._replace(answers={**some.answers, "d": StepsAnswer()})), Publish)
 

@@ -62,10 +62,10 @@ def main(words: list[str]) -> int:
 def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float) -> int:
     import time
 
-    from flota.hangs.running_job import Asker
+    from flota.hangs.running_job import StackReader
     from flota.logs.directory import is_locked
 
-    asker = Asker(directory, os.environ, ranks, native=native)
+    asker = StackReader(directory, os.environ, ranks, native=native)
     groups, page = asker.ask(_steps)
     if not watch:
         print(page, end="")

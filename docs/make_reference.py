@@ -115,7 +115,7 @@ def flags_table(group: str) -> str:
         if flag.group == group:
             rows.append(flag_row(flag))
             rows += [alias_row(alias) for alias in ALIASES if alias.of == flag.name]
-    return table(("flag", "default", "variables", "from", "effect"), rows)
+    return table(("flag", "effect", "default", "from", "variables"), rows)
 
 
 def flag_row(flag: Flag) -> tuple[str, ...]:
@@ -126,10 +126,10 @@ def flag_row(flag: Flag) -> tuple[str, ...]:
         read.insert(0, f"FLOTA_{flag.dest.upper()}")
     return (
         f"{spelled}, `{flag.short}`" if flag.short else spelled,
-        default_of(flag),
-        ", ".join(f"`{name}`" for name in read),
-        flag.origin,
         effect_of(flag),
+        default_of(flag),
+        flag.origin,
+        ", ".join(f"`{name}`" for name in read),
     )
 
 
@@ -148,10 +148,10 @@ def alias_row(alias: Alias) -> tuple[str, ...]:
     old = "; an old name: flota prints one note when it is used" if alias.deprecated else ""
     return (
         f"`--{underscored(alias.name)}`",
-        "",
-        names,
-        alias.origin,
         f"same as `--{underscored(alias.of)}`{old}",
+        "",
+        alias.origin,
+        names,
     )
 
 

@@ -9,15 +9,15 @@ MAY_INSTALL := $(filter 1 true,$(or $(SYSTEM),$(CI)))
 # The tests say themselves what their workers get; a shell's own habits must not leak in.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
-.PHONY: demo test check processes hosts lab frameworks soak bench docs pictures dist system peers clean
+.PHONY: demo test check processes hosts lab frameworks soak bench docs pictures site dist system peers clean
 
 demo: $(BIN)/flota
 	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/plain_python/train.py
 
 # All tiers, two things at a time: frameworks are fetched while the first tiers run. Each prints its own result when it
 # has ended; one that fails does not keep the others from running, and fails this.
-test: $(VENV)/dev
-	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check dist peers processes lab frameworks
+test: $(VENV)/docs
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check peers site dist processes lab frameworks
 
 # Tier 1: nothing but Python.
 check: $(VENV)/dev
@@ -63,6 +63,10 @@ pictures: $(VENV)/dev
 dist: $(VENV)/dev
 	$(BIN)/python -m tests.dist
 
+# The pages of docs/ as a site, in build/site. A warning, such as a link that leads nowhere, is an error.
+site: $(VENV)/docs
+	$(BIN)/sphinx-build -W --keep-going -n -q -E -d build/doctrees docs build/site
+
 clean:
 	rm -rf $(VENV) .peers build dist src/*.egg-info
 
@@ -80,4 +84,9 @@ $(BIN)/flota: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@
+
+# After dev: both install flota itself, and must not do so at the same time.
+$(VENV)/docs: $(VENV)/dev
+	$(BIN)/python -m pip install --quiet -e '.[docs]'
 	@touch $@

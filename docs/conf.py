@@ -19,7 +19,7 @@ highlight_language = "none"  # a fence without a language holds output
 pygments_dark_style = "github-dark"
 
 html_theme = "furo"
-html_title = "flota"
+html_title = f"flota {release}"
 html_logo = html_favicon = "_static/flota.svg"
 html_static_path = ["_static"]
 html_css_files = ["flota.css"]

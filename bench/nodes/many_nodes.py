@@ -26,7 +26,6 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
-from tests.rosters import ports_of
 from wire import Wire
 
 from flota.cluster.job_state import RUNNING as ROUND_RUNS
@@ -35,6 +34,7 @@ from flota.cluster.lease_times import lease_of
 from flota.cluster.node_record import RUNNING, NodeRecord, decode_record, encode_record
 from flota.cluster.registration import RETRY
 from flota.job.nodes import NodesSpec
+from flota.job.roster import Ports
 from flota.store.client import ANSWER_TIME
 from flota.store.etcd_json import (
     ROUTES,
@@ -45,7 +45,7 @@ from flota.store.etcd_json import (
     LeaseKeepAlive,
     Range,
     RangeAnswer,
-    Request,
+    StoreRequest,
     TxnAnswer,
     WatchAnswer,
     WatchCreate,
@@ -66,14 +66,14 @@ class Follower:
         self.record = record
         self.lease = 0
         self.questions: Wire | None = None
-        self.waiting: deque[tuple[Request, Callable[[Any], None]]] = deque()
+        self.waiting: deque[tuple[StoreRequest, Callable[[Any], None]]] = deque()
         self.lost_at = math.inf  # when the first of them counts as lost
         self.listens = self.has_roster = False
 
     def start(self) -> None:
         self.ask(LeaseGrant(ttl=self.crowd.ttl), self._on_granted)
 
-    def ask(self, request: Request, then: Callable[[Any], None]) -> None:
+    def ask(self, request: StoreRequest, then: Callable[[Any], None]) -> None:
         self.waiting.append((request, then))
         if len(self.waiting) == 1:
             self._next()
@@ -115,7 +115,7 @@ class Follower:
             self._take_seat()
 
     def _join(self, then: Callable[[Any], None], *, knowing: bool) -> None:
-        self.ask(KEYS.joining(self.name, encode_record(self.record), self.lease, knowing=knowing), then)
+        self.ask(KEYS.put_record(self.name, encode_record(self.record), self.lease, reads=not knowing), then)
 
     def _on_joined(self, answer: TxnAnswer) -> None:
         self.crowd.joined += 1
@@ -153,7 +153,8 @@ class Crowd:
         chance = random.Random(count)
         for number in range(count):
             address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-            ports = ports_of(*(chance.randrange(32768, 61000) for _ in range(like.workers + 3)))
+            numbers = [str(chance.randrange(32768, 61000)) for _ in range(like.workers + 3)]
+            ports = Ports(tuple(numbers[:-3]), *numbers[-3:])
             record = replace(like, host=f"node{number:05}", address=address, ports=ports, serves=False)
             self.nodes.append(Follower(self, record))
 

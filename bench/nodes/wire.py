@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-from flota.store.etcd_json import Request, encode
+from flota.store.etcd_json import StoreRequest, encode
 
 LARGEST_READ = 1 << 20
 
@@ -37,7 +37,7 @@ class Wire:
         self.out = b""
         self.awaited = 0
 
-    def send(self, path: str, request: Request, header: str = "") -> None:
+    def send(self, path: str, request: StoreRequest, header: str = "") -> None:
         body = encode(request)
         host = f"{self.crowd.master[0]}:{self.crowd.master[1]}"
         head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n{header}"

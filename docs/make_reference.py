@@ -16,7 +16,7 @@ from typing import Any, get_args
 from flota import platforms
 from flota.cli.commands import REGISTRY as SUBCOMMANDS
 from flota.cli.commands import Subcommand
-from flota.cli.flags import ALIASES, ALONE, BY_NAME, DEPRECATED, FLAGS, GROUPS, UNSERVED, Alias, Flag
+from flota.cli.flags import ALIASES, BY_NAME, DEPRECATED, FLAGS, GROUPS, ON_ONE_MACHINE, WITHOUT_SERVERS, Alias, Flag
 from flota.cli.ipu import IPU_FLAGS, REFUSED
 from flota.cli.settings import NEVER_IN_ENVIRONMENT
 from flota.cluster import coordinator, follower, job_state
@@ -158,9 +158,9 @@ def alias_row(alias: Alias) -> tuple[str, ...]:
 def effect_of(flag: Flag) -> str:
     if flag.refused:
         return f"refused: {flag.refused}"
-    if flag.note == ALONE:
+    if flag.note == ON_ONE_MACHINE:
         return f"{flag.help}; no effect on one machine"
-    if flag.note == UNSERVED:
+    if flag.note == WITHOUT_SERVERS:
         return f"{flag.help}; no effect without parameter servers"
     if flag.note:
         return flag.note.removeprefix("has ")

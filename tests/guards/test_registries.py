@@ -96,7 +96,7 @@ def test_a_new_framework_is_in_help_errors_and_completion(flota):
 def test_a_new_platform_is_asked_where_its_marks_are_set(flota):
     marks = {"DUMMY_NODES": "2", "DUMMY_HOST": "10.0.0.1"}
 
-    assert "2 nodes meet at 10.0.0.1:8090" in flota("--dry-run", SCRIPT, **marks).stdout
+    assert "2 nodes join at 10.0.0.1:8090" in flota("--dry-run", SCRIPT, **marks).stdout
     assert "nodes meet" not in flota("--dry-run", SCRIPT, DUMMY_NODES="2").stdout
     assert "PaddleCloud, DummyCloud" in flota("--help", "nodes").stdout
 

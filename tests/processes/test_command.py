@@ -27,7 +27,7 @@ BAD_INPUT = [
     (["--stand", "train.py"], "abbreviated flag `--stand`", "write --standalone"),
     (["--log", "x", "train.py"], "abbreviated flag `--log`", "--log-dir or "),
     ([], "no script given", "`flota train.py`"),
-    (["missing.py"], "no such script: `missing.py`", "run `ls`"),
+    (["missing.py"], "no such script: `missing.py`", "check the path"),
     (["tarin.py"], "no such script: `tarin.py`", "did you mean `train.py`?"),
     (["."], "the script is a directory: `.`", "flota ./train.py"),
     (["--no-python", "no-such-program"], "no such program: `no-such-program`", "command -v no-such-program"),
@@ -51,7 +51,7 @@ BAD_INPUT = [
         (["--preempt-signal", word, "train.py"], f"--preempt-signal needs {what}: `{word}`", "--preempt-signal SIGUSR1")
         for what, words in {
             "the name of a signal": ["SIGUSR1,SIGUSR2", "SIGKILL", "SIG_IGN", "SIG_BLOCK", "12", ""],
-            "a signal without another meaning": ["SIGCHLD", "CLD", "SIGTSTP", "SIGCONT", "SIGINT", "SEGV"],
+            "a signal that is not reserved": ["SIGCHLD", "CLD", "SIGTSTP", "SIGCONT", "SIGINT", "SEGV"],
         }.items()
         for word in words
     ),
@@ -72,9 +72,9 @@ BAD_INPUT = [
         "not both",
     ),
     (["--start_port", "6000", "--port-range", "5000:6000", "train.py"], "contradict each other", "not both"),
-    (["--auto_tuner_json", "x", "train.py"], "`--auto_tuner_json` is refused", "leave it out"),
-    (["--logs-specs", "x", "train.py"], "`--logs-specs` is refused", "leave it out"),
-    (["run_check"], "`run_check` is refused", "a small script of your own"),
+    (["--auto_tuner_json", "x", "train.py"], "cannot use `--auto_tuner_json`", "leave it out"),
+    (["--logs-specs", "x", "train.py"], "cannot use `--logs-specs`", "leave it out"),
+    (["run_check"], "cannot use `run_check`", "a small script of your own"),
     (["--help", "bogus"], "--help needs one of all, script,", "flota --help workers"),
     (["--log_dir", "", "train.py"], "--log_dir needs a directory: ``", "--log_dir log"),
     (["--log_dir", "a/{rank}", "train.py"], "--log_dir `a/{rank}`: `{rank}` is not a placeholder", "{host} or {pid}"),
@@ -123,17 +123,17 @@ BAD_INPUT = [
     (["--workers=127.0.0.1:6171", "train.py"], "no address for a server on any node", "--servers 10.0.0.1"),
     (
         ["--servers=127.0.0.1:6170", "--trainer_num=2", "train.py"],
-        "no address for a trainer on any node; --trainer_num gives a number, not addresses",
+        "no address for a trainer on any node; --trainer_num sets a number, not addresses",
         "--trainers 10.0.0.1",
     ),
     (
         ["--servers=127.0.0.1:6170", "--trainers=127.0.0.1:6170", "train.py"],
         "`127.0.0.1:6170` is listed twice, for a server and a trainer",
-        "a port of its own",
+        "a different port for each",
     ),
     (
         ["--servers=127.0.0.1:6170", "--trainers=127.0.0.1", "--start_port=7000", "train.py"],
-        "--start_port and --servers contradict each other: both say which ports workers get",
+        "--start_port and --servers contradict each other: both set the workers' ports",
         "not both",
     ),
     (
@@ -143,18 +143,18 @@ BAD_INPUT = [
     ),
     (
         ["--servers=127.0.0.1:6170,10.7.7.7:6170", "--trainers=127.0.0.1:8001", "--gloo_port=8000", "train.py"],
-        "--gloo_port needs a port that is followed by a free one, where the nodes meet: `8000`",
+        "--gloo_port needs a port that is followed by a free port for the master: `8000`",
         "--gloo_port 7767",
     ),
     (
         ["--servers=127.0.0.1:6170,10.7.7.7:6170", "--trainers=127.0.0.1", "--gloo_port=65535", "train.py"],
-        "--gloo_port needs a port that is followed by a free one, where the nodes meet: `65535`",
+        "--gloo_port needs a port that is followed by a free port for the master: `65535`",
         "--gloo_port 7767",
     ),
     (
         ["--servers=127.0.0.1:1,127.0.0.1:1", "--trainers=127.0.0.1", "train.py"],
         "`127.0.0.1:1` is listed twice, for two servers",
-        "a port of its own",
+        "a different port for each",
     ),
     (
         ["--servers=127.0.0.1:1", "--server_num=2", "--trainers=127.0.0.1", "train.py"],
@@ -184,7 +184,7 @@ BAD_INPUT = [
     (["--server_num=x", "train.py"], "--server_num needs a whole number of 0 or more: `x`", "--server_num 3"),
     (
         ["--run_mode=collective", "--server_num=2", "train.py"],
-        "--run_mode collective and --server_num contradict each other: that is for ps",
+        "--run_mode collective and --server_num contradict each other: --server_num is for ps",
         "not both",
     ),
     (
@@ -193,7 +193,7 @@ BAD_INPUT = [
         "not both",
     ),
     (["--roles=trainer", "train.py"], "roles and their counts: `trainer`", "trainer=4"),
-    (["--roles=trainer=1,worker=1", "train.py"], "would write the same workerlog.N", "rename one"),
+    (["--roles=trainer=1,worker=1", "train.py"], "would write to the same log workerlog.N", "rename one"),
     (["--roles=trainer=0", "train.py"], "this node would start no worker of any role", "--trainer_num 1"),
     (
         ["--roles=trainer=1", "--server_num=1", "train.py"],
@@ -207,13 +207,13 @@ BAD_INPUT = [
     ),
     (
         ["--numa-binding", "node", "train.py"],
-        "`--numa-binding` is refused: bind with the tool made for it",
+        "cannot use `--numa-binding`: use numactl",
         "leave it out",
     ),
-    (["--enable_gpu_log", "true", "train.py"], "`--enable_gpu_log` is refused", "leave it out"),
+    (["--enable_gpu_log", "true", "train.py"], "cannot use `--enable_gpu_log`", "leave it out"),
     (
         ["--elastic_pre_hook", "true", "train.py"],
-        "`--elastic_pre_hook` is refused: run it in each worker",
+        "cannot use `--elastic_pre_hook`: run it in each worker",
         "leave it out",
     ),
     (["completion", "tcsh"], "bash, zsh or fish: `tcsh`", "flota completion bash"),
@@ -276,7 +276,7 @@ def test_more_workers_than_devices_named_is_an_error(flota):
     )
 
     assert result.returncode == 2
-    assert "4 workers for 2 devices named by --devices" in result.stderr
+    assert "4 workers, but --devices names only 2 devices" in result.stderr
 
 
 def test_an_unknown_device_is_named_with_those_there_are(flota):
@@ -294,7 +294,7 @@ def test_too_few_free_ports_name_the_range(flota):
         result = flota.run("--port-range", f"{port}:{port}", "sleeps.py")
 
     assert result.returncode == 2
-    assert f"4 free ports needed, 0 found in {port}:{port}" in result.stderr
+    assert f"4 free ports are needed, but only 0 found in {port}:{port}" in result.stderr
 
 
 def test_a_start_port_in_use_is_an_error(flota):
@@ -524,7 +524,7 @@ def test_old_names_work_with_one_quiet_note(flota):
     result = flota.run("--gpus", "1", "dumps_env.py", env={"CUDA_VISIBLE_DEVICES": "0,1"})
 
     assert result.returncode == 0
-    assert result.stderr.count("--gpus is an old name of --devices") == 1
+    assert result.stderr.count("--gpus is deprecated; use --devices") == 1
 
 
 def test_a_flag_without_effect_says_so(flota):
@@ -544,7 +544,7 @@ def test_dry_run_shows_everything_and_starts_nothing(flota):
     assert "dumps_env.py --lr 'a b'" in result.stdout
     assert "PADDLE_CURRENT_ENDPOINT=127.0.0.1:<free>" in result.stdout
     assert "MASTER_PORT=<free>" in result.stdout
-    everybody, own = result.stdout.split("rank 0 gets")
+    everybody, own = result.stdout.split("variables of rank 0")
     assert "PADDLE_CURRENT_ENDPOINT" in own and "PADDLE_CURRENT_ENDPOINT=" not in everybody
     assert not (flota.directory / "log").exists()
 

@@ -52,7 +52,7 @@ def test_a_role_is_run_once_with_the_platforms_variables_as_they_are(flota):
     added = {variable for variable in env if variable.startswith(("PADDLE_", "FLAGS_", "POD_", "TRAIN"))} - set(environ)
     assert not added
     assert (env["FLOTA_ROLE"], env["FLOTA_WORLD_SIZE"]) == ("server", "1")
-    assert "on PaddleCloud: runs the script once, as PSERVER" in result.stderr
+    assert "PaddleCloud: running the script once, as PSERVER" in result.stderr
 
 
 @pytest.mark.parametrize("outer", [("--nnodes", 1, "--framework", "torch"), ()], ids=["a_job_alone", "a_role"])

@@ -464,7 +464,7 @@ def test_a_program_that_may_have_no_more_threads_is_one_clear_error(method, monk
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(CannotStartNode, match=r"can't start new thread\nhint: run `ulimit -u`"):
+        with pytest.raises(CannotStartNode, match=r"can't start new thread\nhint: check the limits with `ulimit -u`"):
             flota.spawn(functions.sleeps, (100,), nprocs=2, start_method=method)
 
     gc.collect()
@@ -651,7 +651,7 @@ def test_a_missing_guard_is_one_clear_error(method, tmp_path):
     ("call", "way_out"),
     [
         ("flota.spawn(print, nprocs=2, gpus='4,5')", "hint: leave gpus out, or write devices='cpu'"),
-        ("flota.launch('missing.py')", "hint: run `ls` to see what is here"),
+        ("flota.launch('missing.py')", "hint: check the path"),
     ],
 )
 def test_an_uncaught_error_says_what_to_do(tmp_path, call, way_out):

@@ -97,7 +97,7 @@ def test_a_rank_that_is_not_here_is_named(flota, hung):
         (["x"], "flota stack needs a whole number"),
         (["--log_dir"], "--log_dir needs a directory"),
         (["--watch=x"], "--watch needs a duration"),
-        (["--watch=0"], "--watch needs a duration of more than 0"),
+        (["--watch=0"], "--watch needs a duration above 0"),
     ],
 )
 def test_mistakes_are_reported_in_one_line(flota, words, error):

@@ -1,4 +1,4 @@
-"""Settings to a JobSpec: what fits together, and every default that depends on this machine."""
+"""Turns settings into a JobSpec: rejects contradictions and fills in every default that depends on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flota.job.roles import COLLECTIVE, Role
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec, RestartPolicy
 from flota.values import NamedTuple
 
-# Fields of JobSpec that are flags as they are given.
+# Flags whose values are copied to the JobSpec field of the same name.
 SAME_NAME = (
     *("job_id", "port_range", "grace", "join_timeout", "hang_timeout", "native_stacks", "preempt_timeout", "env"),
     *("backend", "role", "interactive", "warm", "warm_memory", "virtual_local_rank"),
@@ -23,17 +23,17 @@ SAME_NAME = (
 
 
 class RoleSet(NamedTuple):
-    """A job's mode and roles; `hosts` are all its nodes where the user has listed them, `flag` where that was."""
+    """A job's mode and roles. `hosts`: all nodes, if the user listed them with `flag`."""
 
     mode: str
-    roles: tuple[Role, ...] = ()  # none: trainers alone
+    roles: tuple[Role, ...] = ()  # empty: trainers only
     hosts: tuple[str, ...] = ()
     flag: str = ""
     gloo_port: int | None = None
 
     @property
     def own_command(self) -> Command | None:
-        """The first role's, where every role has one: then the command line needs no script."""
+        """The first role's command, if every role has its own. The command line then needs no script."""
         commands = [role.command for role in self.roles]
         return commands[0] if commands and all(commands) else None
 
@@ -47,7 +47,7 @@ def make_spec(request: Request) -> JobSpec:
         from flota.cli.ipu import make_ipu_spec
 
         return make_ipu_spec(request)
-    refuse_contradictions(settings)
+    reject_contradictions(settings)
     get = settings.__getitem__
     found = find_devices(request.environ)
     devices = choose_devices(found, get("devices"))
@@ -61,7 +61,7 @@ def make_spec(request: Request) -> JobSpec:
         log=make_log_spec(settings),
         devices=devices,
         address=get("host") or get("ips"),
-        start_port=None if role_set.hosts else choose_start_port(settings, workers),  # listed addresses have ports
+        start_port=None if role_set.hosts else choose_start_port(settings, workers),  # listed addresses include ports
         restarts=restart_policy(settings),
         preempt_signal=get("preempt_signal") or "",
         stop_signals=tuple(get("signals_to_handle").split(",")),
@@ -79,7 +79,7 @@ def make_spec(request: Request) -> JobSpec:
 
 
 def choose_role_set(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:
-    """Most jobs have trainers alone: what the others need is not imported for them."""
+    """Most jobs have only trainers, so the code for roles is imported only if needed."""
     settings = request.settings
     if settings["run_mode"] == COLLECTIVE and not settings.tables and not any(map(settings.source, ROLE_FLAGS)):
         return NO_ROLES
@@ -92,7 +92,7 @@ def choose_role_set(request: Request, found: DeviceSet, devices: DeviceSet) -> R
 
 
 def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
-    """The spec of a job of many machines. Most jobs are of one: what the others need is not imported for them."""
+    """Add the nodes of a multi-node job. Most jobs use one machine, so that code is imported only if needed."""
     settings, hosts = request.settings, role_set.hosts
     get = settings.__getitem__
     if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
@@ -108,18 +108,18 @@ def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
     return spec._replace(address=hosts[0]) if hosts else spec
 
 
-def refuse_contradictions(settings: Settings) -> None:
+def reject_contradictions(settings: Settings) -> None:
     def both(one: str, other: str, why: str) -> None:
         if settings[one] and settings[other] and settings.source(one) and settings.source(other):
             raise errors.Contradiction(settings.source(one), settings.source(other), why)
 
-    both("module", "no_python", "a module needs python")
+    both("module", "no_python", "a module is run by python")
     both("module", "run_path", "a module is not a path")
-    both("no_python", "run_path", "a path needs python")
-    both("start_port", "port_range", "both say which ports workers get")
+    both("no_python", "run_path", "a path is run by python")
+    both("start_port", "port_range", "both set the workers' ports")
     both("warm", "interactive", "an interactive worker is started by hand")
     both("log_max_size", "interactive", "an interactive worker has no log")
-    both("hang_timeout", "interactive", "an interactive worker waits for a person")
+    both("hang_timeout", "interactive", "an interactive worker waits for input")
     if settings["native_stacks"] and settings["hang_timeout"] is None:
         raise errors.OnlyWith("--native-stacks", "--hang-timeout")
     if settings["warm_memory"] is not None and not settings["warm"]:
@@ -134,9 +134,9 @@ def refuse_contradictions(settings: Settings) -> None:
         raise errors.BadValue(settings.source("log_dir"), "", "a directory", "--log_dir log")
     workers, spelled = settings["nproc_per_node"], settings.spelled("nproc_per_node")
     if settings["interactive"] and workers not in (None, 1):
-        raise errors.Contradiction("--interactive", spelled, "one worker can have the terminal")
+        raise errors.Contradiction("--interactive", spelled, "only one worker can use the terminal")
     if settings["devices"] == "cpu" and workers == "gpu":
-        raise errors.Contradiction(settings.spelled("devices"), spelled, "no devices to count")
+        raise errors.Contradiction(settings.spelled("devices"), spelled, "there are no devices to count")
 
 
 def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
@@ -163,12 +163,12 @@ def choose_start_port(settings: Settings, workers: int) -> int | None:
 
 
 def count_cpus() -> int:
-    """The CPUs this process may use, where the system tells."""
+    """Count the CPUs that this process may use, or all CPUs if the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | None:
-    """Without --threads one worker is left alone; several share out the CPUs, or take one each beside accelerators."""
+    """Without --threads: no setting for one worker; one thread each with devices, else an equal share of the CPUs."""
     if isinstance(wanted, int):
         return wanted
     if workers == 1:
@@ -223,8 +223,8 @@ def absolute(path: str) -> str:
 
 
 def restart_policy(settings: Settings) -> RestartPolicy:
-    """--max_restart is 3, but counts only when it, --restart-on or an elastic level is given, or the number of nodes
-    may change: a plain job that fails ends at once.
+    """Restarts are enabled by --max_restart, --restart-on, an elastic level or a range of nodes. Without any of them a
+    failure ends the job, although --max_restart has a default.
     """
     get = settings.__getitem__
     least, most = get("nnodes")
@@ -249,9 +249,7 @@ def resolve_command(request: Request) -> Command:
         program = find_program(line.script, request.environ, errors.MissingProgram(line.script))
         return Command("program", program, line.args, python)
     if line.script == "run_check" and not os.path.exists(line.script):
-        raise errors.RefusedFlag(
-            "run_check", "flota has no built-in self-test of Paddle", "run a small script of your own"
-        )
+        raise errors.RefusedFlag("run_check", "flota has no self-test for Paddle", "run a small script of your own")
     if os.path.isdir(line.script) and not settings["run_path"]:
         raise errors.ScriptIsDirectory(line.script, f"{line.script.rstrip('/')}/train.py")
     if not os.path.exists(line.script):
@@ -263,7 +261,7 @@ def resolve_command(request: Request) -> Command:
 
 
 def choose_python(request: Request) -> str:
-    """--python or PYTHON_EXEC, the one running `python -m flota`, the active environment's, flota's own."""
+    """In order: --python or PYTHON_EXEC, the one running `python -m flota`, the active environment's, flota's own."""
     wanted = request.settings["python"]
     if wanted:
         return find_program(wanted, request.environ, errors.BadInterpreter(wanted))
@@ -277,7 +275,7 @@ def choose_python(request: Request) -> str:
 
 
 def find_program(program: str, environ: dict[str, str], missing: errors.FlotaError) -> str:
-    """Where it is, if it can be run: on PATH, unless it names a directory itself."""
+    """Find an executable on PATH, or at its own path if it contains a slash. Raises `missing` if there is none."""
     places = environ.get("PATH", os.defpath).split(os.pathsep)
     found = [program] if os.path.dirname(program) else [os.path.join(place or ".", program) for place in places]
     for path in found:

@@ -1,4 +1,4 @@
-"""Words to values: a row a kind of value. A word that does not fit raises BadValue with the word in it."""
+"""Converts command-line words to values, with one row per kind of value. Invalid words raise BadValue."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 TRUE = ("y", "yes", "t", "true", "on", "1")
 FALSE = ("n", "no", "f", "false", "off", "0")
 LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
-MOST_WORKERS = 10_000  # each needs a port of its own
+MOST_WORKERS = 10_000  # each needs its own port
 LAST_PORT = 65535
 UNCATCHABLE = ("SIGKILL", "SIGSTOP")
-# They have a meaning of their own: children and job control, a person's Ctrl-C, errors of the process itself.
-TAKEN = ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGINT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
+# Already in use: child processes and job control, Ctrl-C, errors of the process itself.
+RESERVED_SIGNALS = ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGINT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
 UNITS = {"s": 1, "m": 60, "h": 3600}
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class ValueKind(NamedTuple):
-    """How a word is read, which raises ValueError where it does not fit; what fits, and an example of it."""
+    """`read` converts a word or raises ValueError; `expected` and `example` are for the error message."""
 
     read: Callable[[str], object]
     expected: str
-    example: str  # FLAG stands for the flag
+    example: str  # FLAG is replaced by the flag
 
 
 def convert(flag: str, kind: str, word: str) -> object:
-    """The value of a word given to a flag, whose kind says what fits."""
+    """Convert a word given to a flag of this kind. Raises BadValue."""
     if kind.startswith("choice:"):
         choices = kind[7:].split(",")
         if word not in choices:
@@ -57,19 +57,19 @@ def is_boolean(word: str) -> bool:
     return word.lower() in TRUE + FALSE
 
 
-def _fitting(value: Value, *, fits: bool) -> Value:
+def _require(value: Value, *, fits: bool) -> Value:
     if not fits:
         raise ValueError
     return value
 
 
 def _boolean(word: str) -> bool:
-    return _fitting(word.lower() in TRUE, fits=is_boolean(word))
+    return _require(word.lower() in TRUE, fits=is_boolean(word))
 
 
 def _number(word: str, least: int = 0, most: float = float("inf")) -> int:
-    """A number that is written in digits alone."""
-    return _fitting(int(word), fits=word.isdecimal() and least <= int(word) <= most)
+    """A number written in decimal digits only."""
+    return _require(int(word), fits=word.isdecimal() and least <= int(word) <= most)
 
 
 def _workers(word: str) -> int | str:
@@ -79,18 +79,18 @@ def _workers(word: str) -> int | str:
 def _duration(word: str) -> float:
     number, unit = (word[:-1], UNITS[word[-1]]) if word[-1:] in UNITS else (word, 1)
     seconds = float(number) * unit
-    return _fitting(seconds, fits=0 <= seconds < float("inf"))
+    return _require(seconds, fits=0 <= seconds < float("inf"))
 
 
 def _hang_timeout(word: str) -> float:
     seconds = LEARNT if word == "auto" else _duration(word)
-    return _fitting(seconds, fits=seconds == LEARNT or seconds >= 1)
+    return _require(seconds, fits=seconds == LEARNT or seconds >= 1)
 
 
 def _size(word: str) -> int:
     number, unit = (word[:-1], SIZES[word[-1].upper()]) if word[-1:].upper() in SIZES and word else (word, 1)
     size = _number(number) * unit
-    return _fitting(size, fits=size >= 1024)
+    return _require(size, fits=size >= 1024)
 
 
 def _ports(word: str) -> tuple[int, int]:
@@ -106,19 +106,19 @@ def _nodes(word: str) -> tuple[int, int]:
 
 
 def _host(word: str) -> str:
-    """A name or an address, as far as can be told from its letters."""
-    return _fitting(word, fits=bool(word) and all(letter.isalnum() or letter in ".-_:" for letter in word))
+    """A host name or an address, judged by its characters only."""
+    return _require(word, fits=bool(word) and all(letter.isalnum() or letter in ".-_:" for letter in word))
 
 
 def _frameworks(word: str) -> tuple[str, ...]:
     shorts = {short: name for name in FRAMEWORKS if (short := load(name).short)}
     names = tuple(shorts.get(name, name) for name in word.split(","))
-    return _fitting(names, fits=set(names) <= set(FRAMEWORKS))
+    return _require(names, fits=set(names) <= set(FRAMEWORKS))
 
 
 def _env(word: str) -> tuple[tuple[str, str], ...]:
     name, equals, value = word.partition("=")
-    return _fitting(((name, value),), fits=bool(equals and name) and "\0" not in word)
+    return _require(((name, value),), fits=bool(equals and name) and "\0" not in word)
 
 
 def _rank_list(word: str) -> tuple[int, ...]:
@@ -135,36 +135,36 @@ def _streams(word: str) -> int | tuple[tuple[int, int], ...]:
 
 def _modules(word: str) -> tuple[str, ...]:
     names = tuple(name for name in word.split(",") if name)
-    return _fitting(names, fits=bool(names) and all(part.isidentifier() for name in names for part in name.split(".")))
+    return _require(names, fits=bool(names) and all(part.isidentifier() for name in names for part in name.split(".")))
 
 
 def _filters(word: str) -> tuple[str, ...]:
-    """Comma-separated words; a doubled comma stands for one."""
+    """Comma-separated words; two commas mean one literal comma."""
     return tuple(part.replace("\0", ",") for part in word.replace(",,", "\0").split(",") if part)
 
 
 def _signal_name(flag: str, word: str) -> str:
-    """One, also without the SIG before it, as Slurm has it."""
+    """A signal's name, with or without SIG, as in Slurm."""
     name = f"SIG{word.strip().upper().removeprefix('SIG')}"
     if not _is_signal(name):
         raise BadValue(flag, word, "the name of a signal", f"{flag} SIGUSR1")
     import _signal  # type: ignore[import-not-found]
 
-    # By number: some have two names.
-    if getattr(_signal, name) in {getattr(_signal, taken) for taken in TAKEN}:
-        raise BadValue(flag, word, "a signal without another meaning", f"{flag} SIGUSR1")
+    # Compare numbers: some signals have two names.
+    if getattr(_signal, name) in {getattr(_signal, taken) for taken in RESERVED_SIGNALS}:
+        raise BadValue(flag, word, "a signal that is not reserved", f"{flag} SIGUSR1")
     return name
 
 
 def _is_signal(name: str) -> bool:
     import _signal
 
-    # SIG_IGN, SIG_BLOCK and their like are no signals.
+    # SIG_IGN, SIG_BLOCK and similar names are not signals.
     return name.startswith("SIG") and "_" not in name and hasattr(_signal, name) and name not in UNCATCHABLE
 
 
 def _reasons(flag: str, word: str) -> tuple[str, ...]:
-    """Exit codes, names of signals, of exceptions (which have capitals) and of causes."""
+    """Exit codes, signals, exceptions (names with capitals) and causes."""
     import _signal
 
     from flota.job.causes import ALL
@@ -182,7 +182,7 @@ def _reasons(flag: str, word: str) -> tuple[str, ...]:
 def _roles(word: str) -> tuple[tuple[str, int], ...]:
     pairs = [part.partition("=") for part in word.split(",")]
     counts = tuple((name.strip(), _number(count.strip())) for name, _, count in pairs)
-    return _fitting(counts, fits=all(name for name, _ in counts))
+    return _require(counts, fits=all(name for name, _ in counts))
 
 
 BOOLEAN = ValueKind(_boolean, "true or false", "FLAG=true")
@@ -204,15 +204,15 @@ VALUE_KINDS = {
     "port": ValueKind(lambda word: _number(word, 1, LAST_PORT), "a port from 1 to 65535", "FLAG 6070"),
     "ports": ValueKind(_ports, "a range of ports from 1 to 65535", "FLAG 35100:64000"),
     "nodes": ValueKind(_nodes, "a number or a range of nodes", "FLAG 4, or FLAG 2:4 to let the job shrink and grow"),
-    "name": ValueKind(lambda word: _fitting(word, fits=word.split() == [word]), "a name without spaces", "FLAG pod16"),
+    "name": ValueKind(lambda word: _require(word, fits=word.split() == [word]), "a name without spaces", "FLAG pod16"),
     "host": ValueKind(_host, "a host", "FLAG 127.0.0.1"),
     "hosts": ValueKind(
         lambda word: tuple(_host(part.strip()) for part in word.split(",")),
-        "hosts with commas between them",
+        "hosts separated by commas",
         "FLAG 10.0.0.1,10.0.0.2",
     ),
     "level": ValueKind(
-        lambda word: _fitting(word.upper(), fits=word.upper() in LEVELS), f"one of {', '.join(LEVELS)}", "FLAG INFO"
+        lambda word: _require(word.upper(), fits=word.upper() in LEVELS), f"one of {', '.join(LEVELS)}", "FLAG INFO"
     ),
     "frameworks": ValueKind(_frameworks, f"names among {', '.join(FRAMEWORKS)}", "FLAG torch"),
     "env": ValueKind(_env, "NAME=VALUE", "FLAG NCCL_DEBUG=INFO"),
@@ -220,11 +220,11 @@ VALUE_KINDS = {
     "ranks": ValueKind(
         lambda word: word if word in ("none", "all") else _rank_list(word), "none, all or ranks", "FLAG 0,3"
     ),
-    "streams": ValueKind(_streams, "0, 1, 2, 3 or a map from ranks to them", "FLAG 0:3,1:2"),
+    "streams": ValueKind(_streams, "0, 1, 2, 3 or RANK:N pairs", "FLAG 0:3,1:2"),
     "filters": ValueKind(_filters, "", ""),
     "modules": ValueKind(_modules, "module names, or auto", "FLAG torch,numpy"),
     "signals": ValueKind(
-        lambda word: _fitting(word, fits=all(map(_is_signal, word.split(",")))),
+        lambda word: _require(word, fits=all(map(_is_signal, word.split(",")))),
         "names of signals",
         "FLAG SIGTERM,SIGINT,SIGUSR1",
     ),

@@ -1,4 +1,4 @@
-"""--dry-run: the whole plan, and nothing started."""
+"""--dry-run: print what would be started, and start nothing."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ from flota.run.worker_ports import chosen_ports
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:
     if spec.log.per_run:
         spec = resolve(spec, "" if spec.nodes else next(times()))
-    # Each free port has a number of its own until it is printed: which variables differ must show.
+    # Free ports are numbered until printed, so that variables with different ports count as different.
     free = (f"<free{number}>" for number in count())
-    roster = many_nodes_roster(spec, free) if spec.nodes else one_node_roster(spec, ports_of(spec, free), 0, 0)
+    roster = multi_node_roster(spec, free) if spec.nodes else one_node_roster(spec, ports_of(spec, free), 0, 0)
     seat = max(spec.nodes.rank, 0) if spec.nodes else 0
     plans = [add_variables(spec, roster, worker, environ, "<channel>") for worker in plan_workers(spec, roster, seat)]
     if as_json:
@@ -39,8 +39,9 @@ def ports_of(spec: JobSpec, free: Iterator[str]) -> Ports:
     return Ports(tuple(own), next(free), next(free), next(free))
 
 
-def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
-    """All nodes as if they were like this one; who takes part, and without --rank in which seat, is agreed later."""
+def multi_node_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
+    """Assumes that all nodes are like this one. A real job agrees on its nodes, and without --rank on their order, when
+    they join."""
     nodes = spec.nodes
     assert nodes
     addresses = nodes.hosts or [f"<node {number}>" for number in range(nodes.most)]
@@ -51,11 +52,11 @@ def many_nodes_roster(spec: JobSpec, free: Iterator[str]) -> Roster:
 
 
 def _nodes_in_words(spec: JobSpec, nodes: NodesSpec) -> str:
-    """Where the nodes would rendezvous. Who serves is known only when one does."""
+    """Where the nodes would join."""
     count = str(nodes.most) if not nodes.elastic else f"{nodes.least} to {nodes.most}"
     places = ",".join(endpoint(place.host, str(place.port)) for place in nodes.places)
     where = f"etcd at {places}" if nodes.etcd else places or f"a free port of {spec.address}"
-    return f"{count} nodes meet at {where}; this node's address is {spec.address}"
+    return f"{count} nodes join at {where}; this node's address is {spec.address}"
 
 
 def _as_dict(plan: WorkerPlan) -> dict[str, object]:
@@ -66,7 +67,7 @@ def _as_dict(plan: WorkerPlan) -> dict[str, object]:
 
 
 def _table(plans: list[WorkerPlan]) -> list[str]:
-    """One row a worker."""
+    """One row per worker."""
     from shlex import join
 
     workers = [plan.worker for plan in plans]
@@ -79,11 +80,11 @@ def _table(plans: list[WorkerPlan]) -> list[str]:
 
 
 def _variables(plans: list[WorkerPlan]) -> list[str]:
-    """What every worker gets, then what differs from worker to worker."""
+    """Variables that all workers share, then those that differ."""
     common = [name for name in plans[0].env if all(plan.env.get(name) == plans[0].env[name] for plan in plans)]
-    lines = ["every worker gets", *(f"  {name}={plans[0].env[name]}" for name in common)]
+    lines = ["variables of all workers", *(f"  {name}={plans[0].env[name]}" for name in common)]
     for plan in plans:
         own = [f"  {name}={value}" for name, value in plan.env.items() if name not in common]
         if own:
-            lines += ["", f"{label(plan.worker.name, plan.worker.rank)} gets", *own]
+            lines += ["", f"variables of {label(plan.worker.name, plan.worker.rank)}", *own]
     return lines

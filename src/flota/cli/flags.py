@@ -1,4 +1,4 @@
-"""Every flag, one row each: parsing, help, completion, the config file and docs/reference are made from these rows."""
+"""Every flag, one row each. Parsing, help, completion, the config file and docs/reference use these rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Flag(NamedTuple):
     help: str
     metavar: str = ""
     variables: str = ""  # environment variables read after FLOTA_<NAME>, before the config file
-    origin: str = "flota"  # the launchers that have it
+    origin: str = "flota"  # the launchers that define it
     short: str = ""
-    refused: str = ""  # why flota will not do it
+    refused: str = ""  # why flota rejects it
     note: str = ""  # printed when the flag is given
 
     @property
@@ -38,8 +38,8 @@ class Alias(NamedTuple):
     variables: str = ""
 
 
-ALONE = "has no effect on one machine"
-UNSERVED = "has no effect without parameter servers"
+ON_ONE_MACHINE = "has no effect on one machine"
+WITHOUT_SERVERS = "has no effect without parameter servers"
 
 GROUPS = {
     "script": "what to run",
@@ -48,7 +48,7 @@ GROUPS = {
     "restarts": "restarts, hangs, stopping",
     "nodes": "many machines",
     "roles": "parameter servers, roles",
-    "never": "flags that flota refuses",
+    "never": "unsupported flags",
 }
 
 # fmt: off
@@ -91,7 +91,7 @@ FLAGS = (
     Flag("redirects", "streams", None, "output", "write streams to separate files: 0 none, 1 out, 2 err, 3 both, or RANK:N,…", "MASK", variables="PET_REDIRECTS", origin="torchrun", short="-r"),
     Flag("tee", "streams", None, "output", "as --redirects, and show them on the console", "MASK", variables="PET_TEE", origin="torchrun", short="-t"),
     Flag("duplicate-stdout-filters", "filters", (), "output", "copy tee'd lines that contain one of these words to filtered_stdout.log", "WORDS", variables="PET_DUPLICATE_STDOUT_FILTERS", origin="torchrun"),
-    Flag("duplicate-stderr-filters", "filters", (), "output", "the same for stderr and filtered_stderr.log", "WORDS", variables="PET_DUPLICATE_STDERR_FILTERS", origin="torchrun"),
+    Flag("duplicate-stderr-filters", "filters", (), "output", "as above, for stderr and filtered_stderr.log", "WORDS", variables="PET_DUPLICATE_STDERR_FILTERS", origin="torchrun"),
     Flag("verbose", "switch", False, "output", "print settings and variables at the start, and every failure in full at the end"),
     Flag("quiet", "switch", False, "output", "print only errors of flota itself", short="-q"),
     Flag("event-log-handler", "choice:null,console,dynamic_rendezvous", "null", "output", "console: also print events as JSON lines on stderr", "WHERE", variables="PET_EVENT_LOG_HANDLER", origin="torchrun"),
@@ -111,24 +111,24 @@ FLAGS = (
     Flag("monitor-interval", "duration", 0.1, "restarts", "no effect: flota does not poll workers", "SECS", variables="PET_MONITOR_INTERVAL", origin="torchrun", note="has no effect: flota does not poll workers"),
 
     Flag("nnodes", "nodes", (1, 1), "nodes", "machines: N, or MIN:MAX to shrink and grow [1]", "N", variables="PADDLE_NNODES PET_NNODES", origin="paddle launch, torch launch, torchrun"),
-    Flag("master", "text", None, "nodes", "where nodes join: HOST:PORT, https://HOST:PORT, etcd://HOST:PORT,… or etcds://… [chosen and printed]", "ADDR", variables="PADDLE_MASTER", origin="paddle launch", note=ALONE),
+    Flag("master", "text", None, "nodes", "where nodes join: HOST:PORT, https://HOST:PORT, etcd://HOST:PORT,… or etcds://… [chosen and printed]", "ADDR", variables="PADDLE_MASTER", origin="paddle launch", note=ON_ONE_MACHINE),
     Flag("rank", "int", -1, "nodes", "this node's number [-1: agreed when nodes join]", "N", variables="PADDLE_RANK PET_NODE_RANK", origin="paddle launch"),
     Flag("job-id", "text", "default", "nodes", "the job's name, also in log names [default]", "NAME", variables="PADDLE_JOB_ID PET_RDZV_ID", origin="paddle launch"),
     Flag("run-mode", "choice:collective,ps,ps-heter,rpc", "collective", "nodes", "collective, ps, ps-heter or rpc [derived from other flags]", "MODE", variables="PADDLE_RUN_MODE", origin="paddle launch"),
     Flag("ips", "text", "127.0.0.1", "nodes", "addresses of all nodes [127.0.0.1]", "ADDRS", variables="PADDLE_IPS", origin="paddle launch, fleetrun"),
-    Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle launch", note=ALONE),
-    Flag("elastic-timeout", "duration", 30.0, "nodes", "wait this long for more than MIN nodes [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="paddle launch", note=ALONE),
+    Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle launch", note=ON_ONE_MACHINE),
+    Flag("elastic-timeout", "duration", 30.0, "nodes", "wait this long for more than MIN nodes [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="paddle launch", note=ON_ONE_MACHINE),
     Flag("join-timeout", "duration", 600.0, "nodes", "wait this long for other nodes, or at a restart for a port that was given [600s]", "TIME"),
-    Flag("network-interface", "text", None, "nodes", "use this network interface and its address, e.g. eth0", "NAME", note=ALONE),
-    Flag("tls-cert", "text", None, "nodes", "certificate of the job's store", "FILE", note=ALONE),
-    Flag("tls-key", "text", None, "nodes", "key of that certificate", "FILE", note=ALONE),
-    Flag("tls-ca", "text", None, "nodes", "authority that signed the other nodes' certificates [the system's list]", "FILE", note=ALONE),
+    Flag("network-interface", "text", None, "nodes", "use this network interface and its address, e.g. eth0", "NAME", note=ON_ONE_MACHINE),
+    Flag("tls-cert", "text", None, "nodes", "certificate of the job's store", "FILE", note=ON_ONE_MACHINE),
+    Flag("tls-key", "text", None, "nodes", "key of that certificate", "FILE", note=ON_ONE_MACHINE),
+    Flag("tls-ca", "text", None, "nodes", "authority that signed the other nodes' certificates [the system's list]", "FILE", note=ON_ONE_MACHINE),
     Flag("standalone", "switch", False, "nodes", "one machine, which is the default", variables="PET_STANDALONE", origin="torchrun"),
-    Flag("master-addr", "text", "127.0.0.1", "nodes", "torch's form of --master [127.0.0.1]", "ADDR", variables="PET_MASTER_ADDR", origin="torch launch, torchrun", note=ALONE),
-    Flag("master-port", "port", 29500, "nodes", "torch's form of --master [29500]", "PORT", variables="PET_MASTER_PORT", origin="torch launch, torchrun", note=ALONE),
-    Flag("rdzv-backend", "choice:static,c10d,etcd,etcd-v2", "static", "nodes", "torch's form of --master: static, c10d (a node serves), etcd, etcd-v2 (an etcd server)", "NAME", variables="PET_RDZV_BACKEND", origin="torchrun", note=ALONE),
-    Flag("rdzv-endpoint", "text", "", "nodes", "torch's form of --master; ports 29400 with c10d, 29500 with static, 2379 with etcd", "ADDR", variables="PET_RDZV_ENDPOINT", origin="torchrun", note=ALONE),
-    Flag("rdzv-conf", "text", "", "nodes", "torch's settings: join_timeout, last_call_timeout (--elastic_timeout), is_host", "K=V,…", variables="PET_RDZV_CONF", origin="torchrun", note=ALONE),
+    Flag("master-addr", "text", "127.0.0.1", "nodes", "torch's form of --master [127.0.0.1]", "ADDR", variables="PET_MASTER_ADDR", origin="torch launch, torchrun", note=ON_ONE_MACHINE),
+    Flag("master-port", "port", 29500, "nodes", "torch's form of --master [29500]", "PORT", variables="PET_MASTER_PORT", origin="torch launch, torchrun", note=ON_ONE_MACHINE),
+    Flag("rdzv-backend", "choice:static,c10d,etcd,etcd-v2", "static", "nodes", "torch's form of --master: static, c10d (a node serves), etcd, etcd-v2 (an etcd server)", "NAME", variables="PET_RDZV_BACKEND", origin="torchrun", note=ON_ONE_MACHINE),
+    Flag("rdzv-endpoint", "text", "", "nodes", "torch's form of --master; default port 29400 with c10d, 29500 with static, 2379 with etcd", "ADDR", variables="PET_RDZV_ENDPOINT", origin="torchrun", note=ON_ONE_MACHINE),
+    Flag("rdzv-conf", "text", "", "nodes", "torch's settings: join_timeout, last_call_timeout (--elastic_timeout), is_host", "K=V,…", variables="PET_RDZV_CONF", origin="torchrun", note=ON_ONE_MACHINE),
 
     Flag("server-num", "count", None, "roles", "parameter servers on this node [1 in a job that has any]", "N", variables="PADDLE_SERVER_NUM", origin="paddle launch, fleetrun"),
     Flag("trainer-num", "count", None, "roles", "trainers on this node [1 in a job with parameter servers]", "N", variables="PADDLE_TRAINER_NUM", origin="paddle launch"),
@@ -140,8 +140,8 @@ FLAGS = (
     Flag("coordinators", "text", "", "roles", "addresses of all coordinators", "ADDRS", origin="fleetrun"),
     Flag("coordinator-num", "count", None, "roles", "coordinators on this node [0]", "N", origin="fleetrun"),
     Flag("roles", "roles", (), "roles", "workers of each role on this node; more settings in [roles.NAME] of flota.toml", "NAME=N,…"),
-    Flag("gloo-port", "port", 6767, "roles", "port of gloo's store, one for the whole job [6767 with --servers, else any free port]", "PORT", variables="PADDLE_GLOO_PORT", origin="paddle launch", note=UNSERVED),
-    Flag("with-gloo", "choice:0,1,2", "0", "roles", "gloo among trainers (1), all workers (2) or none (0) [0]", "N", variables="PADDLE_WITH_GLOO", origin="paddle launch", note=UNSERVED),
+    Flag("gloo-port", "port", 6767, "roles", "port of gloo's store, one for the whole job [6767 with --servers, else any free port]", "PORT", variables="PADDLE_GLOO_PORT", origin="paddle launch", note=WITHOUT_SERVERS),
+    Flag("with-gloo", "choice:0,1,2", "0", "roles", "gloo among trainers (1), all workers (2) or none (0) [0]", "N", variables="PADDLE_WITH_GLOO", origin="paddle launch", note=WITHOUT_SERVERS),
 
     Flag("legacy", "bool", False, "never", "no effect: flota has one launcher", origin="paddle launch", note="has no effect: flota has one launcher for both"),
     Flag("auto-parallel-config", "text", None, "never", "Paddle's auto-parallel tuner", origin="paddle launch", refused="flota does not drive Paddle's auto-parallel tuner"),
@@ -151,11 +151,11 @@ FLAGS = (
     Flag("rank-mapping-path", "text", None, "never", "Paddle's rank mapping", origin="fleetrun", refused="flota does not map ranks from a file"),
     Flag("enable-auto-mapping", "bool", False, "never", "Paddle's rank mapping", origin="fleetrun", refused="flota does not map ranks from a file"),
     Flag("elastic-pre-hook", "text", None, "never", "a command before each round", origin="fleetrun", refused="run it in each worker, as in `flota --no-python sh -c 'COMMAND; exec python train.py'`"),
-    Flag("scale", "text", None, "never", "scaling an old elastic job", origin="fleetrun", refused="start or stop nodes instead: the job follows"),
-    Flag("force", "text", None, "never", "forcing an old elastic job", origin="fleetrun", refused="start or stop nodes instead: the job follows"),
+    Flag("scale", "text", None, "never", "scaling an old elastic job", origin="fleetrun", refused="start or stop nodes instead; an elastic job adapts"),
+    Flag("force", "text", None, "never", "forcing an old elastic job", origin="fleetrun", refused="start or stop nodes instead; an elastic job adapts"),
     Flag("logs-specs", "text", None, "never", "torch's log plug-ins", origin="torchrun", refused="flota has no log plug-ins"),
-    Flag("numa-binding", "choice:node,socket,exclusive,core-complex", None, "never", "torch's binding to CPUs", origin="torchrun", refused="bind with the tool made for it, as in `flota --no-python numactl --cpunodebind='${local_rank}' python train.py`"),
-    Flag("enable-gpu-log", "bool", False, "never", "Paddle's log of the devices' load", origin="paddle launch", refused="run the driver's own monitor beside the job, as in `nvidia-smi dmon`"),
+    Flag("numa-binding", "choice:node,socket,exclusive,core-complex", None, "never", "torch's binding to CPUs", origin="torchrun", refused="use numactl, as in `flota --no-python numactl --cpunodebind='${local_rank}' python train.py`"),
+    Flag("enable-gpu-log", "bool", False, "never", "Paddle's log of the devices' load", origin="paddle launch", refused="run the driver's monitor alongside the job, as in `nvidia-smi dmon`"),
 )
 # fmt: on
 
@@ -180,8 +180,8 @@ ALIASES = (
 
 DEPRECATED = {"ips"}
 
-# A user who gives one of these says which roles there are.
-ROLE_FLAGS = tuple(flag.dest for flag in FLAGS if flag.group == "roles" and flag.note != UNSERVED)
+# Flags that define the job's roles.
+ROLE_FLAGS = tuple(flag.dest for flag in FLAGS if flag.group == "roles" and flag.note != WITHOUT_SERVERS)
 
 BY_NAME = {flag.name: flag for flag in FLAGS}
 BY_SHORT = {flag.short: flag for flag in FLAGS if flag.short}
@@ -189,6 +189,6 @@ ALIAS_OF = {alias.name: alias for alias in ALIASES}
 
 
 def find_flag(name: str, rows: dict[str, Flag] = BY_NAME) -> Flag | None:
-    """By its name or an alias, without dashes in front."""
+    """Find a row by a flag's name or alias, without leading dashes."""
     dashed = name.replace("_", "-")
     return rows.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)

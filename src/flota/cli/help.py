@@ -1,4 +1,4 @@
-"""--help: the first flags and the groups on one screen, then one page per group, made from the rows of flags.py."""
+"""--help: the most used flags and the groups on one screen, and one page per group, from the rows of flags.py."""
 
 from itertools import zip_longest
 from textwrap import wrap

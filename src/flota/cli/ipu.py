@@ -1,5 +1,5 @@
-"""`ipu` in the script's place: Paddle's jobs on IPUs. Their instances are started by poprun, a front end of MPI; flota
-runs poprun as the job's one worker.
+"""`flota ipu …`: Paddle's jobs on IPUs. flota runs poprun, a front end of MPI, as the job's only worker; poprun starts
+the instances of the script.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from flota.values import NamedTuple
 
 PADDLE = "paddle launch"
 IPU_FLAGS = (
-    Flag("hosts", "hosts", None, "ipu", "hosts of the job, with commas between them", "HOSTS", origin=PADDLE),
+    Flag("hosts", "hosts", None, "ipu", "hosts of the job, separated by commas", "HOSTS", origin=PADDLE),
     Flag("nproc-per-host", "positive", None, "ipu", "instances of the script on each host", "N", origin=PADDLE),
     Flag("ipus-per-replica", "positive", None, "ipu", "IPUs of each replica of the model", "N", origin=PADDLE),
     Flag("ipu-partition", "name", None, "ipu", "the V-IPU partition that the IPUs are in", "NAME", origin=PADDLE),
@@ -28,26 +28,26 @@ EXAMPLE = (
     "flota --devices 4 ipu --hosts=localhost --nproc_per_host=2 --ipus_per_replica=1 --ipu_partition=pod16"
     " --vipu_server=127.0.0.1 train.py"
 )
-NO_POPRUN = "it comes with the Poplar SDK: `source` the SDK's enable script, and see `command -v poprun`"
-PORT = "8090"  # in every endpoint that Paddle's launcher gives to instances
+NO_POPRUN = "it is part of the Poplar SDK: `source` the SDK's enable script, then check with `command -v poprun`"
+PORT = "8090"  # Paddle's launcher uses it in every endpoint
 
-SCRIPT = "what follows `ipu` and its arguments is a file"
-MACHINES = "beside `ipu` it is --hosts that says which machines take part"
+SCRIPT = "`ipu` runs a script file"
+MACHINES = "with `ipu`, --hosts names the machines"
 NO_ROLES = "a job on IPUs has no roles"
 REFUSED = {
     "module": SCRIPT,
     "no_python": SCRIPT,
-    "nproc_per_node": "beside `ipu` it is --nproc_per_host that counts the instances",
+    "nproc_per_node": "with `ipu`, --nproc_per_host sets the number of instances",
     **dict.fromkeys(("nnodes", "ips", "master", "rdzv_endpoint"), MACHINES),
-    "start_port": f"all instances on IPUs have the port {PORT}",
-    "virtual_local_rank": "poprun gives out the IPUs",
+    "start_port": f"all instances on IPUs use port {PORT}",
+    "virtual_local_rank": "poprun assigns the IPUs",
     "legacy_local_rank": "all instances on IPUs share one command line",
     **dict.fromkeys(("role", "run_mode", *(flag.dest for flag in FLAGS if flag.group == "roles")), NO_ROLES),
 }
 
 
 class IpuJob(NamedTuple):
-    """What is asked of poprun: `ipus` in all, shared out to replicas of the model, and those to instances."""
+    """`ipus` in total are divided among replicas of the model, and the replicas among instances."""
 
     ipus: int
     hosts: tuple[str, ...]
@@ -99,7 +99,7 @@ def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:
         why = f"not a multiple of --ipus_per_replica {job.ipus_per_replica}"
         raise UnevenIpus(job.ipus, job.ipus_per_replica, why)
     if job.replicas % job.instances:
-        why = f"{job.replicas} replicas do not share out among {job.instances} instances (hosts x --nproc_per_host)"
+        why = f"{job.replicas} replicas cannot be divided among {job.instances} instances (hosts x --nproc_per_host)"
         raise UnevenIpus(job.ipus, job.ipus_per_replica * job.instances, why)
     return job
 
@@ -110,17 +110,17 @@ def instance_command(request: Request) -> tuple[str, ...]:
     command = resolve_command(request)
     for word in command.args:
         if "${rank}" in word or "${local_rank}" in word:
-            hint = "leave it out; the script finds its number in PADDLE_TRAINER_ID"
+            hint = "remove it; the script can read its rank from PADDLE_TRAINER_ID"
             raise RefusedFlag(word, REFUSED["legacy_local_rank"], hint)
-    # Paddle's launcher leaves -u away. But PYTHONUNBUFFERED does not reach instances on other hosts, and what they
-    # print would be seen late, or never when they are killed.
+    # Unlike Paddle's launcher, pass -u: PYTHONUNBUFFERED does not reach instances on other hosts, and buffered output
+    # would appear late, or be lost if they are killed.
     python = (absolute(command.python), "-u") if command.kind == "script" else ()
     return (*python, absolute(command.target), *command.args)
 
 
 def exported(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What else instances get, on every host: NAME=VALUE, or NAME alone for what poprun itself has, which may hold
-    spaces.
+    """More variables for all instances: NAME=VALUE, or NAME for a variable of poprun's own environment, whose value may
+    contain spaces.
     """
     env = dict(settings["env"])
     level = env.pop("POPART_LOG_LEVEL", environ.get("POPART_LOG_LEVEL"))
@@ -130,7 +130,7 @@ def exported(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str, ...]) -> tuple[str, ...]:
-    """What poprun is given: as Paddle's launcher does, but each word as it is and not through a shell."""
+    """The same arguments as Paddle's launcher gives, but without a shell in between."""
     endpoints = [endpoint(host, PORT) for host in job.hosts]
     world = (f"PADDLE_TRAINERS_NUM={job.instances}", f"PADDLE_TRAINER_ENDPOINTS={','.join(endpoints)}")
     instances = []
@@ -153,5 +153,5 @@ def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str
 
 
 def _exports(variables: tuple[str, ...]) -> str:
-    """MPI hands on to instances what `-x` names."""
+    """`-x` makes MPI pass a variable to the instances."""
     return " ".join(f"-x {variable}" for variable in variables)

@@ -1,4 +1,4 @@
-"""argv to exit code. The only place that prints errors, and the only package that reads argv or ends the process."""
+"""The command: from argv to an exit code. Only this module prints errors; only this package reads argv and exits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import gc
 import os
 import sys
 
-from flota.cli.flags import ALONE, UNSERVED
+from flota.cli.flags import ON_ONE_MACHINE, WITHOUT_SERVERS
 from flota.cli.parse import parse
-from flota.cli.settings import Request, in_words, read_request
+from flota.cli.settings import Request, format_value, read_request
 from flota.errors import BUG, FlotaError, MissingPackage, UnsupportedSystem
 from flota.job.spec import JobSpec
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from flota.job.report import Report
 
 INTERRUPTED = 130
-UNSHOWN = ("devices", "env")  # shown as gpus; may hold secrets
+HIDDEN = ("devices", "env")  # shown as gpus; may contain secrets
 
 
 def main(argv: list[str] | None = None, *, interpreter: str | None = None, legacy_local_rank: bool = False) -> int:
-    """Run flota as a command and give its exit code; as the process's own command, end the process with it."""
+    """Run flota with these arguments and return its exit code. Without arguments, use sys.argv and exit the process."""
     if argv is None:
-        gc.disable()  # until the workers have been started: there is nothing to collect yet
+        gc.disable()  # enabled again after the workers have started; until then there is nothing to collect
         open_standard_streams()
-        leave(main(sys.argv[1:], interpreter=interpreter, legacy_local_rank=legacy_local_rank))
+        exit_process(main(sys.argv[1:], interpreter=interpreter, legacy_local_rank=legacy_local_rank))
     assert argv is not None
     try:
         return _dispatch(argv, interpreter, legacy_local_rank=legacy_local_rank)
@@ -37,29 +37,29 @@ def main(argv: list[str] | None = None, *, interpreter: str | None = None, legac
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        return 1  # the reader of --help or --dry-run went away
-    except Exception:  # a bug of ours: say so, and where
+        return 1  # the reader of --help or --dry-run closed the pipe
+    except Exception:  # a bug in flota
         import traceback
 
         traceback.print_exc()
-        sys.stderr.write("flota: error: this is a bug in flota: report it with the lines above\n")
+        sys.stderr.write("flota: error: this is a bug in flota; please report it with the traceback above\n")
         return BUG
 
 
-def leave(code: int) -> None:
-    """End at once: the interpreter's own tidying takes 5 ms, and there is nothing here that needs it."""
+def exit_process(code: int) -> None:
+    """Skip the interpreter's own cleanup: it takes 5 ms, and flota does not need it."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        pass  # the reader has seen enough
+        pass  # the reader closed the pipe
     except OSError:
-        code = code or 1  # a full disk: what was asked for was not written
+        code = code or 1  # e.g. a full disk: the output is incomplete
     os._exit(code)
 
 
 def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: bool) -> int:
-    if words and words[0].isidentifier():  # few scripts are: the others start without looking at subcommands
+    if words and words[0].isidentifier():  # most scripts have a dot or a slash: skip the lookup for them
         from flota.cli.commands import find_subcommand
 
         subcommand = find_subcommand(words[0])
@@ -86,7 +86,7 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
 
 
 def open_standard_streams() -> None:
-    """A caller may have closed some: the next file opened would take the number, and worker output would go into it."""
+    """Open those that the caller closed. Otherwise another file would get the number, and worker output with it."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -105,50 +105,53 @@ def _run(request: Request) -> int:
 
         return print_plan(spec, request.environ, as_json=request.settings["json"])
     shown = configuration(request, spec) if shows_settings(spec) else ()
-    return run_job(spec, request.environ, shown, notes(request, spec)).exit_code
+    return run_job(spec, request.environ, shown, startup_notes(request, spec)).exit_code
 
 
 def run_job(
-    spec: JobSpec, environ: Mapping[str, str], shown: tuple[tuple[str, str], ...], said: tuple[str, ...]
+    spec: JobSpec, environ: Mapping[str, str], shown: tuple[tuple[str, str], ...], notes: tuple[str, ...]
 ) -> Report:
-    """On this machine alone, or as one of several nodes."""
+    """Run a job on this machine only, or as one of its nodes."""
     from flota.run.start import run
 
     if not spec.nodes:
-        return run(spec, environ, shown, said)
+        return run(spec, environ, shown, notes)
     try:
         from flota.cluster.multi_node import run_multi_node
     except ModuleNotFoundError as error:
         raise MissingPackage(error.name or "h11") from None
-    return run(spec, environ, shown, said, run_multi_node)
+    return run(spec, environ, shown, notes, run_multi_node)
 
 
-def notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
-    """What is said quietly at the start."""
-    said = [note for note in request.line.notes if not (spec.roles and note.endswith(UNSERVED))]
+def startup_notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
+    """Notes printed at the start: flags that are deprecated or have no effect."""
+    notes = [note for note in request.line.notes if not (spec.roles and note.endswith(WITHOUT_SERVERS))]
     if spec.nodes is None:
-        return tuple(said)
-    from flota.cli.nodes_spec import notes_on_nodes
+        return tuple(notes)
+    from flota.cli.nodes_spec import node_notes
 
-    return (*(note for note in said if not note.endswith(ALONE)), *notes_on_nodes(request.settings, request.environ))
+    return (
+        *(note for note in notes if not note.endswith(ON_ONE_MACHINE)),
+        *node_notes(request.settings, request.environ),
+    )
 
 
 def shows_settings(spec: JobSpec) -> bool:
-    """Paddle's users know the block of settings and the table of variables that its launcher prints."""
+    """Whether to print the block of settings and the table of variables, as Paddle's launcher does."""
     from_paddle = spec.frameworks == ("paddle",) or os.path.basename(sys.argv[0]) == "fleetrun"
     return spec.log.verbose or from_paddle
 
 
 def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...]:
-    """What the first block shows: the rows that fleetrun shows, and whatever else was given."""
+    """The rows of the block of settings: those that fleetrun prints, and all other settings that were given."""
     line, settings = request.line, request.settings
     rows = {"gpus": ",".join(spec.devices.chosen) or "None"}
     rows |= {dest: str(settings[dest]) for dest in ("ips", "log_dir", "server_num", "servers")}
     rows |= {"training_script": str(line.script), "training_script_args": str(list(line.args))}
     rows |= {"worker_num": str(settings["trainer_num"]), "workers": str(settings["trainers"])}
     for dest, given in settings.given.items():
-        if dest not in rows and dest not in UNSHOWN:
-            rows[dest] = in_words(dest, given.value)
+        if dest not in rows and dest not in HIDDEN:
+            rows[dest] = format_value(dest, given.value)
     return tuple(rows.items())
 
 

@@ -1,8 +1,8 @@
-"""Settings to a NodesSpec: how many nodes, which of them this is, where their master is, what opens its store.
+"""Turns settings into a NodesSpec: the number of nodes, this node's rank, the master's address, the store's secrets.
 
-Three families of flags say where: --master, torch's --rdzv-endpoint and --master-addr, and --ips. The stronger source
-wins (a flag over a variable); of equal ones --master, and torch's must not contradict it. Secrets come from variables
-and files, never from flags, which everyone on the machine can see.
+Three groups of flags set the master's address: --master, torch's --rdzv-endpoint and --master-addr, and --ips. The
+source with the higher precedence wins (a flag over a variable). Among equals --master wins, and torch's flags must
+agree with it. Secrets come from variables and files, never from flags, which everyone on the machine can see.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Any
 from flota import errors
 from flota.cli.build_spec import NO_ROLES, RoleSet
 from flota.cli.convert import LAST_PORT, convert
-from flota.cli.settings import Settings, strength
+from flota.cli.settings import Settings, precedence
 from flota.host import addresses
 from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.roles import COLLECTIVE
 
 TORCH_PLACES = ("rdzv_endpoint", "master_addr", "master_port")
 TORCH_PORTS = {"static": 29500, "c10d": 29400}
-# The keys of --rdzv-conf that count: what kind of value each has, and an example.
+# The keys of --rdzv-conf that have an effect: the kind of value, and an example.
 CONF = {"join_timeout": ("duration", "600"), "last_call_timeout": ("duration", "600"), "is_host": ("bool", "true")}
 ETCD_PORT = 2379
-SCHEMES = {  # whether it is a real etcd, whether it is TLS
+SCHEMES = {  # whether it is an etcd server, whether it uses TLS
     "http": (False, False),
     "https": (False, True),
     "etcd": (True, False),
     "etcds": (True, True),
 }
-NEVER_IN_A_HOST = set(" \t\n\"'\\/;&=<>[]")
+NOT_IN_HOSTS = set(" \t\n\"'\\/;&=<>[]")
 TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
 TOKEN, USER, PASSWORD = "FLOTA_TOKEN", "FLOTA_ETCD_USER", "FLOTA_ETCD_PASSWORD"
 
 
 def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet = NO_ROLES) -> NodesSpec | None:
-    """None for a job of one machine. `listed` has the nodes, where lists of roles' addresses have named them."""
+    """Returns None for a job on one machine. `listed`: the nodes, if the addresses of roles list them."""
     get = settings.__getitem__
     for dest in ("master", "rdzv_endpoint"):
-        # Before anything shows the word: the command line and the first block are no place for a password.
+        # Checked first, before anything prints the address: it may contain a password.
         if set(get(dest) or "") & {"@", "?"}:
             raise errors.SecretInAddress(settings.source(dest))
     if get("nnodes") == (1, 1) and "," not in get("ips") and len(listed.hosts) < 2:
@@ -53,7 +53,7 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
         raise errors.Contradiction(settings.spelled("nnodes"), given, f"{count} address{'es' * (count > 1)}")
     if get("standalone"):
         nodes = settings.source("nnodes") or settings.source("ips") or settings.source("servers")
-        raise errors.Contradiction(settings.source("standalone"), nodes, "standalone is one machine")
+        raise errors.Contradiction(settings.source("standalone"), nodes, "a standalone job runs on one machine")
     least, most = (count, count) if hosts else get("nnodes")
     rank = get("rank")
     if not -1 <= rank < most:
@@ -76,8 +76,8 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
     )
 
 
-def notes_on_nodes(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What a user of these settings is told once: what is ignored, and files less secret than what is in them."""
+def node_notes(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Notes printed at the start: keys without effect, and files of secrets that everyone can read."""
     ignored = [key for key in read_conf(settings) if key not in CONF]
     unused = f"{', '.join(ignored)} {'have' if len(ignored) > 1 else 'has'} no effect"
     files = [
@@ -89,7 +89,7 @@ def notes_on_nodes(settings: Settings, environ: Mapping[str, str]) -> tuple[str,
 
 
 def read_hosts(settings: Settings) -> tuple[str, ...]:
-    """The addresses of --ips, when it is given; their number is the number of nodes."""
+    """The addresses of --ips, one per node; empty if it is not given."""
     source = settings.source("ips")
     if not source:
         return ()
@@ -101,40 +101,40 @@ def read_hosts(settings: Settings) -> tuple[str, ...]:
 
 
 def choose_master(settings: Settings, listed: RoleSet, rank: int) -> NodesSpec:
-    """Where nodes rendezvous, and nothing else of them."""
+    """A NodesSpec with only the master's address set."""
     source = settings.source("master")
-    master = strength(source)
-    torch = max(strength(settings.source(dest)) for dest in TORCH_PLACES if settings[dest])
-    own = strength(listed.flag) if listed.hosts else 0
+    master = precedence(source)
+    torch = max(precedence(settings.source(dest)) for dest in TORCH_PLACES if settings[dest])
+    own = precedence(listed.flag) if listed.hosts else 0
     if master and master >= max(torch, own):
-        # The old flag and variable of Paddle's name an etcd.
+        # Paddle's --elastic_server and PADDLE_ELASTIC_SERVER name an etcd server.
         scheme = "etcd" if "elastic" in source.lower() else "http"
-        return _agreed(settings, read_master(source, settings["master"], scheme=scheme))
+        return _check_against_torch_flags(settings, read_master(source, settings["master"], scheme=scheme))
     if torch and torch >= own:
-        return _torch(settings, rank)
+        return _torch_master(settings, rank)
     if listed.hosts:
         first, source = settings["start_port"], settings.source("start_port")
         if not listed.gloo_port and first < 2:
-            raise errors.BadValue(source, str(first), "a port above 1 beside --ips", "--start_port 6070")
-        # Behind gloo's, or before the workers' own.
+            raise errors.BadValue(source, str(first), "a port above 1 with --ips", "--start_port 6070")
+        # The port after gloo's, or the one before the workers' first.
         port = listed.gloo_port + 1 if listed.gloo_port else first - 1
         return NodesSpec(places=(Place(listed.hosts[0], port),), serves=rank == 0)
-    # --node-rank and PET_NODE_RANK are written by people who expect torch's default master.
+    # Users of --node-rank and PET_NODE_RANK expect torch's default master.
     if settings.source("rdzv_backend") or "node-rank" in settings.source("rank").lower().replace("_", "-"):
-        return _torch(settings, rank)
+        return _torch_master(settings, rank)
     return NodesSpec()
 
 
-def _torch(settings: Settings, rank: int) -> NodesSpec:
-    """torch's own rules: c10d is at localhost:29400 unless something else is asked for, static at 127.0.0.1:29500."""
+def _torch_master(settings: Settings, rank: int) -> NodesSpec:
+    """Follows torch's rules. The defaults are localhost:29400 for c10d and 127.0.0.1:29500 for static."""
     backend, endpoint = settings["rdzv_backend"], settings["rdzv_endpoint"]
-    # With a fixed master torch's node 0 serves, whichever node has the address.
+    # With the static backend torch's node 0 serves, whatever the address.
     serves = rank == 0 if backend == "static" and rank >= 0 else None
     if backend.startswith("etcd"):
         source = settings.source("rdzv_endpoint") or settings.source("rdzv_backend")
         return read_master(source, endpoint or "localhost", scheme="etcd")
     if endpoint.endswith(":0"):
-        return NodesSpec(serves=True)  # torch's word for a port that the node chooses
+        return NodesSpec(serves=True)  # in torch, port 0 means that the node chooses one
     if endpoint:
         where = read_master(settings.source("rdzv_endpoint"), endpoint, port=TORCH_PORTS[backend])
         return where if where.etcd else where._replace(serves=serves)
@@ -151,14 +151,14 @@ def _master_address(settings: Settings) -> str:
     return read_place(settings.source("master_addr"), f"[{word}]" if ":" in word else word, 0).host
 
 
-def _agreed(settings: Settings, where: NodesSpec) -> NodesSpec:
-    """What --master says, after a look at what torch's flags of the same strength say."""
+def _check_against_torch_flags(settings: Settings, where: NodesSpec) -> NodesSpec:
+    """Returns `where`, the value of --master. Raises if torch's flags of the same precedence contradict it."""
     master = settings.source("master")
-    level = strength(master)
-    torchs = (*TORCH_PLACES, "rdzv_backend")
-    given = [dest for dest in torchs if settings[dest] and strength(settings.source(dest)) == level]
+    level = precedence(master)
+    torch_flags = (*TORCH_PLACES, "rdzv_backend")
+    given = [dest for dest in torch_flags if settings[dest] and precedence(settings.source(dest)) == level]
     if "rdzv_endpoint" in given:
-        agrees = {"rdzv_endpoint": _torch(settings, -1).places == where.places}
+        agrees = {"rdzv_endpoint": _torch_master(settings, -1).places == where.places}
     else:
         agrees = {
             "master_addr": _master_address(settings) == where.places[0].host,
@@ -167,29 +167,31 @@ def _agreed(settings: Settings, where: NodesSpec) -> NodesSpec:
     agrees["rdzv_backend"] = str(settings["rdzv_backend"]).startswith("etcd") == where.etcd
     for dest in given:
         if not agrees.get(dest, True):
-            raise errors.Contradiction(settings.spelled("master"), settings.spelled(dest), "both say where nodes meet")
+            raise errors.Contradiction(settings.spelled("master"), settings.spelled(dest), "both set the master")
     return where
 
 
 def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None = None) -> NodesSpec:
-    """`[SCHEME://]HOST[:PORT]`, several of them for etcd.
+    """Parse `[SCHEME://]HOST[:PORT]`, for etcd also a list.
 
-    A word without a scheme means `scheme`. etcd's port is known; a node that serves has `port`, or must be given one.
+    `scheme` and `port` are defaults. etcd has its own default port; without `port`, other addresses must include one.
     """
     named, separator, rest = word.partition("://")
     if separator and named.lower() not in SCHEMES:
         raise errors.BadValue(flag, word, f"one of {', '.join(f'{known}://' for known in SCHEMES)}", example(flag))
     etcd, tls = SCHEMES[named.lower() if separator else scheme]
-    etcd = etcd or SCHEMES[scheme][0]  # with --rdzv-backend etcd, http:// is the way to etcd
+    etcd = etcd or SCHEMES[scheme][0]  # with --rdzv-backend etcd, http:// is an etcd server as well
     parts = (rest if separator else word).rstrip("/").split(",")
     if len(parts) > 1 and not etcd:
-        raise errors.BadValue(flag, word, "one address: only etcd has several", "--master etcd://10.0.0.1,10.0.0.2")
+        raise errors.BadValue(
+            flag, word, "one address (only etcd can have several)", "--master etcd://10.0.0.1,10.0.0.2"
+        )
     places = tuple(read_place(flag, part.strip(), ETCD_PORT if etcd else port) for part in parts)
     return NodesSpec(etcd=etcd, tls=tls, places=places)
 
 
 def read_place(flag: str, word: str, port: int | None) -> Place:
-    """Host and port; the colons of an IPv6 address are told from the port's by brackets."""
+    """Parse HOST:PORT. An IPv6 address must be in brackets."""
     host, colon, number = word.partition(":")
     if word.startswith("["):
         host, bracket, tail = word[1:].partition("]")
@@ -198,24 +200,24 @@ def read_place(flag: str, word: str, port: int | None) -> Place:
         colon, number = tail[:1], tail[1:]
     elif word.count(":") > 1:
         raise errors.BadValue(flag, word, "an IPv6 address in brackets", "--master [fd00::1]:8090")
-    if not host or set(host) & NEVER_IN_A_HOST:
+    if not host or set(host) & NOT_IN_HOSTS:
         raise errors.BadValue(flag, word, "HOST:PORT", example(flag))
     if not colon:
         if port is None:
             raise errors.MasterWithoutPort(flag, word)
         return Place(host, port)
     if not number.isdecimal() or not 1 <= int(number) <= LAST_PORT:
-        raise errors.BadValue(flag, word, "a port from 1 to 65535 behind the host", example(flag))
+        raise errors.BadValue(flag, word, "a port from 1 to 65535 after the host", example(flag))
     return Place(host, int(number))
 
 
 def example(flag: str) -> str:
-    """A variable or a key is answered with the flag that does the same."""
+    """An example for an error message. For a variable or a config key, it uses the flag."""
     return f"{flag if flag.startswith('-') else '--master'} 10.0.0.1:8090"
 
 
 def read_conf(settings: Settings) -> dict[str, str]:
-    """--rdzv-conf in parts."""
+    """The keys and values of --rdzv-conf."""
     source, conf = settings.source("rdzv_conf"), {}
     for pair in filter(None, str(settings["rdzv_conf"]).split(",")):
         key, _, value = (part.strip() for part in pair.partition("="))
@@ -225,23 +227,23 @@ def read_conf(settings: Settings) -> dict[str, str]:
     return conf
 
 
-def _from_conf(settings: Settings, key: str, otherwise: Any, dest: str = "") -> Any:
-    """The value of a key of --rdzv-conf, unless flota's own flag says the same."""
+def _from_conf(settings: Settings, key: str, default: Any, dest: str = "") -> Any:
+    """The value of a key of --rdzv-conf, or `default` if it is missing or flota's own flag `dest` is given."""
     conf, source = read_conf(settings), settings.source("rdzv_conf")
     if key not in conf or settings.source(dest):
-        return otherwise
+        return default
     kind, good = CONF[key]
     try:
         return convert(source, kind, conf[key])
     except errors.BadValue:
-        raise errors.BadValue(source, f"{key}={conf[key]}", f"a fitting {key}", f"--rdzv-conf {key}={good}") from None
+        raise errors.BadValue(source, f"{key}={conf[key]}", f"a valid {key}", f"--rdzv-conf {key}={good}") from None
 
 
 def read_secrets(settings: Settings, environ: Mapping[str, str], *, etcd: bool) -> Secrets:
     certificate, key, authority = paths = [settings[dest] or "" for dest in TLS_FILES]
     for dest, path in zip(TLS_FILES, paths, strict=True):
         if path:
-            _read(settings.source(dest), path)
+            _read_file(settings.source(dest), path)
     if certificate and not key:
         raise errors.OnlyWith(settings.source("tls_cert"), "--tls-key")
     if key and not certificate:
@@ -258,13 +260,13 @@ def _is_open_to_others(path: str) -> bool:
     try:
         return bool(os.stat(path).st_mode & stat.S_IROTH)
     except OSError:
-        return False  # the caller that reads it reports that
+        return False  # reported when the file is read
 
 
 def _token(environ: Mapping[str, str]) -> str:
     token = _secret(environ, TOKEN)
     source = next(filter(environ.get, (f"{TOKEN}_FILE", TOKEN)), "")
-    # It travels in a header, where such characters would end or change it.
+    # It is sent in a header, where other characters would be misread.
     if source and not (token and all("!" <= character <= "~" for character in token)):
         raise errors.BadToken(source)
     return token
@@ -273,16 +275,16 @@ def _token(environ: Mapping[str, str]) -> str:
 def _secret(environ: Mapping[str, str], variable: str) -> str:
     value, path = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
     if value and path:
-        raise errors.Contradiction(variable, f"{variable}_FILE", "both hold the same secret")
+        raise errors.Contradiction(variable, f"{variable}_FILE", "both set the same secret")
     if not path:
         return value
     try:
-        return _read(f"{variable}_FILE", path).decode().strip()
+        return _read_file(f"{variable}_FILE", path).decode().strip()
     except UnicodeDecodeError:
         raise errors.UnreadableFile(f"{variable}_FILE", path, "not text") from None
 
 
-def _read(source: str, path: str) -> bytes:
+def _read_file(source: str, path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(1 << 20)
@@ -291,7 +293,7 @@ def _read(source: str, path: str) -> bytes:
 
 
 def choose_address(settings: Settings, nodes: NodesSpec) -> str:
-    """What was asked for; else this node's address in a list of nodes; else the one that faces the master."""
+    """In order: the address that was given, this node's entry in a list of nodes, the address that faces the master."""
     wanted = wanted_address(settings)
     if wanted:
         return wanted
@@ -300,12 +302,12 @@ def choose_address(settings: Settings, nodes: NodesSpec) -> str:
         return addresses.resolve_own(host) or host
     host = nodes.places[0].host if nodes.places else ""
     if nodes.etcd or not host:
-        return addresses.reachable_address(host)  # an etcd on this machine says nothing of where the other nodes are
+        return addresses.reachable_address(host)  # etcd may run on this machine: its address does not matter
     return addresses.resolve_own(host) or addresses.reachable_address(host)
 
 
 def choose_interface(settings: Settings, address: str) -> str:
-    """The interface that workers must be told of: the one asked for, or the address's own if the hostname misleads."""
+    """The interface that workers must use: the one given, or the address's own if the hostname resolves to another."""
     interface = str(settings["network_interface"] or "")
     if interface and address == addresses.address_of(interface):
         return interface
@@ -314,7 +316,7 @@ def choose_interface(settings: Settings, address: str) -> str:
 
 
 def wanted_address(settings: Settings) -> str:
-    """--host or --network-interface; the stronger source wins, as POD_IP is set in every pod."""
+    """--host or --network-interface, whichever has the higher precedence: every pod sets POD_IP."""
     host, interface = str(settings["host"] or ""), str(settings["network_interface"] or "")
     if not interface:
         return host
@@ -323,14 +325,14 @@ def wanted_address(settings: Settings) -> str:
     if address is None:
         known = dict.fromkeys(name for name, _ in addresses.own_addresses())
         raise errors.UnknownInterface(source, interface, list(known))
-    lead = strength(settings.source("host")) - strength(source) if host else -1
-    if lead == 0 and host != address:
-        raise errors.Contradiction(settings.spelled("host"), f"{source} {interface}", f"it has {address}")
-    return host if lead > 0 else address
+    difference = precedence(settings.source("host")) - precedence(source) if host else -1
+    if difference == 0 and host != address:
+        raise errors.Contradiction(settings.spelled("host"), f"{source} {interface}", f"the interface has {address}")
+    return host if difference > 0 else address
 
 
 def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank: int) -> int:
-    """This machine's place in a list of nodes; a rank that was given must be it."""
+    """This machine's position in a list of nodes. Raises if a given rank contradicts it."""
     wanted = wanted_address(settings)
     resolved = [addresses.resolve_own(host) for host in hosts]
     mine = [n for n, host in enumerate(hosts) if (wanted in (host, resolved[n]) if wanted else resolved[n])]
@@ -339,7 +341,7 @@ def find_own_rank(settings: Settings, source: str, hosts: tuple[str, ...], rank:
         raise errors.NotAmongNodes(source, hosts, [wanted] if wanted else here)
     if rank >= 0 and rank not in mine:
         listed = f"{source} {','.join(hosts)}"
-        raise errors.Contradiction(settings.spelled("rank"), listed, f"this machine is number {mine[0]} there")
+        raise errors.Contradiction(settings.spelled("rank"), listed, f"this machine is rank {mine[0]} in the list")
     if rank < 0 and len(mine) > 1:
         raise errors.SeveralAmongNodes(source, tuple(hosts[number] for number in mine))
     return rank if rank >= 0 else mine[0]

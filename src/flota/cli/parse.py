@@ -1,4 +1,4 @@
-"""argv to given flags and the script: one loop over the rows of flags.py."""
+"""Splits argv into flags, the script and the script's arguments, using the rows of flags.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, BY_SHORT, DEPRECATED, Fl
 from flota.errors import AbbreviatedFlag, BadValue, FlotaError, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
-ONE_NODES_OWN = ("rank", "host", "network-interface", "tls-cert", "tls-key")
+PER_NODE_FLAGS = ("rank", "host", "network-interface", "tls-cert", "tls-key")
 
 
 class Given(NamedTuple):
@@ -18,17 +18,17 @@ class Given(NamedTuple):
 
 
 class CommandLine(NamedTuple):
-    """What the user typed: flags by destination, the script, and the script's own words."""
+    """Flags by destination, the script, and the script's arguments."""
 
     given: dict[str, Given]
     script: str | None
     args: tuple[str, ...]
     notes: tuple[str, ...]
-    common: tuple[str, ...] = ()  # all words but those that are meant for this node alone
+    common: tuple[str, ...] = ()  # all words except flags that are specific to this node
 
 
 def parse(words: list[str], rows: dict[str, Flag] = BY_NAME) -> CommandLine:
-    """Flags end at the script: what follows is the script's, always. `rows`: those that are known here, by name."""
+    """Flags end at the script: all words after it belong to the script. `rows`: known flags by name."""
     given: dict[str, Given] = {}
     notes: list[str] = []
     common: list[str] = []
@@ -44,18 +44,18 @@ def parse(words: list[str], rows: dict[str, Flag] = BY_NAME) -> CommandLine:
         begins = position
         position += 1
         if value is None:
-            value, used = _following(flag, spelled, words[position : position + 1], rows)
+            value, used = _next_value(flag, spelled, words[position : position + 1], rows)
             position += used
-        keep(given, flag, spelled, value)
-        if flag.name not in ONE_NODES_OWN:
+        store(given, flag, spelled, value)
+        if flag.name not in PER_NODE_FLAGS:
             common += words[begins:position]
-        notes += note_of(flag, spelled)
+        notes += notes_for(flag, spelled)
     rest = words[position:]
     return CommandLine(given, rest[0] if rest else None, tuple(rest[1:]), tuple(notes), (*common, *rest))
 
 
 def find(word: str, rows: dict[str, Flag]) -> tuple[Flag, str, str | None]:
-    """The row of a flag word, the word as spelled, and the value behind its `=`, if any."""
+    """The row of a flag, the flag as spelled, and the value after its `=`, if any."""
     if not word.startswith("--"):
         flag = BY_SHORT.get(word[:2])
         if flag is None or flag.name not in rows:
@@ -68,8 +68,8 @@ def find(word: str, rows: dict[str, Flag]) -> tuple[Flag, str, str | None]:
     return flag, spelled, value if equals else None
 
 
-def _following(flag: Flag, spelled: str, words: list[str], rows: dict[str, Flag]) -> tuple[str, int]:
-    """The value that stands in the next word, if there is one, and whether it was used up."""
+def _next_value(flag: Flag, spelled: str, words: list[str], rows: dict[str, Flag]) -> tuple[str, int]:
+    """The value of a flag without `=`, and how many of `words` it used."""
     word = words[0] if words else "--"
     if flag.kind == "switch":
         return "true", 0
@@ -82,10 +82,10 @@ def _following(flag: Flag, spelled: str, words: list[str], rows: dict[str, Flag]
     return word, 1
 
 
-def keep(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
-    """Note a flag's value; a flag given twice counts as last given, but --env adds up.
+def store(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
+    """Store a flag's value. The last value wins, except that values of --env accumulate.
 
-    A bad one is named by its source, a variable or a key, with a flag as the example.
+    The error for a bad value names its source (flag, variable or key); the example always uses a flag.
     """
     spelled = source if source.startswith("-") else f"--{flag.dest}"
     try:
@@ -100,13 +100,13 @@ def keep(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
     given[flag.dest] = Given(value, source)
 
 
-def note_of(flag: Flag, spelled: str) -> list[str]:
+def notes_for(flag: Flag, spelled: str) -> list[str]:
     name = spelled.lstrip("-").replace("_", "-")
     alias = ALIAS_OF.get(name)
     if alias and alias.deprecated:
-        return [f"{spelled} is an old name of --{alias.of.replace('-', '_')}"]
+        return [f"{spelled} is deprecated; use --{alias.of.replace('-', '_')}"]
     if name in DEPRECATED:
-        return [f"{spelled} is deprecated; --master HOST:PORT with --nnodes N takes its place"]
+        return [f"{spelled} is deprecated; use --master HOST:PORT with --nnodes N"]
     return [f"{spelled} {flag.note}"] if flag.note else []
 
 
@@ -115,7 +115,7 @@ def _unknown(spelled: str, rows: dict[str, Flag]) -> FlotaError:
     if names:
         return AbbreviatedFlag(spelled, sorted(names))
     if find_flag(spelled[2:]):
-        return RefusedFlag(spelled, "it stands behind `ipu`", f"put it before, as in `flota {spelled} … ipu …`")
+        return RefusedFlag(spelled, "it comes after `ipu`", f"put it before `ipu`, as in `flota {spelled} … ipu …`")
     return UnknownFlag(spelled, _nearest(spelled, rows))
 
 
@@ -127,9 +127,9 @@ def _nearest(spelled: str, rows: dict[str, Flag]) -> str:
     return nearest(spelled.replace("_", "-"), _known(rows))
 
 
-def nearest(word: str, known: list[str], likeness: float = 0.6) -> str:
-    """What somebody may have meant; empty where nothing is like it."""
+def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:
+    """The closest known word, or an empty string if none is similar."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, 1, likeness)
+    near = get_close_matches(word, known, 1, cutoff)
     return near[0] if near else ""

@@ -1,7 +1,7 @@
-"""Settings to roles: which mode a job is in, and how many workers of which role this node starts.
+"""Turns settings into roles: the job's mode, and how many workers of each role this node starts.
 
-Counts are of this node; lists of addresses (--servers, --trainers and their like) are of the whole job. Roles of the
-user's own have their counts from --roles, everything else from the tables `[roles.NAME]` of the config file.
+Counts (--server_num …) apply to this node; lists of addresses (--servers …) apply to the whole job. Custom roles are
+defined by the tables `[roles.NAME]` of the config file; --roles sets their counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flota.cli.build_spec import RoleSet, resolve_command
 from flota.cli.convert import LAST_PORT, MOST_WORKERS
 from flota.cli.nodes_spec import find_own_rank
 from flota.cli.parse import nearest
-from flota.cli.settings import Request, Settings, in_words, strength, words_of
+from flota.cli.settings import Request, Settings, format_value, precedence, to_words
 from flota.devices import choose_devices
 from flota.job.roles import (
     COLLECTIVE,
@@ -35,10 +35,10 @@ from flota.job.roster import endpoint, split_endpoint
 from flota.job.spec import Command, DeviceSet
 
 PS_FLAGS = ("server_num", "trainer_num", "servers", "trainers", "coordinators", "coordinator_num")
-FIRST_PORT = 6170  # Paddle's own for servers; trainers that are listed without ports come behind them
+FIRST_PORT = 6170  # Paddle's first port for servers; trainers listed without ports get the ports after them
 HETER_FLAGS = ("heter_workers", "heter_worker_num", "heter_devices")
-# How many there are, by number and by list; the same two ways for each role of a parameter-server job.
-BOTH_WAYS = {
+# For each role of a parameter-server job: the flag that counts its workers, and the one that lists them.
+COUNT_AND_LIST_FLAGS = {
     SERVER: ("server_num", "servers"),
     COORDINATOR: ("coordinator_num", "coordinators"),
     HETER: ("heter_worker_num", "heter_workers"),
@@ -53,68 +53,72 @@ KEYS: dict[str, tuple[type, str]] = {
     "serves": (bool, "true or false"),
     "on_failure": (str, f"one of {', '.join(ON_FAILURE)}"),
 }
-SERVE = (SERVER, COORDINATOR, "ps", "scheduler")  # unless the table says otherwise
-PLAIN = (str, int, float)
+SERVING_ROLES = (SERVER, COORDINATOR, "ps", "scheduler")  # the default of `serves` in a role's table
+SCALARS = (str, int, float)
 
 
 def choose_mode(settings: Settings) -> str:
-    """As --run_mode says, or as the other flags do. The stronger source wins; equal ones must not contradict."""
+    """--run_mode, or the mode that other flags imply. The higher precedence wins; equal ones must not contradict."""
     heter, servers = _strongest(settings, HETER_FLAGS), _strongest(settings, PS_FLAGS)
     own = settings.source("roles") or (f"`roles` in {settings.tables_from}" if settings.tables else "")
     if own and (heter or servers):
-        raise errors.Contradiction(own, heter or servers, "both say which roles there are")
+        raise errors.Contradiction(own, heter or servers, "both define the job's roles")
     implied = PS_HETER if heter else PS if servers else MIXED
     asked, source = str(settings["run_mode"]), settings.source("run_mode")
     fitting = {heter: (PS_HETER,), servers: (PS_HETER, PS), own: ()}
-    against = max((flag for flag, modes in fitting.items() if flag and asked not in modes), key=strength, default="")
+    against = max((flag for flag, modes in fitting.items() if flag and asked not in modes), key=precedence, default="")
     if not against:
         return asked
-    if strength(source) == strength(against):
-        raise errors.Contradiction(f"{source} {asked}", against, f"that is for {'jobs with roles' if own else implied}")
-    return asked if strength(source) > strength(against) else implied
+    if precedence(source) == precedence(against):
+        mode = "jobs with custom roles" if own else implied
+        raise errors.Contradiction(f"{source} {asked}", against, f"{against} is for {mode}")
+    return asked if precedence(source) > precedence(against) else implied
 
 
 def _strongest(settings: Settings, dests: tuple[str, ...]) -> str:
-    """How the user spelled what counts most of these."""
-    return max(filter(None, map(settings.source, dests)), key=strength, default="")
+    """The source with the highest precedence among these flags; empty if none is given."""
+    return max(filter(None, map(settings.source, dests)), key=precedence, default="")
 
 
 def make_roles(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:
     mode = choose_mode(request.settings)
     if mode == MIXED:
-        return make_tabled_roles(request, found, devices)
+        return make_custom_roles(request, found, devices)
     return RoleSet(mode) if mode in (COLLECTIVE, RPC) else make_paddle_roles(request.settings, mode, found, devices)
 
 
 def make_paddle_roles(settings: Settings, mode: str, found: DeviceSet, devices: DeviceSet) -> RoleSet:
-    """For parameter servers, with and without heterogeneous workers."""
-    refuse_other_counts(settings, f"--run_mode {mode}", "--trainer_num says how many trainers there are")
-    for pair in BOTH_WAYS.values():
+    """Roles of a parameter-server job, with or without heterogeneous workers."""
+    reject_worker_counts(settings, f"--run_mode {mode}", "--trainer_num sets the number of trainers")
+    for pair in COUNT_AND_LIST_FLAGS.values():
         one, other = map(settings.source, pair)
-        if one and strength(one) == strength(other):
-            raise errors.Contradiction(one, other, "both say how many there are")
-    # Lists say who there is, or numbers: the stronger source wins, whatever role it speaks of.
-    numbers, lists = (_strongest(settings, dests) for dests in zip(*BOTH_WAYS.values(), strict=True))
-    listed = bool(lists) and strength(lists) >= strength(numbers)
-    role_set = read_role_addresses(settings, mode) if listed else RoleSet(mode, tuple(_counted(settings, mode)))
+        if one and precedence(one) == precedence(other):
+            raise errors.Contradiction(one, other, "both set the number of workers")
+    # Workers are either listed or counted, whichever has the higher precedence, for all roles alike.
+    numbers, lists = (_strongest(settings, dests) for dests in zip(*COUNT_AND_LIST_FLAGS.values(), strict=True))
+    listed = bool(lists) and precedence(lists) >= precedence(numbers)
+    role_set = (
+        read_role_addresses(settings, mode) if listed else RoleSet(mode, tuple(_roles_from_counts(settings, mode)))
+    )
     none = choose_devices(found, "cpu")
     kinds = _device_kinds(settings, role_set.roles, devices)
-    roles = [_equipped(role, kinds.get(role.stage, ""), devices, none) for role in role_set.roles]
+    roles = [_with_devices(role, kinds.get(role.stage, ""), devices, none) for role in role_set.roles]
     port = settings["gloo_port"] if settings.source("gloo_port") or listed else None
     return role_set._replace(roles=in_start_order(roles), gloo_port=port)
 
 
-def refuse_other_counts(settings: Settings, roles: str, why: str) -> None:
-    """What counts workers that have no role. A variable or a file may be meant for other jobs; a flag is not."""
+def reject_worker_counts(settings: Settings, roles: str, why: str) -> None:
+    """Reject --nproc_per_node and --interactive in a job with roles. Other sources of --nproc_per_node are ignored:
+    they may be for other jobs."""
     workers = settings.source("nproc_per_node")
     if workers.startswith("-"):
         raise errors.Contradiction(workers, roles, why)
     if settings["interactive"]:
-        raise errors.Contradiction("--interactive", roles, "one worker can have the terminal")
+        raise errors.Contradiction("--interactive", roles, "only one worker can use the terminal")
 
 
-def _counted(settings: Settings, mode: str) -> list[Role]:
-    """So many of each on this node; of those that the mode is about one, unless told otherwise."""
+def _roles_from_counts(settings: Settings, mode: str) -> list[Role]:
+    """Roles of this node by their counts. The default is one server and one trainer."""
     servers, trainers = _count(settings, "server_num", 1), _count(settings, "trainer_num", 1)
     coordinators = _count(settings, "coordinator_num", 0)
     stages = [1] if mode == PS_HETER else []
@@ -126,8 +130,8 @@ def _counted(settings: Settings, mode: str) -> list[Role]:
         stages = [int(part) for part in parts]
     if mode == PS_HETER and not settings.source("trainer_num"):
         flag = _strongest(settings, HETER_FLAGS) or f"--run_mode {mode}"
-        raise errors.NoneOfRole(flag, TRAINER, "add --trainer_num N beside it")
-    _refuse_a_job_without(settings, servers, trainers, sum(stages), coordinators)
+        raise errors.NoneOfRole(flag, TRAINER, "add --trainer_num N")
+    _check_required_roles(settings, servers, trainers, sum(stages), coordinators)
     roles = [Role(SERVER, servers)]
     if settings.source("coordinator_num"):
         roles.append(Role(COORDINATOR, coordinators))
@@ -135,31 +139,31 @@ def _counted(settings: Settings, mode: str) -> list[Role]:
     return [*roles, Role(TRAINER, trainers)]
 
 
-def _refuse_a_job_without(settings: Settings, servers: int, trainers: int, heter: int, coordinators: int) -> None:
-    """On one machine a job needs trainers, unless it is one of servers alone, and they need servers. Of several nodes
-    each may hold what it likes.
+def _check_required_roles(settings: Settings, servers: int, trainers: int, heter: int, coordinators: int) -> None:
+    """A job on one machine needs servers, and trainers unless --server_num asks for servers only. In a job on several
+    nodes, other nodes may have them.
     """
     alone = settings["nnodes"] == (1, 1) and "," not in str(settings["ips"])
     asked = servers if settings.source("server_num") else 0
     flag = f"{settings.source('trainer_num')} 0"
     if trainers == 0 and alone and heter:
-        raise errors.NoneOfRole(flag, TRAINER, "heterogeneous workers need some, as in --trainer_num 1")
+        raise errors.NoneOfRole(flag, TRAINER, "heterogeneous workers need trainers, e.g. --trainer_num 1")
     if trainers == 0 and not asked and (alone or not heter + coordinators):
-        raise errors.NoneOfRole(flag, TRAINER, "add --server_num 1 for a node of servers alone")
+        raise errors.NoneOfRole(flag, TRAINER, "add --server_num 1 for a node with servers only")
     if servers == 0 and alone:
         flag = f"{settings.source('server_num')} 0"
-        raise errors.NoneOfRole(flag, SERVER, "for workers without servers write --nproc_per_node N")
+        raise errors.NoneOfRole(flag, SERVER, "for workers without servers use --nproc_per_node N")
 
 
-def _count(settings: Settings, dest: str, otherwise: int) -> int:
+def _count(settings: Settings, dest: str, default: int) -> int:
     value = settings[dest]
     if value is not None and value > MOST_WORKERS:
         raise errors.BadValue(settings.source(dest), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
-    return otherwise if value is None else value
+    return default if value is None else value
 
 
 def _device_kinds(settings: Settings, roles: tuple[Role, ...], devices: DeviceSet) -> dict[int, str]:
-    """What each stage of heterogeneous workers computes on: as told, else what this machine shows."""
+    """The kind of device of each stage of heterogeneous workers: as given, or what this machine has."""
     stages = [role.stage for role in roles if role.name == HETER]
     source, word = settings.source("heter_devices"), str(settings["heter_devices"])
     if not source or not stages:
@@ -175,8 +179,8 @@ def _device_kinds(settings: Settings, roles: tuple[Role, ...], devices: DeviceSe
     return dict(zip(stages, kinds, strict=True))
 
 
-def _equipped(role: Role, kind: str, devices: DeviceSet, none: DeviceSet) -> Role:
-    """Trainers and heterogeneous workers have a device each, where there are any; who serves has none."""
+def _with_devices(role: Role, kind: str, devices: DeviceSet, none: DeviceSet) -> Role:
+    """Trainers and heterogeneous workers get a device each, if there are any. Servers and coordinators get none."""
     computes = role.name == TRAINER or (role.name == HETER and kind != "cpu")
     return role._replace(
         serves=role.name != TRAINER,
@@ -187,26 +191,30 @@ def _equipped(role: Role, kind: str, devices: DeviceSet, none: DeviceSet) -> Rol
 
 
 def read_role_addresses(settings: Settings, mode: str) -> RoleSet:
-    """Who runs what where. A node runs what is listed at its address, exactly."""
+    """Roles from lists of addresses. A node runs the workers that are listed at its address."""
     needed = (SERVER, TRAINER, *((HETER,) if mode == PS_HETER else ()))
-    stages = {role: _stages(settings, flag) for role, (_, flag) in BOTH_WAYS.items() if role in (*needed, COORDINATOR)}
+    stages = {
+        role: _read_stages(settings, flag)
+        for role, (_, flag) in COUNT_AND_LIST_FLAGS.items()
+        if role in (*needed, COORDINATOR)
+    }
     for role in needed:
         if not stages[role]:
-            number, flag = BOTH_WAYS[role]
+            number, flag = COUNT_AND_LIST_FLAGS[role]
             raise errors.NoAddresses(role, f"--{flag}", settings.source(number))
     taken = {one for lists in stages.values() for stage in lists for one in stage}
-    stages[TRAINER] = [_with_ports(stages[TRAINER][0], len(stages[SERVER][0]), taken)]
+    stages[TRAINER] = [_fill_in_ports(stages[TRAINER][0], len(stages[SERVER][0]), taken)]
     listed: dict[str, str] = {}
     for role, one in ((role, one) for role, lists in stages.items() for stage in lists for one in stage):
         if one in listed:
-            raise errors.TwiceListed(one, listed[one], role)
+            raise errors.DuplicateEndpoint(one, listed[one], role)
         listed[one] = role
     hosts = tuple(dict.fromkeys(split_endpoint(one)[0] for one in listed))
     row, flag = settings.source("start_port"), settings.source("servers")
-    if row and strength(row) >= strength(flag):
-        raise errors.Contradiction(row, flag, "both say which ports workers get")
-    _refuse_ports_of_gloo(settings, listed, hosts)
-    if len(hosts) == 1 and settings["nnodes"] != (1, 1):  # cli/nodes.py has the same check for several
+    if row and precedence(row) >= precedence(flag):
+        raise errors.Contradiction(row, flag, "both set the workers' ports")
+    _check_gloo_port(settings, listed, hosts)
+    if len(hosts) == 1 and settings["nnodes"] != (1, 1):  # nodes_spec.py checks it for several nodes
         raise errors.Contradiction(
             settings.spelled("nnodes"), f"{flag} {hosts[0]}", "all workers are listed on one node"
         )
@@ -221,8 +229,8 @@ def read_role_addresses(settings: Settings, mode: str) -> RoleSet:
     return RoleSet(mode, tuple(roles), hosts, flag)
 
 
-def _stages(settings: Settings, flag: str) -> list[list[str]]:
-    """`,` within a stage, `;` between the stages of heterogeneous workers; none of them is empty."""
+def _read_stages(settings: Settings, flag: str) -> list[list[str]]:
+    """Addresses of a role by stage. `;` separates the stages of heterogeneous workers. Empty stages are dropped."""
     source, text = settings.source(flag), str(settings[flag])
     groups = text.split(";") if flag == "heter_workers" else [text]
     stages = [stage for group in groups if (stage := [part.strip() for part in group.split(",") if part.strip()])]
@@ -234,8 +242,8 @@ def _stages(settings: Settings, flag: str) -> list[list[str]]:
     return stages
 
 
-def _with_ports(trainers: list[str], servers: int, taken: set[str]) -> list[str]:
-    """Ports that every node makes up alike, for those without: none that the lists give to somebody else."""
+def _fill_in_ports(trainers: list[str], servers: int, taken: set[str]) -> list[str]:
+    """Choose ports for trainers listed without one. All nodes choose the same ports, and none that is listed."""
     found: list[str] = []
     used = set(taken)
     for number, one in enumerate(trainers):
@@ -246,37 +254,37 @@ def _with_ports(trainers: list[str], servers: int, taken: set[str]) -> list[str]
     return found
 
 
-def _refuse_ports_of_gloo(settings: Settings, listed: dict[str, str], hosts: tuple[str, ...]) -> None:
-    """The first server's host has two more ports: gloo's, and behind it the master's, where that is there."""
+def _check_gloo_port(settings: Settings, listed: dict[str, str], hosts: tuple[str, ...]) -> None:
+    """The first server's host also needs gloo's port and, unless --master is given, the next one for the master."""
     port = settings["gloo_port"]
     source = settings.source("gloo_port") or "--gloo_port"
     role, behind = (listed.get(endpoint(hosts[0], str(number))) for number in (port, port + 1))
     expected = f"not listed for a {role}" if role else ""
     if len(hosts) > 1 and not settings.source("master") and (behind or port == LAST_PORT):
-        expected = "followed by a free one, where the nodes meet"
+        expected = "followed by a free port for the master"
     if expected:
         raise errors.BadValue(source, str(port), f"a port that is {expected}", f"{source} 7767")
 
 
-def make_tabled_roles(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:
+def make_custom_roles(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:
     settings, script = request.settings, request.line.script
     source = settings.source("roles") or f"`roles` in {settings.tables_from}"
-    refuse_other_counts(settings, source, "roles have their own counts")
+    reject_worker_counts(settings, source, "roles set their own counts")
     counts = dict(settings["roles"])
     if len(counts) < len(settings["roles"]) or max(counts.values(), default=0) > MOST_WORKERS:
         expected = f"each role once, with a count of 0 to {MOST_WORKERS}"
-        raise errors.BadValue(source, in_words("roles", settings["roles"]), expected, f"{source} trainer=4,data=1")
+        raise errors.BadValue(source, format_value("roles", settings["roles"]), expected, f"{source} trainer=4,data=1")
     names = list(dict.fromkeys((*settings.tables, *counts)))
-    tables = {name: _checked(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
-    _refuse_collisions(names)
+    tables = {name: _validate(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
+    _check_collisions(names)
     if script and all("script" in table for table in tables.values()):
         raise errors.UnusedScript(script, settings.tables_from)
-    serves = {name: table.get("serves", name in SERVE) for name, table in tables.items()}
+    serves = {name: table.get("serves", name in SERVING_ROLES) for name, table in tables.items()}
     main = next((name for name in names if not serves[name]), names[0])
     by_word = {"all": devices, "none": choose_devices(found, "cpu")}
     roles = []
     for name, table in tables.items():
-        # Unless told otherwise the main role has the job's devices and the others none.
+        # By default the main role gets all devices, the others none.
         wanted = table.get("devices", "all" if name == main else "none")
         role = Role(
             name,
@@ -284,7 +292,7 @@ def make_tabled_roles(request: Request, found: DeviceSet, devices: DeviceSet) ->
             serves=serves[name],
             on_failure=table.get("on_failure", ON_FAILURE[0]),
             command=_command(table, request),
-            env=tuple((key, words_of(value, one_each=False)[0]) for key, value in table.get("env", {}).items()),
+            env=tuple((key, to_words(value, one_each=False)[0]) for key, value in table.get("env", {}).items()),
             devices=by_word.get(wanted) or choose_devices(found, wanted),
         )
         roles.append(role)
@@ -292,17 +300,17 @@ def make_tabled_roles(request: Request, found: DeviceSet, devices: DeviceSet) ->
 
 
 def _command(table: Any, request: Request) -> Command | None:
-    """A role's own, or the job's with its own arguments, or just the job's."""
+    """A role's own command: its script or the job's, with its own arguments. None: the job's command."""
     script, args = table.get("script"), table.get("args")
     if script is None and args is None:
         return None
-    words = tuple(words_of(word, one_each=False)[0] for word in args or ())
+    words = tuple(to_words(word, one_each=False)[0] for word in args or ())
     line = request.line._replace(script=script or request.line.script, args=words)
     return resolve_command(request._replace(line=line))
 
 
-def _checked(name: str, table: object, file: str) -> dict[str, Any]:
-    """A table whose every key is known and of its kind, and whose words a program can be given."""
+def _validate(name: str, table: object, file: str) -> dict[str, Any]:
+    """Check the keys and values of a role's table."""
     where = f"roles.{name}"
     if not isinstance(table, dict):
         raise errors.BadConfigFile(file, f"`{where}` is not a table")
@@ -323,21 +331,21 @@ def _checked(name: str, table: object, file: str) -> dict[str, Any]:
     words = [(f"{where}.args", word) for word in table.get("args", ())]
     words += [(f"{where}.env.{variable}", value) for variable, value in table.get("env", {}).items()]
     for place, word in words:
-        if not isinstance(word, PLAIN) or "\0" in str(word):
-            raise errors.BadConfigFile(file, f"`{place}` has `{word!r}`, not a word or a number")
+        if not isinstance(word, SCALARS) or "\0" in str(word):
+            raise errors.BadConfigFile(file, f"`{place}` contains `{word!r}`, which is not a string or a number")
     for variable in table.get("env", {}):
         if not variable or "=" in variable or "\0" in variable:
-            raise errors.BadConfigFile(file, f"`{where}.env` has `{variable!r}`, which is no name of a variable")
+            raise errors.BadConfigFile(file, f"`{where}.env` contains `{variable!r}`, which is not a variable name")
     return table
 
 
-def _refuse_collisions(names: list[str]) -> None:
+def _check_collisions(names: list[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         variable = f"FLOTA_ENDPOINTS_{name.replace('-', '_').upper()}"
         for thing, words in (
-            (log_stem(name), f"write the same {log_stem(name)}.N"),
-            (variable, f"share the variable {variable}"),
+            (log_stem(name), f"write to the same log {log_stem(name)}.N"),
+            (variable, f"use the same variable {variable}"),
         ):
             other = seen.setdefault(thing, name)
             if other != name:

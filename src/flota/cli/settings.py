@@ -1,6 +1,6 @@
 """Every setting and its source. Precedence: command line, FLOTA_*, other tools' variables, config file, built-in.
 
-What a platform says (platform.py) is between the last two.
+Values from the platform (platform_settings.py) come between the last two.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from flota.cli.flags import ALIASES, BY_NAME, FLAGS, find_flag
-from flota.cli.parse import CommandLine, Given, keep, nearest
+from flota.cli.parse import CommandLine, Given, nearest, store
 from flota.errors import BadConfigFile, UnknownKey
 from flota.platforms import find_platform
 from flota.values import NamedTuple
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
-STRENGTHS = (("-", 4), ("FLOTA_", 3), ("`", 1))  # how a source begins; 2: another variable
+PRECEDENCES = (("-", 4), ("FLOTA_", 3), ("`", 1))  # by the start of a source's name; 2: another tool's variable
 NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 
 
 class Settings:
-    """Flags' values by destination, each with its source; what nobody gave has its default.
+    """Values of flags by destination, each with its source. Flags that were not given have their defaults.
 
-    `ports`: those that a platform keeps for this node's workers; `tables`: [roles.NAME] of the config file.
+    `ports`: ports that the platform reserves for this node's workers; `tables`: [roles.NAME] of the config file.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Settings:
 
     def spelled(self, dest: str) -> str:
         """A flag with its value, as the user has given it."""
-        return f"{self.source(dest)} {in_words(dest, self[dest])}"
+        return f"{self.source(dest)} {format_value(dest, self[dest])}"
 
 
 class Request(NamedTuple):
-    """One call of flota: its words, what they and all other sources say, and where it was made."""
+    """One call of flota: its command line, its settings from all sources, and its environment."""
 
     line: CommandLine
     settings: Settings
@@ -69,9 +69,9 @@ def read_request(line: CommandLine, interpreter: str | None) -> Request:
     request = Request(line, gather(line.given, environ, os.curdir), environ, interpreter)
     found = find_platform(os.environ)
     if found:
-        from flota.cli.platform_settings import add_hints
+        from flota.cli.platform_settings import add_platform_settings
 
-        return add_hints(request, *found)
+        return add_platform_settings(request, *found)
     return request
 
 
@@ -81,8 +81,8 @@ def find_log_dir(environ: Mapping[str, str]) -> tuple[str, str]:
     return settings["log_dir"], settings.source("log_dir")
 
 
-def in_words(dest: str, value: object) -> str:
-    """A value as it is given: a list with commas, pairs as NAME=N, numbers of nodes as MIN:MAX."""
+def format_value(dest: str, value: object) -> str:
+    """A value as the user would write it: lists with commas, pairs as NAME=N, numbers of nodes as MIN:MAX."""
     if not isinstance(value, tuple):
         return str(value)
     if dest == "nnodes":
@@ -90,20 +90,21 @@ def in_words(dest: str, value: object) -> str:
     return ",".join("=".join(map(str, part)) if isinstance(part, tuple) else str(part) for part in value)
 
 
-def strength(source: str) -> int:
-    """How much a source counts beside others, where different settings say the same: the precedence as a number."""
-    return next((level for start, level in STRENGTHS if source.startswith(start)), 2 if source else 0)
+def precedence(source: str) -> int:
+    """The precedence of a source as a number, to compare settings that mean the same."""
+    return next((level for start, level in PRECEDENCES if source.startswith(start)), 2 if source else 0)
 
 
 def gather(given: dict[str, Given], environ: Mapping[str, str], directory: str) -> Settings:
-    settings = _from_config(directory)
+    settings = _from_config_file(directory)
     settings.given |= {**_from_environment(environ), **given}
     return settings
 
 
 def without_parents_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment less what a parent flota gave its worker: a flota inside a worker starts a job of its own."""
-    dropped = {"", "FLOTA_GIVEN", *environ.get("FLOTA_GIVEN", "").split(",")}  # nameless ones cannot be handed on
+    """The environment without the variables that a parent flota set: flota in a worker starts a separate job."""
+    # The empty name is dropped as well: such a variable cannot be passed to a worker.
+    dropped = {"", "FLOTA_GIVEN", *environ.get("FLOTA_GIVEN", "").split(",")}
     return {name: value for name, value in environ.items() if name not in dropped}
 
 
@@ -119,12 +120,12 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
         for variable in (f"FLOTA_{flag.dest.upper()}", *flag.variables.split(), *aliased.get(flag.name, "").split()):
             word = environ.get(variable, "")
             if word:
-                keep(given, flag, variable, word)
+                store(given, flag, variable, word)
                 break
     return given
 
 
-def _from_config(directory: str) -> Settings:
+def _from_config_file(directory: str) -> Settings:
     for name, marker in CONFIG_FILES:
         try:
             with open(os.path.join(directory, name), "rb") as file:
@@ -162,13 +163,13 @@ def _read_config(name: str, table: dict[str, object]) -> dict[str, Given]:
         flag = find_flag(key)
         if flag is None or flag.dest in NEVER_IN_ENVIRONMENT:
             raise UnknownKey(name, key, nearest(key.replace("_", "-"), list(BY_NAME)))
-        for word in words_of(value, one_each=flag.kind == "env"):
-            keep(given, flag, f"`{key}` in {name}", word)
+        for word in to_words(value, one_each=flag.kind == "env"):
+            store(given, flag, f"`{key}` in {name}", word)
     return given
 
 
-def words_of(value: object, *, one_each: bool) -> list[str]:
-    """A config value as it would stand on the command line."""
+def to_words(value: object, *, one_each: bool) -> list[str]:
+    """A value of the config file as words of the command line."""
     if isinstance(value, bool):
         return ["true" if value else "false"]
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Every error a user can meet: its words, its hint, its exit code. Nothing else raises to the user."""
+"""Every error that flota reports to users, with its message, hint and exit code."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 USAGE = 2
 BUG = 70
 TRY_AGAIN = 75
-HANG = 124  # as timeout(1) ends
+HANG = 124  # as timeout(1) returns
 
 # flota is installed from a clone: no package index has it yet.
 INSTALL_SPY = "run `pip install py-spy`, or `pip install '.[stacks]'` in a clone of flota"
 
 
 class FlotaError(Exception):
-    """Something in the user's world that flota cannot go on with."""
+    """An error that is reported to the user with a message and a hint."""
 
     exit_code = USAGE
     message: str
@@ -30,18 +30,18 @@ class FlotaError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """For a traceback, which is all that a program shows of an error that it does not expect."""
+        """The hint is included for tracebacks, where nothing else shows it."""
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As it is: how each kind makes its words out of facts does not matter to a process that is sent one."""
+        """Pickle the finished message: subclasses have constructors with other arguments."""
         return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 if TYPE_CHECKING:
 
     class TemplateError(FlotaError, Generic[Unpack[Facts]]):  # noqa: UP044  workers have Python 3.8
-        """An error whose texts are templates for its facts, `{0}` and on; the types of these are in the brackets."""
+        """An error whose message and hint are templates. The brackets list the types of `{0}`, `{1}` and so on."""
 
         def __init__(self, *facts: Unpack[Facts]) -> None: ...  # noqa: UP044
 
@@ -85,7 +85,7 @@ class UnknownKey(FlotaError):
 
 class BadConfigFile(TemplateError[str, str]):
     message = "cannot read {0}: {1}"
-    hint = "fix the file, or move it away"
+    hint = "fix the file or remove it"
 
 
 class NoScript(FlotaError):
@@ -95,7 +95,7 @@ class NoScript(FlotaError):
 
 class MissingScript(FlotaError):
     def __init__(self, path: str, near: str) -> None:
-        otherwise = "run `ls` to see what is here; flags of flota go before the script"
+        otherwise = "check the path; flags of flota go before the script"
         super().__init__(f"no such script: `{path}`", f"did you mean `{near}`?" if near else otherwise)
 
 
@@ -116,7 +116,7 @@ class BadInterpreter(TemplateError[str]):
 
 class RefusedFlag(FlotaError):
     def __init__(self, flag: str, why: str, hint: str = "leave it out") -> None:
-        super().__init__(f"`{flag}` is refused: {why}", hint)
+        super().__init__(f"cannot use `{flag}`: {why}", hint)
 
 
 class Contradiction(TemplateError[str, str, str]):
@@ -135,7 +135,7 @@ class NeedsUseEnv(TemplateError[str]):
 
 
 def spelled(name: str, value: str) -> str:
-    """A value as it is given to a flag, or to an option of a Python function."""
+    """A flag or a Python option with a value, as the user would write it."""
     return f"{name} {value}" if name.startswith("-") else f"{name}={value!r}"
 
 
@@ -156,7 +156,7 @@ class RepeatedDevice(FlotaError):
 
 
 class TooManyWorkers(TemplateError[int, int]):
-    message = "{0} workers for {1} devices named by --devices"
+    message = "{0} workers, but --devices names only {1} devices"
     hint = "use --nproc_per_node {1}, or name {0} devices"
 
 
@@ -184,7 +184,7 @@ class BadPlatformValue(TemplateError[str, str, str, str]):
 
 class ForeignAddress(TemplateError[str]):
     message = "`{0}` is not an address of this machine"
-    hint = "run `ip -brief address` to see which are"
+    hint = "run `ip -brief address` to list its addresses"
 
 
 class MasterWithoutPort(TemplateError[str, str]):
@@ -219,7 +219,7 @@ class NotAmongNodes(FlotaError):
 class SeveralAmongNodes(FlotaError):
     def __init__(self, flag: str, hosts: tuple[str, ...]) -> None:
         words = f"{flag} lists more than one address of this machine: `{','.join(hosts)}`"
-        super().__init__(words, f"choose this node's with --host {hosts[0]}")
+        super().__init__(words, f"choose one with --host, e.g. --host {hosts[0]}")
 
 
 class UnknownInterface(FlotaError):
@@ -249,12 +249,12 @@ class LogDirInUse(FlotaError):
 
 
 class TooFewPorts(TemplateError[int, int, int, int]):
-    message = "{0} free ports needed, {1} found in {2}:{3}"
+    message = "{0} free ports are needed, but only {1} found in {2}:{3}"
     hint = "widen --port-range LOW:HIGH"
 
 
 class TooManyOpenFiles(TemplateError[int]):
-    message = "{0} ports are needed, more than the number of files this process may open"
+    message = "{0} ports are needed, more than the limit on open files allows"
     hint = "run `ulimit -n 65536` first"
 
 
@@ -301,20 +301,20 @@ class NoneOfRole(TemplateError[str, str, str]):
 
 class NoAddresses(FlotaError):
     def __init__(self, role: str, flag: str, counted: str) -> None:
-        but = f"; {counted} gives a number, not addresses" if counted else ""
+        but = f"; {counted} sets a number, not addresses" if counted else ""
         hint = f"list all of them, e.g. {flag} 10.0.0.1:6170,10.0.0.2:6170"
         super().__init__(f"no address for a {role} on any node{but}", hint)
 
 
 class UnusedScript(TemplateError[str, str]):
-    message = "`{0}` would not be run: every role in {1} has a script of its own"
-    hint = "leave it out and run `flota` alone, or run it from a directory without that file"
+    message = "`{0}` would not be run: every role in {1} has its own script"
+    hint = "run `flota` without a script, or run it from a directory without that file"
 
 
-class TwiceListed(FlotaError):
+class DuplicateEndpoint(FlotaError):
     def __init__(self, endpoint: str, one: str, other: str) -> None:
         who = f"two {one}s" if one == other else f"a {one} and a {other}"
-        super().__init__(f"`{endpoint}` is listed twice, for {who}", "give each a port of its own")
+        super().__init__(f"`{endpoint}` is listed twice, for {who}", "use a different port for each")
 
 
 class RolesCollide(TemplateError[str, str, str]):
@@ -324,7 +324,7 @@ class RolesCollide(TemplateError[str, str, str]):
 
 class MissingIpuArguments(FlotaError):
     def __init__(self, names: list[str], example: str) -> None:
-        hint = f"write `{example}`; a file of this name is run by `flota ./ipu`"
+        hint = f"write `{example}`; to run a file named ipu, write `flota ./ipu`"
         super().__init__(f"`ipu` needs {', '.join(names)}", hint)
 
 
@@ -347,17 +347,17 @@ class NoRunningJob(TemplateError[str]):
 
 class NoSuchRank(TemplateError[int, str]):
     message = "rank {0} is not running on this machine; running here: {1}"
-    hint = "run `flota stack` without a rank to list all ranks, then run it on the machine of that rank"
+    hint = "run `flota stack` without ranks to find its machine, and run the command there"
 
 
-class NoSpy(TemplateError[()]):
-    message = "py-spy, which reads the stacks, is not installed"
+class PySpyMissing(TemplateError[()]):
+    message = "py-spy, which reads stacks, is not installed"
     hint = INSTALL_SPY
 
 
 class StacksUnreadable(TemplateError[str]):
-    message = "stacks cannot be read: {0}"
+    message = "cannot read stacks: {0}"
     hint = (
-        "run it as the job's user, and as root where `sysctl kernel.yama.ptrace_scope` is not 0; "
-        "in a container with --cap-add SYS_PTRACE"
+        "run it as the job's user, or as root if `sysctl kernel.yama.ptrace_scope` is not 0; "
+        "start containers with --cap-add SYS_PTRACE"
     )

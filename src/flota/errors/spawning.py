@@ -55,7 +55,7 @@ class CannotStartNode(FlotaError):
     def __init__(self, error: OSError | RuntimeError) -> None:
         why = getattr(error, "strerror", None) or str(error)
         files = getattr(error, "errno", None) == EMFILE
-        hint = "run `ulimit -n 65536` first" if files else "run `ulimit -u` and `free -m` to see what is left"
+        hint = "run `ulimit -n 65536` first" if files else "check the limits with `ulimit -u` and `free -m`"
         super().__init__(f"cannot start a process: {why}", hint)
 
 

@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 
-from flota.errors import NoRunningJob, NoSpy, NoSuchRank, StacksUnreadable
+from flota.errors import NoRunningJob, NoSuchRank, PySpyMissing, StacksUnreadable
 from flota.hangs.capture import SampleSet, StackTaker, text_of, with_positions
 from flota.hangs.question import POSITIONS
 from flota.hangs.suspects import groups_in_words, snapshot_in_words
@@ -34,7 +34,7 @@ class StackReader:
         self.loop = Loop()
         self.taker = StackTaker(environ, self.loop)
         if not self.taker.spy:
-            raise NoSpy
+            raise PySpyMissing
 
     def ask(self, header: Header) -> tuple[tuple[str, ...], str]:
         """The header and what each rank is waiting on, and the same with all stacks."""

@@ -13,9 +13,9 @@ from typing import Any
 
 from flota.cli.build_spec import make_spec
 from flota.cli.flags import ALIAS_OF, BY_NAME, find_flag
-from flota.cli.main import configuration, notes, run_job
+from flota.cli.main import configuration, run_job, startup_notes
 from flota.cli.parse import CommandLine, nearest, parse
-from flota.cli.settings import NEVER_IN_ENVIRONMENT, Request, read_request, words_of
+from flota.cli.settings import NEVER_IN_ENVIRONMENT, Request, read_request, to_words
 from flota.errors import FlotaError, RefusedFlag
 from flota.errors.spawning import BadOption, NodeLost, UnknownOption
 from flota.host.process_start import ProcessSpec
@@ -40,7 +40,7 @@ def launch(script_or_module: str | os.PathLike[str], args: Sequence[object] = ()
     check_guard()
     request = read_settings(script_or_module, args, spec)
     job = make_spec(request)
-    work = (job, request.environ, configuration(request, job), notes(request, job))
+    work = (job, request.environ, configuration(request, job), startup_notes(request, job))
     client = SupervisorClient(1, daemon=False)
     with ExitStack() as files:
         with client.starting():
@@ -83,7 +83,7 @@ def command_line(script: str, args: Sequence[object], keywords: Mapping[str, obj
         if isinstance(value, dict) and flag.kind != "env":
             raise RefusedFlag(name, "only env takes a dictionary", "pass a string, a number or a list")
         if value is not None:
-            flags += [f"--{name}={word}" for word in words_of(value, one_each=flag.kind == "env")]
+            flags += [f"--{name}={word}" for word in to_words(value, one_each=flag.kind == "env")]
     if isinstance(args, (str, bytes)) or not hasattr(args, "__iter__"):
         raise BadOption("args", args, "a list", f"args=[{args!r}]")
     words = [str(arg) for arg in args]

@@ -9,7 +9,7 @@ from flota.cli.build_spec import count_cpus, count_threads, read_log_dir
 from flota.cli.convert import MOST_WORKERS, convert
 from flota.cli.flags import BY_NAME
 from flota.cli.parse import nearest
-from flota.cli.settings import words_of
+from flota.cli.settings import to_words
 from flota.devices import KINDS, choose_devices, find_devices
 from flota.errors import BadValue, RefusedFlag
 from flota.errors.spawning import BadOption, DevicesDoNotFit, OtherDevices, TooFewDevices, UnknownOption
@@ -81,7 +81,7 @@ def convert_option(option: str, given: dict[str, Any]) -> Any:
     if isinstance(value, dict):
         raise BadOption(option, value, "a value other than a dictionary", example)
     try:
-        return convert(option, kind, words_of(value, one_each=False)[0])
+        return convert(option, kind, to_words(value, one_each=False)[0])
     except BadValue as error:
         raise BadOption(option, value, error.expected, example) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flota.cli.build_spec import restart_policy
-from flota.cli.nodes_spec import make_nodes, notes_on_nodes
+from flota.cli.nodes_spec import make_nodes, node_notes
 from flota.cli.parse import parse
 from flota.cli.settings import gather
 from flota.errors import FlotaError
@@ -213,10 +213,8 @@ def test_the_rest_of_a_nodes_spec(nodes_spec, words, field, value):
 def test_what_flota_does_not_use_of_torchs_settings_is_named(asked):
     asking = asked("--nnodes 2 --rdzv-conf timeout=5,join_timeout=3,read_timeout=1")
 
-    assert notes_on_nodes(*asking) == ("--rdzv-conf: timeout, read_timeout have no effect",)
-    assert notes_on_nodes(*asked("--nnodes 2 --rdzv_conf close_timeout=5")) == (
-        "--rdzv_conf: close_timeout has no effect",
-    )
+    assert node_notes(*asking) == ("--rdzv-conf: timeout, read_timeout have no effect",)
+    assert node_notes(*asked("--nnodes 2 --rdzv_conf close_timeout=5")) == ("--rdzv_conf: close_timeout has no effect",)
 
 
 @pytest.mark.parametrize(
@@ -254,14 +252,14 @@ def test_a_list_of_addresses_can_use_a_master(nodes_spec):
 WRONG = [
     ("--master 10.0.0.1", "--master has no port: `10.0.0.1`", "--master 10.0.0.1:8090"),
     ("--master 10.0.0.1:", "`10.0.0.1:`", "--master 10.0.0.1:8090"),
-    ("--master 10.0.0.1:0", "a port from 1 to 65535 behind the host: `10.0.0.1:0`", "--master"),
+    ("--master 10.0.0.1:0", "a port from 1 to 65535 after the host: `10.0.0.1:0`", "--master"),
     ("--master 10.0.0.1:99999", "a port from 1 to 65535", "--master"),
     ("--master :8090", "--master needs HOST:PORT: `:8090`", "--master"),
     ("--master fd00::1:8090", "an IPv6 address in brackets: `fd00::1:8090`", "[fd00::1]:8090"),
     ("--master [fd00::1", "--master needs HOST:PORT", "[fd00::1]:8090"),
     ("--master [host]:1", "--master needs HOST:PORT", "[fd00::1]:8090"),
     ("--master zk://a:1", "one of http://, https://, etcd://, etcds://: `zk://a:1`", "--master"),
-    ("--master a:1,b:1", "one address: only etcd has several: `a:1,b:1`", "etcd://"),
+    ("--master a:1,b:1", "one address (only etcd can have several): `a:1,b:1`", "etcd://"),
     ("--master a/b:1", "--master needs HOST:PORT: `a/b:1`", "--master"),
     ("--master etcd://a,,b", "--master needs HOST:PORT: ``", "--master"),
     ("--rdzv-endpoint a:x", "--rdzv-endpoint needs a port", "--rdzv-endpoint 10.0.0.1"),
@@ -273,10 +271,14 @@ WRONG = [
     ("--master a:1 --master-port 2", "--master a:1 and --master-port 2 contradict", "not both"),
     ("--master a:1 --rdzv-backend etcd", "--master a:1 and --rdzv-backend etcd contradict", "not both"),
     ("--master etcd://a --rdzv-backend c10d", "and --rdzv-backend c10d contradict", "not both"),
-    ("--standalone", "--standalone and --nnodes contradict each other: standalone is one machine", "not both"),
+    (
+        "--standalone",
+        "--standalone and --nnodes contradict each other: a standalone job runs on one machine",
+        "not both",
+    ),
     ("--rdzv-conf x", "--rdzv-conf needs KEY=VALUE pairs: `x`", "join_timeout=600"),
-    ("--rdzv-conf join_timeout=soon", "a fitting join_timeout: `join_timeout=soon`", "join_timeout=600"),
-    ("--rdzv-conf is_host=maybe", "a fitting is_host: `is_host=maybe`", "is_host=true"),
+    ("--rdzv-conf join_timeout=soon", "a valid join_timeout: `join_timeout=soon`", "join_timeout=600"),
+    ("--rdzv-conf is_host=maybe", "a valid is_host: `is_host=maybe`", "is_host=true"),
     ("--ips 127.0.0.1", "--nnodes 2 and --ips 127.0.0.1 contradict each other: 1 address", "not both"),
     ("--ips 127.0.0.1,a,b", "contradict each other: 3 addresses", "not both"),
     ("--ips 127.0.0.1,", "--ips needs addresses without ports: `127.0.0.1,`", "--ips 10.0.0.1,10.0.0.2"),
@@ -284,8 +286,8 @@ WRONG = [
     ("--ips 203.0.113.7,203.0.113.8", "this machine is not in --ips `203.0.113.7,203.0.113.8`", "ip -brief address"),
     ("--ips 127.0.0.1,127.0.0.2 --host 127.0.0.3", "127.0.0.1,127.0.0.2`: it has `127.0.0.3`", "ip -brief address"),
     ("--ips 127.0.0.1,127.0.0.2", "--ips lists more than one address of this machine", "--host 127.0.0.1"),
-    ("--ips 127.0.0.1,203.0.113.7 --rank 1", "this machine is number 0 there", "not both"),
-    ("--ips 127.0.0.1,203.0.113.7 --start_port 1", "a port above 1 beside --ips: `1`", "--start_port 6070"),
+    ("--ips 127.0.0.1,203.0.113.7 --rank 1", "this machine is rank 0 in the list", "not both"),
+    ("--ips 127.0.0.1,203.0.113.7 --start_port 1", "a port above 1 with --ips: `1`", "--start_port 6070"),
     ("--tls-cert nowhere.pem", "cannot read --tls-cert `nowhere.pem`: No such file", "ls -l nowhere.pem"),
     ("--tls-ca /", "cannot read --tls-ca `/`: Is a directory", "ls -l /"),
     ("--tls-cert /dev/null", "--tls-cert has an effect only with --tls-key", "add --tls-key"),
@@ -385,11 +387,11 @@ def test_a_token_that_everyone_can_read_causes_a_warning(asked, tmp_path):
     token.write_text("abc")
 
     token.chmod(0o644)
-    assert notes_on_nodes(*asked("--nnodes 2", FLOTA_TOKEN_FILE=str(token))) == (
+    assert node_notes(*asked("--nnodes 2", FLOTA_TOKEN_FILE=str(token))) == (
         f"FLOTA_TOKEN_FILE can be read by everyone on this machine: run `chmod 600 {token}`",
     )
     token.chmod(0o600)
-    assert notes_on_nodes(*asked("--nnodes 2", FLOTA_TOKEN_FILE=str(token))) == ()
+    assert node_notes(*asked("--nnodes 2", FLOTA_TOKEN_FILE=str(token))) == ()
 
 
 @pytest.mark.parametrize(

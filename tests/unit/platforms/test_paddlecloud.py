@@ -7,7 +7,7 @@ import pytest
 from flota.cli.build_spec import choose_start_port
 from flota.cli.nodes_spec import make_nodes
 from flota.cli.parse import parse
-from flota.cli.platform_settings import add_hints
+from flota.cli.platform_settings import add_platform_settings
 from flota.cli.settings import Request, gather, without_parents_variables
 from flota.errors import BadPlatformValue, Contradiction
 from flota.job.nodes import NodesSpec, Place
@@ -156,7 +156,7 @@ def asked(tmp_path):
         own = without_parents_variables(environ)
         request = Request(line, gather(line.given, own, str(tmp_path)), own, None)
         found = find_platform(environ)
-        return (add_hints(request, *found) if found else request)[:2]
+        return (add_platform_settings(request, *found) if found else request)[:2]
 
     return ask
 
@@ -167,7 +167,7 @@ def test_a_plain_command_is_one_of_the_nodes(asked):
     place = Place("10.0.0.1", 7000)
     assert make_nodes(settings, SECOND) == NodesSpec(2, 2, places=(place,), rank=1)
     assert settings["host"] == "10.0.0.2"
-    assert line.notes == ("on PaddleCloud: 2 nodes, which meet at 10.0.0.1:7000",)
+    assert line.notes == ("PaddleCloud: 2 nodes, which join at 10.0.0.1:7000",)
 
 
 @pytest.mark.parametrize("environ", [ALONE, {}, {"PADDLE_TRAINERS": "10.0.0.1,10.0.0.2", "PADDLE_TRAINER_ID": "1"}])
@@ -216,8 +216,8 @@ def test_any_description_of_the_nodes_overrides_the_platform(asked, words, varia
     plain = asked(words, POD_IP="10.0.0.2", **variables)[1]
     assert settings.given == plain.given
     assert len(settings.ports) == 0
-    said = "the role PSERVER for this node" if pod == SERVER else "2 nodes"
-    assert line.notes[-1] == f"PaddleCloud has {said}, but {winner} is given and wins"
+    said = "role PSERVER" if pod == SERVER else "2 nodes"
+    assert line.notes[-1] == f"PaddleCloud: {said} ignored because {winner} is given"
 
 
 def test_settings_that_do_not_describe_nodes_are_combined_with_the_platform(asked):
@@ -231,7 +231,7 @@ def test_a_role_is_run_once_and_given_no_frameworks_variables(asked):
 
     assert (settings["nproc_per_node"], settings["framework"], settings["host"]) == (None, (), None)
     assert make_nodes(settings, SERVER) is None
-    assert line.notes == ("on PaddleCloud: runs the script once, as PSERVER",)
+    assert line.notes == ("PaddleCloud: running the script once, as PSERVER",)
 
 
 @pytest.mark.parametrize(
@@ -269,4 +269,4 @@ def test_another_run_mode_wins_over_a_role(asked):
     line, settings = asked("--run_mode collective", **SERVER)
 
     assert settings["nproc_per_node"] is None
-    assert line.notes == ("PaddleCloud has the role PSERVER for this node, but --run_mode is given and wins",)
+    assert line.notes == ("PaddleCloud: role PSERVER ignored because --run_mode is given",)

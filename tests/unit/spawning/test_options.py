@@ -60,9 +60,9 @@ def test_workers_and_their_devices(nprocs, options, workers, chosen):
         ({"nprocs": 1, "gpus": "4,5"}, DevicesDoNotFit, "nprocs=1, but gpus names 2 devices: `4,5`"),
         ({"gpus": "0,1"}, UnknownDevice, "unknown gpu device `0`: this machine has `4,5,6,7`"),
         ({"gpus": "4,4"}, RepeatedDevice, "gpus names `4` twice"),
-        ({"gpus": "4", "devices": "5"}, RefusedFlag, "`devices` is refused: gpus is given as well"),
+        ({"gpus": "4", "devices": "5"}, RefusedFlag, "cannot use `devices`: gpus is given as well"),
         ({"start_method": "thread"}, BadOption, "start_method needs one of spawn, fork, forkserver: `'thread'`"),
-        ({"ips": "10.0.0.1,10.0.0.2"}, RefusedFlag, "`ips` is refused: flota.spawn starts workers on one machine"),
+        ({"ips": "10.0.0.1,10.0.0.2"}, RefusedFlag, "cannot use `ips`: flota.spawn starts workers on one machine"),
         ({"backend": "mpi"}, BadOption, "backend needs one of auto, gloo"),
         ({"framework": "caffe"}, BadOption, "framework needs names among torch"),
         ({"timeout": -1}, BadOption, "timeout needs a duration: `-1`"),
@@ -129,8 +129,8 @@ def test_options_are_taken_in_pythons_words():
     ("error", "words"),
     [
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files\nhint: run `ulimit -n 65536` first"),
-        (OSError(errno.EAGAIN, "Try again"), "Try again\nhint: run `ulimit -u` and `free -m` to see what is left"),
-        (RuntimeError("can't start new thread"), "can't start new thread\nhint: run `ulimit -u` and"),
+        (OSError(errno.EAGAIN, "Try again"), "Try again\nhint: check the limits with `ulimit -u` and `free -m`"),
+        (RuntimeError("can't start new thread"), "can't start new thread\nhint: check the limits with `ulimit -u`"),
     ],
 )
 def test_what_there_is_too_little_of_is_named(error, words):

@@ -14,7 +14,7 @@ class Subcommand(NamedTuple):
 
 
 REGISTRY = (
-    Subcommand("why", "[LOG_DIR …]", "print again how a job ended"),
+    Subcommand("why", "[LOG_DIR …]", "print the report of the last job"),
     Subcommand("stack", "[RANK …]", "print what each rank is waiting on"),
     Subcommand("completion", "bash|zsh|fish", "print a completion script for a shell"),
 )

@@ -6,7 +6,7 @@ from flota.cli.flags import ALIASES, FLAGS, SWITCH, Flag
 from flota.errors import BadValue
 from flota.frameworks import REGISTRY as FRAMEWORKS
 
-Row = tuple[str, Flag, str]  # a flag's spelling without dashes, the flag, and what it can be, if that is known
+Row = tuple[str, Flag, str]  # a flag's name without dashes, its row, and its possible values, if known
 BASH = """\
 _flota() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}"
@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
     makers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     if len(words) != 1 or words[0] not in makers:
         raise BadValue("flota completion", " ".join(words), "bash, zsh or fish", 'eval "$(flota completion bash)"')
-    # Every spelling that is not refused, with underscores, as Paddle's launchers have them.
+    # All accepted names, with underscores as in Paddle's launchers.
     flags = {flag.name: flag for flag in FLAGS if not flag.refused}
     named = [*flags.items(), *((alias.name, flags[alias.of]) for alias in ALIASES if alias.of in flags)]
     print(makers[words[0]]([(name.replace("-", "_"), flag, _choices(flag)) for name, flag in named]), end="")

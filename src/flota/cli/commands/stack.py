@@ -1,4 +1,4 @@
-"""`flota stack [RANK …]`: where the ranks of a running job stand, by hand."""
+"""`flota stack [RANK …]`: what each rank of a running job is waiting on."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 USAGE = """\
 usage: flota stack [RANK …] [--log_dir DIR] [--native] [--watch[=SECONDS]]
 
-Shows where all ranks of a running job stand, on all its machines, and the stacks
-of those on this one; those of some ranks only, where they are named. The job is
-the one that writes to the log directory.
+Print what each rank of a running job is waiting on, on all machines, and the
+stacks of the ranks on this machine, or only of the ranks given.
 
-  --log_dir DIR       the job's log directory [that of a job started here: log],
-                      or one above it; 'runs/{job_id}/{time}' as the job has it
-  --native            C and C++ frames, too: each worker stands for a moment
-  --watch[=SECONDS]   who stands where, again and again [2s], until the job ends
-                      or Ctrl-C
+  --log_dir DIR       log directory of the job, a directory above it, or the
+                      pattern given to --log_dir: 'runs/{job_id}/{time}' [log]
+  --native            include C and C++ frames; pauses each worker briefly
+  --watch[=SECONDS]   print what each rank is waiting on every SECONDS [2s],
+                      until the job ends or Ctrl-C
 """
 PERIOD = 2.0
 
@@ -46,7 +45,7 @@ def main(words: list[str]) -> int:
         elif name == "--watch":
             watch = float(str(convert("--watch", "duration", value))) if equals else PERIOD
             if not watch:
-                raise BadValue("--watch", value, "a duration of more than 0", "--watch=2s")
+                raise BadValue("--watch", value, "a duration above 0", "--watch=2s")
         elif name.startswith("-"):
             raise UnknownFlag(word, "one of --log_dir, --native, --watch")
         else:
@@ -75,7 +74,7 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
         time.sleep(watch)
         try:
             groups, _ = asker.ask(_steps)
-        except FlotaError as error:  # its workers are gone: between two rounds, or for good
+        except FlotaError as error:  # no workers: the job restarts or has ended
             if not is_locked(asker.log_dir):
                 print("the job has ended")
                 return 0
@@ -83,7 +82,7 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
 
 
 def _steps(node: int, workers: list[RankPosition]) -> tuple[str, ...]:
-    """How far all ranks are: from all nodes, or from the workers here."""
+    """Steps of all ranks: asked from all nodes, or read from the workers on this machine."""
     from flota.hangs.running_job import ask_whole_job
     from flota.stragglers.detector import step_time
     from flota.stragglers.question import KIND, steps_in_words

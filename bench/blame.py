@@ -110,7 +110,7 @@ def _crash(launcher: str, kind: Kind) -> Diagnosis:
 def _judge(launcher: str, kind: Kind, screen: str, seconds: float) -> Diagnosis:
     if launcher == FLOTA:
         page = screen[screen.find("ABORT!!!") :].splitlines()
-        words = "left too early" if kind is EARLY else "failed first"
+        words = "exited too early" if kind is EARLY else "failed first"
         rank, line = f"rank {CULPRIT} {words}: ", page[1] if len(page) > 1 else ""
         return Diagnosis(line.startswith(rank), line.startswith(f"{rank}{kind.ending}"), seconds)
     marks = {

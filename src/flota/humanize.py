@@ -1,4 +1,4 @@
-"""Durations, bytes, counts, ranks and signals as people read them. Pure."""
+"""Formats durations, sizes, counts, ranks and signals for people. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NAMES = {
     if name.startswith("SIG") and "_" not in name and name not in OTHER_NAMES
 }
 SIGNALS_IN_WORDS = {
-    "SIGABRT": "aborted itself",
+    "SIGABRT": "aborted",
     "SIGBUS": "bus error",
     "SIGFPE": "arithmetic error",
     "SIGHUP": "hung up",
     "SIGILL": "illegal instruction",
     "SIGINT": "interrupted",
-    "SIGKILL": "killed from outside, or by the kernel for memory",
-    "SIGPIPE": "its reader went away",
+    "SIGKILL": "killed from outside, or by the OOM killer",
+    "SIGPIPE": "broken pipe",
     "SIGQUIT": "quit",
     "SIGSEGV": "segmentation fault",
     "SIGTERM": "terminated from outside",
@@ -35,14 +35,14 @@ def signal_name(number: int) -> str:
 
 
 def ending_in_words(code: int, words: str = "") -> str:
-    """How it ended, e.g. `exit code 3` or `SIGSEGV (segmentation fault)`; with other words where they are known."""
+    """For example `exit code 3` or `SIGSEGV (segmentation fault)`. `words` replaces the text in parentheses."""
     name = f"exit code {code}" if code >= 0 else signal_name(-code)
     words = words or SIGNALS_IN_WORDS.get(name, "")
     return f"{name} ({words})" if words else name
 
 
 def numbers_in_words(numbers: Iterable[int]) -> str:
-    """Ranks, with ranges folded: `0-3, 7`."""
+    """Ranks as ranges: `0-3, 7`."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and number == ranges[-1][1] + 1:
@@ -53,7 +53,7 @@ def numbers_in_words(numbers: Iterable[int]) -> str:
 
 
 def workers_in_words(workers: Iterable[tuple[str, int]]) -> str:
-    """Workers by role, with ranges folded: `rank 3; servers 0-1`."""
+    """Workers by role, ranks as ranges: `rank 3; servers 0-1`."""
     ranks: dict[str, list[int]] = {}
     for role, rank in workers:
         ranks.setdefault(role, []).append(rank)
@@ -97,11 +97,11 @@ def clock_in_words(seconds: float) -> str:
 
 
 def list_in_words(names: list[str], most: int = 8) -> str:
-    """The first of them."""
+    """At most `most` names, and how many more there are."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def were_in_words(names: list[str]) -> str:
-    """The beginning of a sentence, e.g. `gpu01, gpu02 were`."""
+    """The start of a sentence, e.g. `gpu01, gpu02 were`."""
     return f"{list_in_words(names)} {'were' if len(names) > 1 else 'was'}"

@@ -32,9 +32,9 @@ KINDS = [
     Kind("is_terminated", "SIGTERM (terminated from outside) after", "terminated", 143),
     Kind("is_interrupted", "SIGINT (interrupted) after", "signalled", 130),
     Kind("segfaults", "SIGSEGV (segmentation fault) after", "segmentation-fault", 139),
-    Kind("aborts", "SIGABRT (aborted itself) after", "aborted", 134),
+    Kind("aborts", "SIGABRT (aborted) after", "aborted", 134),
     Kind("meets_a_bus_error", "SIGBUS (bus error) after", "signalled", 135),
-    Kind("asks_for_too_much", "exit code 1 (the machine has no memory left to give) after", "out-of-memory", 1),
+    Kind("asks_for_too_much", "exit code 1 (the machine is out of memory) after", "out-of-memory", 1),
     Kind("fills_the_device", "exit code 1 (out of memory on the device) after", "device-out-of-memory", 1),
     Kind("fills_paddles_device", "exit code 1 (out of memory on the device) after", "device-out-of-memory", 1),
     Kind("fills_jaxs_device", "exit code 1 (out of memory on the device) after", "device-out-of-memory", 1),
@@ -43,11 +43,11 @@ KINDS = [
     Kind("cannot_import", "exit code 1 (failed import: cannot import name 'no_such_name'", "failed-import", 1),
     Kind("takes_a_used_port", "exit code 1 (the port is already in use) after", "port-in-use", 1),
     Kind("opens_too_many_files", "exit code 1 (too many open files) after", "too-many-files", 1),
-    Kind("gets_local_rank", "exit code 2 (the script does not know --local-rank) after", "local-rank-argument", 2),
+    Kind("gets_local_rank", "exit code 2 (the script does not accept --local-rank) after", "local-rank-argument", 2),
     Kind("lacks_an_argument", "exit code 2 (the following arguments are required: --data) after", "usage", 2),
     Kind("has_bad_syntax", "exit code 1 (SyntaxError: invalid syntax) after", "syntax-error", 1),
     Kind("has_no_script", "exit code 2 (can't open '/no/such/train.py'", "bad-path", 2),
     Kind("reads_badly", "exit code 1 (SystemError) after", "exception", 1),
 ]
-EARLY = Kind("leaves_early", "exit code 0 (while others still worked) after", "left-early", 1)
-MEMORY = Kind("takes_all_memory", "SIGKILL (killed for memory: the kernel", "out-of-memory", 137)
+EARLY = Kind("leaves_early", "exit code 0 (while others were still running) after", "left-early", 1)
+MEMORY = Kind("takes_all_memory", "SIGKILL (killed by the OOM killer: ", "out-of-memory", 137)

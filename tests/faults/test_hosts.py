@@ -85,7 +85,7 @@ def test_the_same_with_an_etcd(shared, tmp_path, kind):
 def test_a_rank_that_left_while_others_worked_is_named(met):
     nodes = [start(met, host, EARLY.fault) for host in HOSTS]
 
-    check(met, nodes, EARLY, "left too early")
+    check(met, nodes, EARLY, "exited too early")
 
 
 def test_an_oom_kill_is_distinguished_from_a_kill_by_a_user(met):

@@ -49,7 +49,7 @@ def test_the_first_line_names_rank_and_cause(flota, kind):
 def test_a_rank_that_left_while_others_worked_is_named(flota):
     result = crash(flota, EARLY.fault)
 
-    check(flota, result, EARLY, "left too early")
+    check(flota, result, EARLY, "exited too early")
     assert "all ranks must run the same number of steps" in result.stderr
 
 
@@ -60,7 +60,7 @@ def test_an_oom_kill_is_distinguished_from_a_kill_by_a_user(flota):
         result = crash(flota, MEMORY.fault, command=enter)
 
     check(flota, result, MEMORY)
-    assert "memory: the cgroup may have 256 MiB and had 25" in result.stderr
+    assert "memory: cgroup limit 256 MiB, peak 25" in result.stderr
 
 
 def test_a_program_that_cannot_run_is_named_and_not_tried_again(flota):
@@ -105,7 +105,7 @@ def test_a_rank_that_has_finished_is_not_blamed_for_a_service_that_is_down(flota
 
     result = flota.run("--nproc_per_node", 2, "w.py")
 
-    assert "rank 1 failed first: exit code 1 (lost its connection to another process)" in result.stderr
+    assert "rank 1 failed first: exit code 1 (lost the connection to another process)" in result.stderr
     assert "  ConnectionRefusedError: " in result.stderr
 
 
@@ -114,8 +114,8 @@ def test_the_report_shows_the_consequences_of_a_rank_that_left_too_early(flota):
 
     result = flota.run("--nproc_per_node", 2, "w.py")
 
-    assert "rank 0 left too early: " in result.stderr
-    assert "then rank 1 with exit code 1 (lost its connection to another process):" in result.stderr
+    assert "rank 0 exited too early: " in result.stderr
+    assert "then rank 1 with exit code 1 (lost the connection to another process):" in result.stderr
     assert "  ConnectionResetError: [Errno 104] Connection reset by peer" in result.stderr
 
 
@@ -202,4 +202,4 @@ def test_no_rank_is_blamed_for_being_stopped_or_for_an_exception_that_it_caught(
 
     result = flota.run("w.py")
 
-    assert "rank 0 failed first: exit code 1 (lost its connection to another process)" in result.stderr, result.stderr
+    assert "rank 0 failed first: exit code 1 (lost the connection to another process)" in result.stderr, result.stderr

@@ -157,7 +157,7 @@ def test_a_shepherd_that_is_killed_is_named_on_every_node(job):
     assert job.codes() == [0, 0, 0]
     for node in nodes:
         (line,) = [line for line in node.err.splitlines() if "restarting (1 of 1)" in line]
-        assert "shepherd process on host2 ended with SIGKILL" in line
+        assert "shepherd process on host2 died: SIGKILL" in line
 
 
 def test_two_jobs_on_one_etcd_do_not_interfere(shared, tmp_path):

@@ -34,8 +34,8 @@ KINDS = {
 }
 
 
-HUNG = "rank 3 on host2 hung: found after"
-LEFT = "rank 3 on host2 left too early: exit code 0 after"
+HUNG = "rank 3 on host2 hung: detected after"
+LEFT = "rank 3 on host2 exited too early: exit code 0 after"
 
 
 def start(job, kind, *flags, how=()):
@@ -148,7 +148,7 @@ def test_at_level_0_the_node_of_the_suspect_leaves(jobs):
     for job in jobs:
         assert sorted(job.codes(PATIENCE)) == [0, 0, 124]
         [left] = [node for node in job.nodes.started if node.process.returncode == 124]
-        assert f"rank 3 on {left.host.name} hung: found after" in left.err
+        assert f"rank 3 on {left.host.name} hung: detected after" in left.err
         for node in job.nodes.started:
             if node is not left:
                 assert f"{left.host.name} left after rank 3 hung; starting a new round" in node.err

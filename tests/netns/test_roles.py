@@ -88,7 +88,7 @@ def test_ranks_and_lists_agree_everywhere_and_all_ends_with_the_trainers(job):
     assert answers == [["server 0", "server 1"]] * 4
     assert told_alike(job, "PADDLE_GLOO_HTTP_ENDPOINT").startswith(f"{A}:")
     assert len(notes(job, "server", kind="stopped")) == 2
-    assert all("the work is done; 1" in node.err for node in (one, two))
+    assert all("all other workers finished; " in node.err for node in (one, two))
     assert all("2 servers, 4 trainers finished successfully" in last_words(node) for node in (one, two))
     assert (one.out, two.out) == ("trainer 0 is here\n", "")
     assert "rank 0 is on host1; output of server 1 and ranks 2 to 3 is in" in two.err
@@ -109,7 +109,7 @@ def test_a_node_may_have_servers_only_and_another_trainers_only(job):
 
     assert job.codes() == [0, 0]
     assert (hosts(job, "server"), hosts(job, "trainer")) == (["host1"], ["host2"] * 2)
-    assert "the work is done; 1" in serves.err and "the work is done" not in trains.err
+    assert "all other workers finished; " in serves.err and "all other workers finished" not in trains.err
     assert "rank 0 is on host2; output of server 0 is in" in serves.err
     assert "rank 0 is on" not in trains.err
     assert (serves.out, trains.out) == ("", "trainer 0 is here\n")
@@ -164,7 +164,7 @@ def test_lists_may_be_in_any_order(shared, tmp_path, master):
 
 
 def test_a_restart_has_the_listed_ports_again(shared, tmp_path):
-    """The nodes meet at the first server's host, behind the port for gloo."""
+    """The nodes join at the first server's host, behind the port for gloo."""
     job = Job(shared.lab, tmp_path)
     nodes = start(job, *[f"{LISTS} --max_restart 1 --grace 1"] * 2)
     wait_for_answers(job, 3)
@@ -180,7 +180,7 @@ def test_a_restart_has_the_listed_ports_again(shared, tmp_path):
         assert told_alike(job, "FLOTA_ENDPOINTS_TRAINER", number) == f"{A}:6172,{B}:6173,{B}:6174"
         assert told_alike(job, "PADDLE_GLOO_HTTP_ENDPOINT", number) == f"{A}:6767"
         assert hosts(job, "trainer", number) == ["host1", "host2", "host2"]
-    assert all("rank 1 on host2 failed first: exit code 7" in node.err for node in nodes)
+    assert all("rank 1 on host2 failed: exit code 7" in node.err for node in nodes)
     assert all("restarting (1 of 1)" in node.err for node in nodes)
 
 
@@ -248,7 +248,7 @@ def test_a_signal_after_the_work_concerns_its_host_alone(job, number, code):
     wait_for_answers(job, 2)
     job.finish()
     for node in (one, two):
-        node.wait_for("the work is done")
+        node.wait_for("all other workers finished")
 
     two.process.send_signal(number)
 
@@ -263,7 +263,7 @@ def test_roles_of_ones_own_are_counted_by_node_and_one_may_be_ignored(job):
         job.node(1, f"{words} 0 --roles evaluator=0,worker=2", PLAYS, config=config),
         job.node(2, f"{words} 1 --roles evaluator=1,worker=1", PLAYS, {"PLAY": "evaluator=SIGKILL"}, config=config),
     ]
-    nodes[1].wait_for("evaluator 0 ended with SIGKILL (killed from outside")
+    nodes[1].wait_for("evaluator 0 failed: SIGKILL (killed from outside")
     wait_for(job, "worker", 3)
 
     job.finish()

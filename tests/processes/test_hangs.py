@@ -78,7 +78,7 @@ def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
     assert err.count("the job hangs: ") == 1
     assert f"the job hangs: no {'step' if beats else 'output'} for " in err
     assert "rank 1 blocks the others" in err
-    assert ("rank 1 left too early: exit code 0 after " if kind == "left" else "rank 1 hung: found after ") in err
+    assert ("rank 1 exited too early: exit code 0 after " if kind == "left" else "rank 1 hung: detected after ") in err
     [failure] = report(flota)["failures"]
     cause = "left-early" if kind == "left" else "hung"
     assert (failure["rank"], failure["cause"], report(flota)["exit_code"]) == (1, cause, 124)
@@ -93,7 +93,7 @@ def test_lost_packets_blame_no_rank(flota):
     _, err = running.output()
 
     assert running.wait() == 124
-    assert "no rank stands out" in err and "the job hung: found after " in err
+    assert "no rank stands out" in err and "the job hung: detected after " in err
     [failure] = report(flota)["failures"]
     assert (failure["rank"], failure["cause"]) == (None, "hung")
 
@@ -121,7 +121,7 @@ def test_a_hang_is_a_failure_that_is_restarted(flota):
     _, err = running.output()
 
     assert running.wait() == 0
-    assert "rank 1 hung: found after" in err and "restarting (1 of 1)" in err
+    assert "rank 1 hung: detected after" in err and "restarting (1 of 1)" in err
     assert err.count("the job hangs") == 1
     assert "3 workers finished successfully" in err
 

@@ -73,7 +73,7 @@ def test_a_range_is_searched_for_free_ports(held):
 
 
 def test_too_few_ports_release_those_found():
-    with pytest.raises(TooFewPorts, match="10 free ports needed"):
+    with pytest.raises(TooFewPorts, match="10 free ports are needed"):
         hold_free(10, "127.0.0.1", (65530, 65535))
     release(hold_free(1, "127.0.0.1", (65530, 65535)))
 
@@ -121,4 +121,4 @@ def test_a_restart_waits_for_a_port_that_the_user_has_chosen(flota, stopped):
             running.process.terminate()
             assert running.wait() == 143
     assert running.wait() == (143 if stopped else 0)
-    assert own_log.read_text().count("the restart waits for it") == 1
+    assert own_log.read_text().count("s to restart") == 1

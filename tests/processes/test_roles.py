@@ -99,7 +99,7 @@ def test_servers_start_first_answer_all_trainers_and_are_stopped_after_the_work(
     assert listed[3:6] == ["PADDLE_PSERVERS_IP_PORT_LIST:", *servers]
 
     assert "2 servers, 1 coordinator, 3 heters, 2 trainers on " in result.stderr
-    assert "the work is done; " in result.stderr
+    assert "all other workers finished; " in result.stderr
     assert "2 servers, 1 coordinator, 3 heters, 2 trainers finished successfully" in result.stderr
     assert (report(flota)["verdict"], report(flota)["failures"]) == ("succeeded", [])
     assert report(flota)["stopped_by_flota"] == [f"{role} {rank}" for role, rank in served]
@@ -124,8 +124,8 @@ def test_a_server_that_exits_after_the_work_is_not_waited_for_and_no_failure(flo
     result = flota.run("--run_mode", "ps", "--grace", 600, PLAYS, env=play("trainer=end server=outlive.5"))
 
     assert result.returncode == 0
-    assert "the work is done; 1 server left" in result.stderr
-    assert "server 0 ended with exit code 5, after the work was done; log: " in result.stderr
+    assert "all other workers finished; waiting up to " in result.stderr
+    assert "server 0 failed: exit code 5; ignored: all others had finished; log: " in result.stderr
     assert (report(flota)["failures"], report(flota)["stopped_by_flota"]) == ([], [])
 
 
@@ -139,7 +139,7 @@ def test_a_job_of_servers_alone_ends_when_they_do(flota):
     out, err = running.output()
     assert running.process.returncode == 0
     assert out == "server 0 is here\n"
-    assert "the work is done" not in err
+    assert "all other workers finished" not in err
     assert "2 servers finished successfully" in err
     assert report(flota)["stopped_by_flota"] == []
 
@@ -148,7 +148,9 @@ def test_a_job_of_servers_alone_ends_when_they_do(flota):
 def test_a_signal_after_the_work_is_not_a_failure(flota, victim):
     running = flota.start("--run_mode", "ps", PLAYS, env=play("trainer=end"))
     log = flota.directory / "log"
-    wait_until(lambda: any("the work is done" in path.read_text() for path in log.glob("default.*.log")), "the word")
+    wait_until(
+        lambda: any("all other workers finished" in path.read_text() for path in log.glob("default.*.log")), "the word"
+    )
 
     if victim == "node":
         os.kill(running.pid, signal.SIGTERM)
@@ -286,7 +288,7 @@ def test_a_dry_run_shows_the_roles(flota):
         ["rank", "0", "cpu", f"{log}/workerlog.0"],
         ["rank", "1", "cpu", f"{log}/workerlog.1"],
     ]
-    assert "server 0 gets" in table
+    assert "variables of server 0" in table
     planned = [(worker["role"], worker["rank"]) for worker in plan["workers"]]
     assert planned == [("server", 0), ("trainer", 0), ("trainer", 1)]
     assert plan["workers"][0]["env"]["TRAINING_ROLE"] == "PSERVER"
@@ -355,7 +357,7 @@ def test_an_ignored_failure_is_reported_and_the_job_continues(flota):
     _, err = running.output()
     assert running.process.returncode == 0
     log = flota.directory / "log" / "evaluatorlog.0"
-    assert f"evaluator 0 ended with exit code 9, and the job goes on without it; log: {log}\n" in err
+    assert f"evaluator 0 failed: exit code 9; continuing without it; log: {log}\n" in err
     assert "2 trainers finished successfully in" in err and "; ignored: evaluator 0" in err
     assert (report(flota)["verdict"], report(flota)["failures"]) == ("succeeded", [])
     assert report(flota)["ignored"] == ["evaluator 0"]

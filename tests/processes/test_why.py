@@ -83,18 +83,18 @@ time.sleep(60)
 """
 
 
-def test_a_job_whose_flota_was_killed_is_pieced_together(flota):
+def test_a_job_whose_flota_was_killed_is_reconstructed(flota):
     (flota.directory / "w.py").write_text(DEAF)
     running = flota.start("--nproc_per_node", 2, "w.py")
     wait_until(lambda: "worker_exited" in events(flota), "a failure")
-    assert "has not ended yet" in why(flota).stdout
+    assert "is still running" in why(flota).stdout
     running.process.kill()
     running.wait()
     assert_nobody_left()  # the shepherd holds the directory, too
 
     told = why(flota).stdout
 
-    assert "left no report: flota itself was ended" in told
+    assert "has no report because flota itself was killed" in told
     assert "rank 1 failed first: exit code 1 (ValueError)" in told
     assert "  ValueError: torn" in told
 

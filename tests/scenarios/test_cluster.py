@@ -122,7 +122,7 @@ def describe_gathering(state: JobState) -> str:
 
 def what_befell(faults: tuple[FailedWorker, ...]) -> str:
     if any(fault.cause == LEFT_EARLY for fault in faults):
-        return "left too early"
+        return "exited too early"
     return "hung" if any(is_hang(fault.code, fault.cause) for fault in faults) else "failed"
 
 
@@ -176,7 +176,7 @@ class Node:
         self.has_servers = any(blank.workers_by_role[number] for number in terms.serving) if blank.roles else False
         self.progress = StopAnswer(can_stop=False, step=NOW)
         self.knowledge: tuple[FailedWorker, ...] = ()
-        self.testimony = roll_call.Testimony(0.0)
+        self.roll_call_answer = roll_call.RollCallAnswer(0.0)
         self.roll_call_id = 0  # the question that it answers
         self.first_rank = 0
         self.actions: set[type] = set()
@@ -221,10 +221,10 @@ class Node:
     def _answer_roll_call(self, question: Question, now: float, *, gone: bool) -> None:
         if self.roll_call_id != question.id:
             self.roll_call_id = question.id
-            self.testimony = roll_call.Testimony(now + self.epoch)
+            self.roll_call_answer = roll_call.RollCallAnswer(now + self.epoch)
         if gone:
-            self.testimony = self.testimony._replace(failures=self.knowledge, swept=True)
-        self.part.reply(question, self.testimony)
+            self.roll_call_answer = self.roll_call_answer._replace(failures=self.knowledge, swept=True)
+        self.part.reply(question, self.roll_call_answer)
 
     def _answer_preemption(self, question: Question, _now: float, *, gone: bool) -> None:
         if not question.argument:

@@ -97,7 +97,7 @@ class SimNode:
         self.asked_for_stacks = 0
         self.known: PositionsAnswer | None = None
         self.stack_answers = self
-        self.roll_call, self.testimony = Question(0, ""), roll_call.Testimony(0.0)
+        self.roll_call, self.roll_call_answer = Question(0, ""), roll_call.RollCallAnswer(0.0)
         self.failure_reported = False
         self.evidence = SimpleNamespace(reached=lambda: NO_STEP, last=None)
         self.agreed_step = NOW

@@ -35,7 +35,7 @@ class ClusterMessages:
         self._local_only = ""
 
     def introduce(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...], store: StoreAccess) -> None:
-        self.console.introduce(configuration, notes)
+        self.console.begin_job(configuration, notes)
         if store.chosen:
             self._show_command(store)
         self.warn(store)

@@ -23,7 +23,7 @@ from flota.cluster.request_socket import RequestSocket
 from flota.cluster.store_access import StoreAccess
 from flota.cluster.terms import blank_record, terms_of
 from flota.errors import TRY_AGAIN, FlotaError
-from flota.failures.roll_call import Testimony, sendable
+from flota.failures.roll_call import RollCallAnswer, sendable
 from flota.hangs.question import PositionsAnswer
 from flota.hangs.watch import StackAnswers
 from flota.host.ports import release
@@ -39,7 +39,7 @@ from flota.logs.directory import open_directory
 from flota.logs.run_directory import choose_time, claim_time, resolve
 from flota.preemption.stop_step import NOW
 from flota.run.node_watch import NodeWatch
-from flota.run.start import spawns_to_come, start_workers
+from flota.run.start import expected_processes, start_workers
 from flota.run.worker_ports import PortWait, hold_ports
 from flota.store.keys import keys_of
 from flota.supervise.actions import StartRound
@@ -97,7 +97,7 @@ class MultiNode(NodeWatch):
         self.requests = RequestSocket(self)
         self.stack_answers = StackAnswers(self)
         self.roll_call = Question(0, "")  # the last roll call, and this node's answer
-        self.testimony = Testimony(0.0)
+        self.roll_call_answer = RollCallAnswer(0.0)
         self.stopped_gracefully = True
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class MultiNode(NodeWatch):
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
         if self.warm:
-            self.warm.prepare(spawns_to_come(self.spec, self.environ))
+            self.warm.prepare(expected_processes(self.spec, self.environ))
         self.link_latest()
         if self.store.master:
             self._use_log_time(self.log_time)
@@ -141,7 +141,7 @@ class MultiNode(NodeWatch):
         while self.final is None:
             self._turn()
         give_up = time.monotonic() + LEAVE_TIMEOUT
-        while not self.member.is_gone(time.monotonic()) and not self.hurried and time.monotonic() < give_up:
+        while not self.member.is_gone(time.monotonic()) and not self.exit_now and time.monotonic() < give_up:
             self._turn(give_up)
         job_state = self.follower.job_state
         self._use_log_time(job_state.log_time if job_state else "")  # if no round has begun
@@ -212,7 +212,7 @@ class MultiNode(NodeWatch):
                 self.console.event("round_recalled", round=self.started.roster.round)
                 self.act_on(RoundRecalled())
         elif isinstance(action, actions.Release):
-            self.let_servers_end()
+            self.wait_for_servers()
         elif isinstance(action, actions.AnswerQuestion):
             QUESTIONS[action.question.kind].answer(self, action.question, action.workers_gone)
         elif isinstance(action, actions.ResumeRound):
@@ -332,7 +332,7 @@ class MultiNode(NodeWatch):
         self.follower.report_steps(steps)
         self.advance()
 
-    def start_again(self, action: StartRound) -> None:
+    def restart_round(self, action: StartRound) -> None:
         raise AssertionError(f"a round of many nodes does not restart on its own: {action}")
 
     def _has_rank_0(self) -> bool:

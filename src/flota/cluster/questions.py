@@ -23,7 +23,7 @@ ROWS = (
     QuestionRow(preemption.KIND, StopAnswer, preemption.is_sound, preemption.decide, preemption.answer, urgent=True),
     QuestionRow(
         roll_call.KIND,
-        roll_call.Testimony,
+        roll_call.RollCallAnswer,
         roll_call.is_sound,
         roll_call.decide,
         roll_call.answer,

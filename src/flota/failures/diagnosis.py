@@ -1,6 +1,6 @@
-"""Why a worker ended: one table from what is known of its end to a cause, in words and with a hint.
+"""Diagnoses why a worker failed: finds a cause, a description and a hint from its exit code and output.
 
-Without `re`: it is read when something has failed, and a failure may be the first of many restarts. Pure.
+Does not import `re`, which would delay the first restart. Pure.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from flota.values import NamedTuple
 MEMORY_ERRORS = ("MemoryError", "ArrayMemoryError")
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 LOCAL_RANK_TEXTS = ("unrecognized arguments: --local-rank", "unrecognized arguments: --local_rank")
-INTERPRETERS_WORD = ": can't open file "  # what python itself says, with exit code 2
-ABSL_REFUSES = "FATAL Flags parsing error:"
+CANNOT_OPEN_FILE = ": can't open file "  # printed by python itself, with exit code 2
+ABSL_USAGE_ERROR = "FATAL Flags parsing error:"
 USAGE_CODE = 2
 
 
 class Evidence(NamedTuple):
-    """What is known of a worker's end, and what it said last. `code` is its exit code, or minus the signal's number.
+    """How a worker exited, and its last output. `code`: its exit code, or minus the signal's number.
 
-    `said`: its last words, for people. `raised`: the line of its exception, `root`: all of the first in its chain;
-    `tail`: how the message of what was raised goes on, or, if it did not end by an exception, the end of what it said.
-    `memory`: how the kernel is known to have ended it for memory; `counted`: whether such kills are known of at all.
+    `said`: the output to show. `raised`: the first line of its exception; `root`: the whole first exception of its
+    chain; `tail`: the rest of the exception's message, or without an exception the last output. `memory`: the evidence
+    for the OOM killer; `counted`: whether such evidence can be seen on this machine.
     """
 
     code: int
@@ -34,7 +34,7 @@ class Evidence(NamedTuple):
     raised: str = ""
     root: str = ""
     tail: tuple[str, ...] = ()
-    stranger: bool = False  # it was raised by a client of some other service, not in talking to a process of the job
+    other_service: bool = False  # raised by a client of a service outside the job
     memory: str = ""
     counted: bool = False
 
@@ -48,21 +48,21 @@ class Evidence(NamedTuple):
 
     @property
     def died(self) -> bool:
-        """By a signal that flota did not send."""
+        """Whether a signal killed it that flota did not send."""
         return signal_of(self.code) != 0 and not self.asked_to_stop
 
 
-# Texts that tell the cause wherever they are in what a worker said last.
-TEXTS = (
+# Texts that identify the cause anywhere in the last output.
+CAUSES_BY_TEXT = (
     (causes.DEVICE_OUT_OF_MEMORY, "out of memory on the device", patterns.DEVICE_MEMORY),
     (causes.SHARED_MEMORY_FULL, "shared memory is full", patterns.SHARED_MEMORY),
     (causes.DISK_FULL, "the disk is full", patterns.DISK),
     (causes.PORT_IN_USE, "the port is already in use", patterns.PORT),
     (causes.TOO_MANY_FILES, "too many open files", patterns.FILES),
-    (causes.DEVICE_FAILED, "error of the device", patterns.DEVICE_ERROR),
+    (causes.DEVICE_FAILED, "device error", patterns.DEVICE_ERROR),
 )
-# Signals that say it all.
-SIGNALS = {
+# Signals that identify the cause.
+CAUSES_BY_SIGNAL = {
     causes.SIGKILL: (causes.KILLED, "killed from outside"),
     causes.SIGSEGV: (causes.SEGMENTATION_FAULT, "segmentation fault"),
     causes.SIGTERM: (causes.TERMINATED, "terminated from outside"),
@@ -71,9 +71,9 @@ BUS_ERROR = "bus error"
 
 
 def diagnosed(failed: FailedWorker, evidence: Evidence) -> FailedWorker:
-    """With the most telling cause that the evidence allows, and with what it said last."""
+    """Add the most specific cause that the evidence supports, and the last output."""
     cause, words = next(found for check in CHECKS if (found := check(evidence)))
-    # Of a script that python cannot read it prints no traceback.
+    # python prints no traceback for a script with a syntax error.
     raised = evidence.raised or (evidence.last if cause == causes.SYNTAX_ERROR else "")
     return failed._replace(
         cause=cause,
@@ -86,23 +86,23 @@ def diagnosed(failed: FailedWorker, evidence: Evidence) -> FailedWorker:
 
 
 def is_secondary(evidence: Evidence) -> bool:
-    """Whether another's death explains this end: a connection that was lost, a collective that was given up."""
+    """Whether another worker's failure explains this one: a lost connection, an aborted collective."""
     if evidence.memory or (evidence.died and signal_of(evidence.code) in (causes.SIGKILL, causes.SIGSEGV)):
         return False
     if evidence.root:
-        return names_lost_peer(evidence.root) and not evidence.stranger and _by_text(evidence.root) is None
-    return _says_that_it_lost_a_peer(evidence) or patterns.SIGTERM_BLOCK in "\n".join(evidence.tail)
+        return names_lost_peer(evidence.root) and not evidence.other_service and _by_text(evidence.root) is None
+    return _reports_lost_peer(evidence) or patterns.SIGTERM_BLOCK in "\n".join(evidence.tail)
 
 
 def exception_name(line: str) -> str:
-    """`torch.OutOfMemoryError` of `torch.OutOfMemoryError: CUDA out of …`; empty if the line is not an exception's."""
+    """`torch.OutOfMemoryError` from `torch.OutOfMemoryError: CUDA out of …`; empty if the line names no exception."""
     name = line.partition("\n")[0].partition(":")[0].strip()
     return name if all(part.isidentifier() for part in name.replace(".<locals>.", ".").split(".")) else ""
 
 
 def names_lost_peer(raised: str) -> bool:
-    """Whether an exception, by its words, says that another process was lost: by its type, or in a framework's words.
-    Whatever else can be in the message of any exception."""
+    """Whether an exception reports a lost process, by its type or by a framework's message. Messages of other
+    exceptions are not searched: they can contain anything."""
     name = exception_name(raised).rpartition(".")[2]
     if name in patterns.LOST_PEER_TYPES:
         return True
@@ -110,22 +110,22 @@ def names_lost_peer(raised: str) -> bool:
     return (name in patterns.FRAMEWORK_TYPES or is_framework) and _has(raised, patterns.LOST_PEER)
 
 
-# Each check: the cause, and what completes the sentence; None where it is not that.
+# Each check returns a cause and its description, or None.
 
 
-def _before_all(evidence: Evidence) -> tuple[str, str] | None:
-    """What the worker says does not matter."""
+def _by_exit(evidence: Evidence) -> tuple[str, str] | None:
+    """Causes that do not depend on the output."""
     if evidence.code == 0 and not evidence.asked_to_stop:
-        return causes.LEFT_EARLY, "while others still worked"
+        return causes.LEFT_EARLY, "while others were still running"
     if evidence.memory:
-        return causes.OUT_OF_MEMORY, f"killed for memory: {evidence.memory}"
-    found = SIGNALS.get(signal_of(evidence.code)) if evidence.died else None
+        return causes.OUT_OF_MEMORY, f"killed by the OOM killer: {evidence.memory}"
+    found = CAUSES_BY_SIGNAL.get(signal_of(evidence.code)) if evidence.died else None
     if found and found[0] == causes.KILLED and not evidence.counted:
-        return causes.KILLED, "killed from outside, or by the kernel for memory"
+        return causes.KILLED, "killed from outside, or by the OOM killer"
     return found
 
 
-def _cannot_import(evidence: Evidence) -> tuple[str, str] | None:
+def _by_import_error(evidence: Evidence) -> tuple[str, str] | None:
     name = exception_name(evidence.raised)
     message = evidence.raised.partition(":")[2].strip()
     if name == "ModuleNotFoundError":
@@ -137,27 +137,27 @@ def _cannot_import(evidence: Evidence) -> tuple[str, str] | None:
     return None
 
 
-def _cannot_be_read(evidence: Evidence) -> tuple[str, str] | None:
+def _by_syntax_error(evidence: Evidence) -> tuple[str, str] | None:
     line = evidence.raised or evidence.last
     return (causes.SYNTAX_ERROR, line) if evidence.code == 1 and exception_name(line) in SYNTAX_ERRORS else None
 
 
-def _refuses_its_arguments(evidence: Evidence) -> tuple[str, str] | None:
+def _by_usage_error(evidence: Evidence) -> tuple[str, str] | None:
     said = "\n".join(evidence.tail)
-    if evidence.code == 1 and ABSL_REFUSES in said and not evidence.raised:
-        return causes.USAGE, said.partition(ABSL_REFUSES)[2].strip().partition("\n")[0] or "usage"
+    if evidence.code == 1 and ABSL_USAGE_ERROR in said and not evidence.raised:
+        return causes.USAGE, said.partition(ABSL_USAGE_ERROR)[2].strip().partition("\n")[0] or "usage"
     if evidence.code != USAGE_CODE or evidence.raised:
         return None
     if _has(said, LOCAL_RANK_TEXTS):
-        return causes.LOCAL_RANK, "the script does not know --local-rank"
-    if INTERPRETERS_WORD in evidence.last:
-        return causes.BAD_PATH, f"can't open {evidence.last.partition(INTERPRETERS_WORD)[2]}"
-    refusal = _refusal(evidence.tail) if "usage: " in said.lower() else ""
-    return (causes.USAGE, refusal) if refusal else None
+        return causes.LOCAL_RANK, "the script does not accept --local-rank"
+    if CANNOT_OPEN_FILE in evidence.last:
+        return causes.BAD_PATH, f"can't open {evidence.last.partition(CANNOT_OPEN_FILE)[2]}"
+    usage = _usage_error(evidence.tail) if "usage: " in said.lower() else ""
+    return (causes.USAGE, usage) if usage else None
 
 
-def _refusal(lines: tuple[str, ...]) -> str:
-    """In the words of argparse, click, fire, or typer, which draws a box around them."""
+def _usage_error(lines: tuple[str, ...]) -> str:
+    """The message of argparse, click or fire, or of typer, which draws a box around it."""
     for number, line in enumerate(lines):
         if line.lower().startswith("error: ") or ": error: " in line:
             return line[line.lower().index("error: ") + len("error: ") :] or "usage"
@@ -166,34 +166,35 @@ def _refusal(lines: tuple[str, ...]) -> str:
     return ""
 
 
-def _says_it(evidence: Evidence) -> tuple[str, str] | None:
+def _by_output(evidence: Evidence) -> tuple[str, str] | None:
     name = exception_name(evidence.raised)
     if found := _by_text(evidence.text):
         return found
     if name.rpartition(".")[2] in MEMORY_ERRORS or _has(evidence.text, patterns.MEMORY):
-        return causes.OUT_OF_MEMORY, "the machine has no memory left to give"
-    if names_lost_peer(evidence.root) if evidence.raised else _says_that_it_lost_a_peer(evidence):
-        return causes.LOST_CONNECTION, "lost its connection to another process"
+        return causes.OUT_OF_MEMORY, "the machine is out of memory"
+    if names_lost_peer(evidence.root) if evidence.raised else _reports_lost_peer(evidence):
+        return causes.LOST_CONNECTION, "lost the connection to another process"
     return (causes.EXCEPTION, name) if name else None
 
 
-def _by_its_code(evidence: Evidence) -> tuple[str, str]:
-    """No words: what the signal is called says what is known."""
+def _by_code_alone(evidence: Evidence) -> tuple[str, str]:
+    """Nothing is known but the exit code or signal."""
     signal = signal_of(evidence.code)
     if signal == causes.SIGABRT:
         return causes.ABORTED, ""
     return (causes.SIGNALLED, BUS_ERROR * (signal == causes.SIGBUS)) if signal else (causes.EXITED, "")
 
 
-CHECKS = (_before_all, _cannot_import, _cannot_be_read, _refuses_its_arguments, _says_it, _by_its_code)
+CHECKS = (_by_exit, _by_import_error, _by_syntax_error, _by_usage_error, _by_output, _by_code_alone)
 
 
 def _by_text(text: str) -> tuple[str, str] | None:
-    return next(((cause, words) for cause, words, texts in TEXTS if _has(text, texts)), None)
+    return next(((cause, words) for cause, words, texts in CAUSES_BY_TEXT if _has(text, texts)), None)
 
 
-def _says_that_it_lost_a_peer(evidence: Evidence) -> bool:
-    """A program that exits on its own may have printed anything before; native code that gives up does not go on."""
+def _reports_lost_peer(evidence: Evidence) -> bool:
+    """Native code aborts right after its message, so the whole tail counts. A program that exits on its own may have
+    printed anything before: only its last line counts."""
     died = signal_of(evidence.code) != 0 or evidence.asked_to_stop
     return _has("\n".join(evidence.tail) if died else evidence.last, patterns.LOST_PEER)
 

@@ -1,6 +1,4 @@
-"""Memory as the kernel accounts for it, in this cgroup (v1 and v2) and on the machine: how much is left, and whether
-processes were ended for want of it.
-"""
+"""Available memory and kills by the OOM killer, in this cgroup (v1 and v2) and on the machine."""
 
 from __future__ import annotations
 
@@ -11,64 +9,66 @@ from flota.values import NamedTuple
 
 LARGEST_RECORD = 8192
 NO_LIMIT = 1 << 60
-# By the version of the cgroup: the files with its limit, what it uses now, the most it has used, and its kills.
+# By cgroup version: the files with its limit, current usage, peak usage and OOM kills.
 FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control"),
     2: ("memory.max", "memory.current", "memory.peak", "memory.events"),
 }
-RECORD = "ut of memory: Killed process "  # of the whole machine, or of a cgroup; the number follows
-ALL_PROCESSES = "pid:[4026531836]"  # the namespace whose numbers the kernel's log has
-A_WHILE = 60.0  # seconds
+RECORD = "ut of memory: Killed process "  # for the machine or a cgroup; the pid follows
+ALL_PROCESSES = "pid:[4026531836]"  # the pid namespace that the kernel's log uses
+RECENT = 60.0  # seconds
 
 
 class MemoryEvidence(NamedTuple):
-    """`killed`: how it is known that the kernel did it, empty if it is not; `counted`: whether it would be known."""
+    """`killed`: the evidence for an OOM kill, or empty; `counted`: whether OOM kills can be seen on this machine."""
 
     killed: str
     counted: bool
-    words: str  # limit and peak, and what the machine has
+    words: str  # the cgroup's limit and peak, and the machine's memory
 
 
 class MemoryWatch:
-    """Made at the beginning of a round; asked when a worker was killed, and told that time passes until then. The paths
-    are where Linux has them."""
+    """Created at the start of a round and queried when a worker was killed. Until then, call `forget_old_kills`
+    regularly."""
 
     def __init__(self, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup", log: str = "/dev/kmsg") -> None:
         self._proc = proc
         self._directory, self._version = find_cgroup(proc, cgroups)
-        self._before = self._lately = self._count()
-        self._next = 0.0
-        self._named: set[str] = set()  # all that the kernel's log has named since: it can be read but once
+        self._before = self._recent = self._count()
+        self._next_count = 0.0
+        self._logged_pids: set[str] = set()  # killed since, by the kernel's log, which can be read only once
         self._log = -1
         try:
             if os.readlink(f"{proc}/self/ns/pid") == ALL_PROCESSES:
                 self._log = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
                 os.lseek(self._log, 0, os.SEEK_END)
         except OSError:
-            pass  # not for everybody to read
+            pass  # not readable for this user
 
     def close(self) -> None:
         if self._log >= 0:
             os.close(self._log)
             self._log = -1
 
-    def move_on(self, now: float) -> None:
-        """Forget the kills of long ago: they were others', such as a data loader's that was replaced. One that has just
-        been counted may be that of a worker whose end is about to be heard of."""
-        if now >= self._next:
-            self._next = now + A_WHILE
-            self._before, self._lately = self._lately, self._count()
+    def forget_old_kills(self, now: float) -> None:
+        """Forget old kills: they were of other processes, such as a data loader that was replaced. Keep recent ones: a
+        killed worker's exit may not have been reported yet."""
+        if now >= self._next_count:
+            self._next_count = now + RECENT
+            self._before, self._recent = self._recent, self._count()
 
-    def look(self, pid: int) -> MemoryEvidence:
-        """What is known of this process, which was killed a moment ago; 0: its number is not known."""
+    def evidence_for(self, pid: int) -> MemoryEvidence:
+        """The evidence for a process that was just killed. `pid` 0: its pid is unknown."""
         count = self._count()
         self._read_log()
         killed = ""
-        if str(pid) in self._named:
+        if str(pid) in self._logged_pids:
             killed = "the kernel's log names it"
-        elif count is not None and self._before is not None and count > self._before and not (pid and self._named):
+        elif (
+            count is not None and self._before is not None and count > self._before and not (pid and self._logged_pids)
+        ):
             more = count - self._before
-            killed = f"the kernel counts {more} such kill{'s' * (more > 1)} in its cgroup in the last minutes"
+            killed = f"{more} OOM kill{'s' * (more > 1)} in its cgroup in the last minutes"
         return MemoryEvidence(killed, count is not None or self._log >= 0, self._in_words())
 
     def _count(self) -> int | None:
@@ -85,30 +85,30 @@ class MemoryWatch:
             try:
                 record = os.read(self._log, LARGEST_RECORD).decode(errors="replace")
             except BrokenPipeError:
-                continue  # some were overwritten before we read them
+                continue  # some records were overwritten before they were read
             except OSError:
                 break  # nothing more
             if not record:
                 break
             names = (entry.partition(RECORD)[2].partition(" ")[0].rstrip(",") for entry in record.splitlines())
-            self._named.update(filter(None, names))
+            self._logged_pids.update(filter(None, names))
 
     def _in_words(self) -> str:
         parts = []
         limit, _, peak, _ = FILES.get(self._version, ("", "", "", ""))
         most, used = (_number(f"{self._directory}/{name}") for name in (limit, peak))
         if most is not None and most < NO_LIMIT:
-            had = f" and had {bytes_in_words(used)}" if used else ""
-            parts.append(f"the cgroup may have {bytes_in_words(most)}{had}")
+            peak_words = f", peak {bytes_in_words(used)}" if used else ""
+            parts.append(f"cgroup limit {bytes_in_words(most)}{peak_words}")
         machine = {line.partition(":")[0]: line for line in read_lines(f"{self._proc}/meminfo")}
         total, free = (_kilobytes(machine.get(name, "")) for name in ("MemTotal", "MemAvailable"))
         if total:
-            parts.append(f"the machine has {bytes_in_words(free)} of {bytes_in_words(total)} left")
+            parts.append(f"machine: {bytes_in_words(free)} of {bytes_in_words(total)} available")
         return "; ".join(parts)
 
 
 def available(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
-    """Bytes that nobody uses, on this machine and in this process's cgroup and those above it."""
+    """Bytes available on this machine, in this process's cgroup and in its parent cgroups: the smallest."""
     left = [_kilobytes(line) for line in read_lines(f"{proc}/meminfo") if line.startswith("MemAvailable:")]
     directory, version = find_cgroup(proc, cgroups)
     while directory and directory != cgroups:
@@ -120,9 +120,9 @@ def available(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
 
 
 def find_cgroup(proc: str, cgroups: str) -> tuple[str, int]:
-    """The directory that counts this process's memory, and its version; nothing where there is none.
+    """The directory of this process's memory cgroup and its version; `"", 0` if there is none.
 
-    In a container without a cgroup namespace the path is the host's: then the mounted root is the container's own.
+    In a container without a cgroup namespace the path is the host's: then the mounted root is the container's cgroup.
     """
     for line in read_lines(f"{proc}/self/cgroup"):
         number, _, rest = line.partition(":")

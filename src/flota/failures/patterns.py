@@ -1,6 +1,4 @@
-"""What frameworks and systems print when something gives way, in lower case. One row a text that somebody has met.
-Pure.
-"""
+"""Error messages of frameworks and systems, in lower case. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ DEVICE_ERROR = (
 )
 SHARED_OBJECT = ("cannot open shared object file", "undefined symbol:")
 
-# Exceptions that say by their type that another process was lost.
+# Exceptions whose type means that another process was lost.
 LOST_PEER_TYPES = (
     "ConnectionError",
     "ConnectionResetError",
@@ -61,7 +59,7 @@ LOST_PEER_TYPES = (
     "DistStoreError",
     "UnavailableError",
 )
-# What frameworks raise for anything, so that their words must tell.
+# Exceptions that frameworks raise for many reasons, so that the message decides.
 FRAMEWORK_TYPES = (
     "RuntimeError",
     "OSError",
@@ -79,11 +77,11 @@ FRAMEWORK_TYPES = (
     "HorovodInternalError",
     "DistBackendError",
 )
-# Paddle makes types of Python's of its own kinds, which it names in front: `ValueError: (InvalidArgument) TCP …`.
+# Paddle raises Python's types and puts its own error kind first: `ValueError: (InvalidArgument) TCP …`.
 FRAMEWORK_WORD = "("
-# A process that says one of these has lost another. If that one is known to have failed, it is the one to look at.
+# Messages of a process that lost another one.
 LOST_PEER = (
-    *(name.lower() for name in LOST_PEER_TYPES if name != "ConnectionError"),  # which clients of other services raise
+    *(name.lower() for name in LOST_PEER_TYPES if name != "ConnectionError"),  # clients of other services use it
     "connection reset by peer",
     "connection closed by peer",
     "connection closed by remote peer",
@@ -111,11 +109,11 @@ LOST_PEER = (
     "peer closed the connection",
     "peer has died",
 )
-# One that has lost another, and knows it only because its patience was over.
+# Messages of a process that noticed a lost one by a timeout.
 TIMED_OUT = ("timeout", "timed out", "deadline_exceeded", "deadline exceeded")
-SIGTERM_BLOCK = "[SignalInfo: *** SIGTERM"  # Paddle's, when somebody has stopped the process
-# Files of clients that talk to other services, and never to a process of the job.
-STRANGERS = (
+SIGTERM_BLOCK = "[SignalInfo: *** SIGTERM"  # printed by Paddle after SIGTERM
+# Files of clients that connect to services outside the job.
+OTHER_SERVICES = (
     "/http/client.py",
     "/urllib/request.py",
     "/urllib3/",

@@ -1,4 +1,4 @@
-"""The report of a finished job once more, from what its nodes have left in their log directories."""
+"""Reads the report of a finished job from the log directories of its nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from flota.failures.blame import in_order_of_blame
 from flota.failures.diagnosis import Evidence, diagnosed
-from flota.failures.last_words import last_words, read_tail
+from flota.failures.last_output import last_output, read_tail
 from flota.job.report import FAILED, FailedWorker, Report, Verdict, exit_code_of_all, report_from_dict, with_failures
 from flota.job.roles import TRAINER, log_stem
 from flota.logs.directory import ROUND_HEADER
@@ -17,12 +17,12 @@ from flota.logs.find_runs import run_directories
 from flota.values import NamedTuple
 
 Json = dict[str, Any]
-SKEW = 10.0  # seconds by which the clocks of one job's machines may differ
+SKEW = 10.0  # seconds by which the clocks of a job's machines may differ
 
 
-class Telling(NamedTuple):
-    """What one node has left: the report of its last job, or only the events of one that never came to a report.
-    `began` and `ended` are by its own clock; of a job that is not known to have ended, the latter is its last event."""
+class NodeHistory(NamedTuple):
+    """What one node's log directory says about its last job: a report, or without one only events. `began` and `ended`
+    are by the node's clock. `ended` is the last event, if the end is unknown."""
 
     node: str
     directory: str
@@ -36,18 +36,18 @@ class Telling(NamedTuple):
         return self.report.several if self.report else any("nodes" in event for event in self.events)
 
 
-def find_tellings(paths: list[str]) -> list[Telling]:
-    """All of the last job that is in these directories, in their latest runs, or in directories below them."""
-    found = [telling for path in paths for directory in run_directories(path) for telling in _read(directory)]
-    last = of_last_job(found)
-    # A report.json says nothing that the events of a node do not say, where there are some.
-    is_told = any(telling.node and telling.report for telling in last)
-    return [telling for telling in found if telling in last and (telling.node or not is_told)]
+def find_histories(paths: list[str]) -> list[NodeHistory]:
+    """The last job's histories in these directories, their latest runs, and their subdirectories."""
+    found = [history for path in paths for directory in run_directories(path) for history in _read(directory)]
+    last = select_last_job(found)
+    # A node's events contain its report: report.json adds nothing to them.
+    has_report = any(history.node and history.report for history in last)
+    return [history for history in found if history in last and (history.node or not has_report)]
 
 
-def of_last_job(found: list[Telling]) -> list[Telling]:
-    """Those that were under way at the same time as the last one: whoever has taken part in an earlier job alone, such
-    as a container of another name, has left its own in the same place."""
+def select_last_job(found: list[NodeHistory]) -> list[NodeHistory]:
+    """Histories that overlap in time with the latest one. A directory may also contain nodes of earlier jobs, such as
+    containers with other names."""
     began = max((one.ended for one in found), default=0.0)
     last = []
     for one in sorted(found, key=lambda one: one.ended, reverse=True):
@@ -58,48 +58,48 @@ def of_last_job(found: list[Telling]) -> list[Telling]:
     return last
 
 
-def _read(directory: str) -> list[Telling]:
+def _read(directory: str) -> list[NodeHistory]:
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-    tellings = []
+    histories = []
     for name in names:
         events = _last_job(f"{directory}/{name}") if name.startswith("events.") and name.endswith(".jsonl") else []
         if events:
             last = events[-1]
             report = _report(last.get("report")) if last["event"] == "job_ended" else None
             times = [_seconds(event.get("time")) for event in (events[0], last)]
-            tellings.append(Telling(str(last.get("node", "")), directory, report, tuple(events), *times))
-    alone = _report(_parse(_text_of(f"{directory}/report.json")))
-    if alone and all(telling.report != alone for telling in tellings):
+            histories.append(NodeHistory(str(last.get("node", "")), directory, report, tuple(events), *times))
+    saved = _report(_parse(_text_of(f"{directory}/report.json")))
+    if saved and all(history.report != saved for history in histories):
         ended_at = os.path.getmtime(f"{directory}/report.json")
-        tellings.append(Telling("", directory, alone, (), ended_at - alone.seconds, ended_at))
-    return tellings
+        histories.append(NodeHistory("", directory, saved, (), ended_at - saved.seconds, ended_at))
+    return histories
 
 
-def _report(told: Json | None) -> Report | None:
-    """None where there is none, and of something else that has its name."""
+def _report(values: Json | None) -> Report | None:
+    """None if there is no report, or if the file contains something else."""
     try:
-        return report_from_dict(told) if told else None
+        return report_from_dict(values) if values else None
     except (TypeError, ValueError, AttributeError):
         return None
 
 
 def _last_job(path: str) -> list[Json]:
-    """The events of the last job; the last line may be half of one."""
+    """The events of the last job. The last line may be incomplete."""
     events = [event for line in _text_of(path).splitlines() if (event := _parse(line)) and _is_event(event)]
     starts = [number for number, event in enumerate(events) if event["event"] == "job_started"]
     return events[starts[-1] if starts else 0 :]
 
 
-def _is_event(told: Json) -> bool:
-    """With all that is read of it: what others have written into the file is passed over."""
+def _is_event(value: Json) -> bool:
+    """Whether it has all fields that are used here. Other lines in the file are skipped."""
     numbers = {
         "job_started": ("pid",),
         "round_started": ("attempt",),
         "worker_started": ("rank", "pid", "monotonic"),
         "worker_exited": ("rank", "code", "monotonic"),
     }
-    name = told.get("event")
-    return isinstance(name, str) and all(isinstance(told.get(key), (int, float)) for key in numbers.get(name, ()))
+    name = value.get("event")
+    return isinstance(name, str) and all(isinstance(value.get(key), (int, float)) for key in numbers.get(name, ()))
 
 
 def _text_of(path: str) -> str:
@@ -118,16 +118,16 @@ def _parse(text: str) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
-# Where flota itself has died, or the machine.
+# Jobs whose flota or machine died.
 
 
-def piece_together(tellings: list[Telling]) -> Report:
-    """A report from the events and logs of nodes that left none. Their clocks are taken as they are."""
-    events = [event for telling in tellings for event in telling.events]
+def reconstruct_report(histories: list[NodeHistory]) -> Report:
+    """Make a report from events and logs of nodes without one. Assumes that their clocks agree."""
+    events = [event for history in histories for event in history.events]
     sizes = [int(event.get("world_size") or 0) for event in events if event["event"] == "job_started"]
-    rounds = [(telling, _last_round(telling)) for telling in tellings]
+    rounds = [(history, _last_round(history)) for history in histories]
     exits = [
-        (telling, round_, event) for telling, round_ in rounds for event in round_ if event["event"] == "worker_exited"
+        (history, round_, event) for history, round_ in rounds for event in round_ if event["event"] == "worker_exited"
     ]
     found = [_failed(*one) for one in exits if one[2]["code"] != 0 and not one[2].get("asked_to_stop")]
     blamed = tuple(in_order_of_blame(found))
@@ -137,29 +137,29 @@ def piece_together(tellings: list[Telling]) -> Report:
         sizes={TRAINER: max(sizes, default=0)},
         rounds=0,
         seconds=0.0,
-        log_dir=tellings[0].directory,
-        several=len(tellings) > 1,
+        log_dir=histories[0].directory,
+        several=len(histories) > 1,
     )
     return with_failures(report, blamed, tuple(_who(event) for _, _, event in exits if event["code"] == 0))
 
 
-def _last_round(telling: Telling) -> tuple[Json, ...]:
-    rounds = [number for number, event in enumerate(telling.events) if event["event"] == "round_started"]
-    return telling.events[rounds[-1] :] if rounds else telling.events
+def _last_round(history: NodeHistory) -> tuple[Json, ...]:
+    rounds = [number for number, event in enumerate(history.events) if event["event"] == "round_started"]
+    return history.events[rounds[-1] :] if rounds else history.events
 
 
 def _who(event: Json) -> tuple[str, int]:
     return str(event.get("role", TRAINER)), int(event["rank"])
 
 
-def _failed(telling: Telling, round_: tuple[Json, ...], event: Json) -> FailedWorker:
+def _failed(history: NodeHistory, round_: tuple[Json, ...], event: Json) -> FailedWorker:
     role, rank = _who(event)
     starts = (one for one in round_ if one["event"] == "worker_started" and _who(one) == (role, rank))
     start = next(starts, {"pid": 0, "monotonic": event["monotonic"]})
-    logs = _logs(f"{telling.directory}/{log_stem(role)}.{rank}", _seconds(round_[0].get("time")))
+    logs = _logs(f"{history.directory}/{log_stem(role)}.{rank}", _seconds(round_[0].get("time")))
     failed = FailedWorker(
         rank=rank,
-        node=telling.node,
+        node=history.node,
         pid=start["pid"],
         code=event["code"],
         ran=max(0.0, event["monotonic"] - start["monotonic"]),
@@ -168,14 +168,14 @@ def _failed(telling: Telling, round_: tuple[Json, ...], event: Json) -> FailedWo
         attempt=round_[0].get("attempt", 0),
         at=_seconds(event.get("time")),
     )
-    return diagnosed(failed, last_words(list(logs.values()), Evidence(failed.code)))
+    return diagnosed(failed, last_output(list(logs.values()), Evidence(failed.code)))
 
 
-def _logs(both: str, began: float) -> dict[str, list[str]]:
-    """What a worker has said in the round, by file: with -r and -t its streams have files of their own. An earlier
-    job may have left the other kind there, with more lines after its header than are read."""
+def _logs(combined: str, began: float) -> dict[str, list[str]]:
+    """A worker's output in the last round by file. With -r and -t each stream has its own file. Files that an earlier
+    job left are skipped, also those with more lines after their header than are read."""
     found = {}
-    for path in (f"{both}.err", both, f"{both}.out"):
+    for path in (f"{combined}.err", combined, f"{combined}.out"):
         lines = read_tail(path, 0)
         begins = [number for number, line in enumerate(lines) if line.startswith(ROUND_HEADER)]
         if begins or (lines and os.path.getmtime(path) > began - SKEW):

@@ -1,8 +1,8 @@
-"""The failure report: which worker failed first and how, then all others in one line each. Pure."""
+"""The failure report: the worker that failed first in detail, then one line per group of others. Pure."""
 
 from __future__ import annotations
 
-from flota.failures.last_words import shorten
+from flota.failures.last_output import shorten
 from flota.humanize import (
     clock_in_words,
     counts_in_words,
@@ -18,11 +18,11 @@ from flota.job.roles import TRAINER, label
 
 MOST_LINES = 25
 SECONDARY_LINES = 6
-MOST_NAMED = 4  # of the workers that failed on their own, of restarts
+MOST_NAMED = 4  # workers that also failed on their own, restarts
 
 
 def failure_report(report: Report, *, verbose: bool = False) -> list[str]:
-    """At most 25 lines, or with `verbose` all that is known of all workers that failed."""
+    """At most 25 lines, or with `verbose` every failure in full."""
     first, *others = report.failed
     failed = [failed.rank for failed in report.failed if failed.rank >= 0 and failed.role == first.role]
     rest = (*others, *report.secondary) if verbose else ()
@@ -31,7 +31,7 @@ def failure_report(report: Report, *, verbose: bool = False) -> list[str]:
         culprit_in_words(first, name_host=report.several),
         *_details(first, name_host=report.several),
     ]
-    in_a_line_each = [
+    summaries = [
         *(_folded("finished successfully before that", list(report.ended)) if first.cause == LOST_CONNECTION else []),
         *_also_failed(others, name_host=report.several),
         *_folded("failed as a consequence", [(one.role, one.rank) for one in report.secondary]),
@@ -39,18 +39,18 @@ def failure_report(report: Report, *, verbose: bool = False) -> list[str]:
         *(f"before that: {words}" for words in restarts_in_words(report)),
         *_folded("stopped by flota", list(report.stopped)),
     ]
-    secondary = _first_secondary(report, MOST_LINES - len(culprit) - len(in_a_line_each))
+    secondary = _first_secondary(report, MOST_LINES - len(culprit) - len(summaries))
     in_full = [line for one in rest for line in _in_full(one, name_host=report.several)]
-    return [*culprit, *secondary, *in_a_line_each, *in_full]
+    return [*culprit, *secondary, *summaries, *in_full]
 
 
 def restart_details(culprit: FailedWorker) -> list[str]:
-    """What is shown of a failure after which the job is restarted: the exception's message and the log."""
+    """The lines below a restart message: the exception's message and the log."""
     return [*exception_message(culprit), *([f"log: {culprit.log}"] if culprit.log else [])]
 
 
 def restarts_in_words(report: Report) -> list[str]:
-    """For example `2 restarts: rank 2 FileNotFoundError at 0m40s, rank 0 SIGKILL at 1m02s`, then changes of nodes."""
+    """For example `2 restarts: rank 2 FileNotFoundError at 0m40s, rank 0 SIGKILL at 1m02s`; then node changes."""
     counted, others = [
         [
             f"{one.reason} at {clock_in_words(max(0.0, one.at - report.began))}"
@@ -74,19 +74,19 @@ def culprit_in_words(failed: FailedWorker, *, name_host: bool = False, first: bo
     ending = failed.ending or ending_in_words(failed.code)
     if failed.cause == SHEPHERD_LOST:
         end = ending_in_words(failed.code)
-        return f"flota's own shepherd process{where} ended with {end}; its workers were stopped"
+        return f"flota's own shepherd process{where} died: {end}; its workers were stopped"
     if is_hang(failed.code, failed.cause) and failed.cause == LEFT_EARLY:
-        return f"{who}{where} left too early: exit code 0 {after}, and the others hang"
+        return f"{who}{where} exited too early: exit code 0 {after}, while others were waiting for it"
     if failed.cause == HUNG:
-        return f"{f'{who}{where}' if failed.rank >= 0 else 'the job'} hung: found {after}"
+        return f"{f'{who}{where}' if failed.rank >= 0 else 'the job'} hung: detected {after}"
     if failed.cause == NOT_STARTED:
         return f"{who}{where} could not be started"
-    how = "left too early" if failed.code == 0 else "failed first" if first else "failed"
+    how = "exited too early" if failed.code == 0 else "failed first" if first else "failed"
     return f"{who}{where} {how}: {ending} {after}"
 
 
 def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
-    """What it was doing, what it said last, where its log is, and what to do about it."""
+    """Its process, last output, log and hint."""
     step = f", last step {failed.step}" if failed.step != NO_STEP else ""
     facts = f"  pid {failed.pid}, attempt {failed.attempt}{step}" if failed.pid else ""
     return [
@@ -99,7 +99,7 @@ def _details(failed: FailedWorker, *, name_host: bool) -> list[str]:
 
 
 def _first_secondary(report: Report, room: int) -> list[str]:
-    """One that left too early has said nothing of what came of it. `room`: lines that are left for it."""
+    """If the culprit exited with 0, its output does not show the consequences: show the first. `room`: lines left."""
     if report.failed[0].code != 0 or not report.secondary:
         return []
     secondary = report.secondary[0]

@@ -1,8 +1,8 @@
-"""After a failure: which nodes have answered the roll call, how wrong their clocks are, which failure came first, and
-what follows.
+"""The roll call after a failure: asks all nodes for their failures and clocks, finds the first failure, decides what
+follows.
 
-A worker that fails because a node is dead may say so before the store knows of the dead node. So all nodes are asked to
-answer, and if one never does, its loss came first. The answer acts through the node alone. Pure.
+A worker that fails because a node died may report that before the store notices the dead node. So all nodes must
+answer; if one never does, its loss came first. Pure, except that `answer` acts through the node.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ if TYPE_CHECKING:
     from flota.cluster.survey import Survey
 
 KIND = "roll call"
-SETTLE = 1.0  # seconds in which nodes may add to a report what is of interest, but changes nothing
+SETTLE = 1.0  # seconds in which nodes may add details that do not change the decision
 DOUBT = 5.0  # the same while all known failures are secondary
-IN_FULL = 32  # failures: the job's ending goes to every node
+IN_FULL = 32  # failures that the job's ending, which goes to every node, contains in full
 LONGEST_LINE = 400
 TEXTS = ("role", "node", "ending", "log", "exception", "evidence", "hint")  # of a failure
-ANSWERED_BY_STATE = ("failed", "done", "dead")  # of a record: its node was alive, or its shepherd is
+ANSWERED_BY_STATE = (
+    "failed",
+    "done",
+    "dead",
+)  # states of a record that prove its node was alive
 
 
-class Testimony(NamedTuple):
-    """What a node knows: at once its clock, and the furthest step that its workers have reported; the rest when its
-    workers are gone (`swept`). `ended`: workers that had finished, by role and rank.
+class RollCallAnswer(NamedTuple):
+    """A node's answer. Its clock and the highest step of its workers (`reached`) are sent at once, the rest when its
+    workers have exited (`swept`). `ended`: workers that finished successfully, by role and rank.
     """
 
     clock: float
@@ -51,36 +55,35 @@ def sendable(failed: FailedWorker) -> FailedWorker:
 
 
 def is_sound_failure(failed: FailedWorker) -> bool:
-    """That the job hangs is the coordinator's to say."""
+    """Whether a failure from another node is valid. Only the coordinator reports hangs."""
     known = failed.cause in causes.ALL and not is_hang(failed.code, failed.cause)
     return known and are_printable([*(getattr(failed, field) for field in TEXTS), *failed.said])
 
 
-def is_sound(testimony: Testimony) -> bool:
-    return all(map(is_sound_failure, testimony.failures)) and are_printable(role for role, _ in testimony.ended)
+def is_sound(reply: RollCallAnswer) -> bool:
+    return all(map(is_sound_failure, reply.failures)) and are_printable(role for role, _ in reply.ended)
 
 
 def answer(node: MultiNode, question: Question, workers_gone: bool) -> None:  # noqa: FBT001  a row's signature
-    """The clock is compared with the moment of the first answer, and stays as it was then."""
+    """The clock is read once, for the first answer, because the coordinator compares it with that answer's arrival."""
     if node.roll_call.id != question.id:
         node.roll_call = question
-        node.testimony = Testimony(node.time_of_day(), node.evidence.reached())
+        node.roll_call_answer = RollCallAnswer(node.time_of_day(), node.evidence.reached())
     if workers_gone:
-        node.testimony = _complete(node, node.testimony)
-    node.reply(question, node.testimony)
+        node.roll_call_answer = _complete(node, node.roll_call_answer)
+    node.reply(question, node.roll_call_answer)
 
 
-def _complete(node: MultiNode, testimony: Testimony) -> Testimony:
-    """Where all failures known anywhere are secondary, one of ours may be to blame without having been the first to
-    end."""
+def _complete(node: MultiNode, reply: RollCallAnswer) -> RollCallAnswer:
+    """Add this node's failures. If all known failures of the job are secondary, add its suspects instead."""
     evidence, job = node.evidence, node.follower.job_state
     started = evidence.last
     if started is None or job is None or started.roster.round != job.round:
-        return testimony._replace(swept=True)
+        return reply._replace(swept=True)
     found = evidence.found if node.failure_reported else ()
     if not node.failure_reported and all(failed.is_secondary for failed in job.failures):
         found = tuple(evidence.suspects())
-    return testimony._replace(failures=tuple(map(sendable, found)), ended=evidence.succeeded(), swept=True)
+    return reply._replace(failures=tuple(map(sendable, found)), ended=evidence.succeeded(), swept=True)
 
 
 def decide(survey: Survey) -> Outcome:
@@ -97,16 +100,16 @@ def decide(survey: Survey) -> Outcome:
 
 
 def _after_failure(survey: Survey, answered: set[str]) -> Outcome:
-    """The failures that the roll was called for are all there is, where their node is gone. A hang comes before all
-    that fails because of it."""
+    """Decide whether the job restarts or ends. A hang comes before the failures that it causes. If no present node has
+    a failure, use those that started the roll call: their node is gone."""
     job, policy = survey.job, survey.terms.policy
-    # No node has seen a hang: it is as old as the call.
+    # No node knows when a hang began: use the time of the roll call.
     called_at = survey.asked_at + (survey.epoch or 0.0)
     hangs = (one for one in job.failures if is_hang(one.code, one.cause))
     hung = [(_node_of(one, survey), one._replace(at=called_at)) for one in hangs]
     blamed = hung + in_order(survey) or [("", failed) for failed in job.failures]
     if not blamed:
-        return Resume()  # a roll call without a reason
+        return Resume()  # no failure after all
     node, culprit = blamed[0]
     reached = max((culprit.step, *(one.reached for one in survey.answers.values())))
     decision = decide_restart(culprit._replace(step=reached), job.past, job.attempt, policy)
@@ -126,14 +129,14 @@ def _after_failure(survey: Survey, answered: set[str]) -> Outcome:
 
 
 def failures_of(node: str, survey: Survey) -> tuple[FailedWorker, ...]:
-    """What is known when the workers are gone counts more than what was said at first."""
-    testimony = survey.answers.get(node)
-    return (testimony.failures if testimony else ()) or survey.present[node].record.failures
+    """The failures in a node's answer, sent after its workers exited, or else those in its record."""
+    reply = survey.answers.get(node)
+    return (reply.failures if reply else ()) or survey.present[node].record.failures
 
 
 def in_order(survey: Survey) -> list[tuple[str, FailedWorker]]:
-    """All failures, with the time by the coordinator's clock, each with its node, in order of blame. Of two at the same
-    time the store has the order."""
+    """All failures with their nodes in order of blame, with times by the coordinator's clock. The store's order breaks
+    ties."""
     nodes: dict[FailedWorker, str] = {}
     for node in sorted(survey.present, key=lambda node: survey.present[node].modified):
         for failed in failures_of(node, survey):
@@ -142,11 +145,11 @@ def in_order(survey: Survey) -> list[tuple[str, FailedWorker]]:
 
 
 def clock_offset(node: str, survey: Survey) -> float:
-    """By how many seconds a node's clock is ahead of ours.
+    """How many seconds a node's clock is ahead of the coordinator's.
 
-    It showed what the node said at some time between the call and the answer. Clocks that may agree are taken to
-    agree: whatever keeps clocks right does it better than we could. Otherwise an answer has taken as long as the
-    quickest one; if it came late, the node was late to hear the call.
+    The node read its clock at some time between the call and its answer. If that is consistent with equal clocks, they
+    are taken as equal: NTP is more precise than this estimate. Otherwise the answer is assumed to have taken as long as
+    the fastest one.
     """
     if node not in survey.answers or survey.epoch is None:
         return 0.0
@@ -159,8 +162,7 @@ def clock_offset(node: str, survey: Survey) -> float:
 
 
 def _node_of(hung: FailedWorker, survey: Survey) -> str:
-    """The node of a rank that blocks the others; empty: no rank in particular. Of two nodes on one host, the one that
-    has the rank."""
+    """The node of a hung rank, also if its host has several nodes. Empty if no single rank hung."""
     on_host = [seat.node for seat in survey.job.seats if seat.host == hung.node] if hung.rank >= 0 else []
     if len(on_host) < 2:
         return "".join(on_host)
@@ -176,7 +178,7 @@ def _node_of(hung: FailedWorker, survey: Survey) -> str:
 
 
 def _wait_until(survey: Survey, answered: set[str], culprit: FailedWorker, *, restarts: bool) -> float:
-    """When to decide; restarts are not kept waiting when it is clear which failure came first."""
+    """When to decide. A restart does not wait for details if the first failure is clear."""
     failed = [node for node in survey.present if any(_is_failure(one) for one in failures_of(node, survey))]
     is_ordered = survey.epoch is None or len(failed) < 2 or all(node in survey.answers for node in failed)
     is_clear = is_hang(culprit.code, culprit.cause) or any(
@@ -195,13 +197,13 @@ def _is_failure(failed: FailedWorker) -> bool:
 
 
 def in_full(failures: list[FailedWorker]) -> tuple[FailedWorker, ...]:
-    """The first ones; of the others which they are, and how they ended."""
+    """The first failures in full, the others without output, log and hint."""
     rest = (failed._replace(said=(), log="", evidence="", hint="") for failed in failures[IN_FULL:])
     return (*failures[:IN_FULL], *rest)
 
 
 def finished(survey: Survey, blamed: list[FailedWorker]) -> tuple[tuple[str, int], ...]:
-    """The workers that had done their work, by role and rank."""
-    guilty = {(failed.role, failed.rank) for failed in blamed}
-    ended = (worker for testimony in survey.answers.values() for worker in testimony.ended)
-    return tuple(worker for worker in ended if worker not in guilty)
+    """The workers that finished successfully, by role and rank."""
+    failed_workers = {(failed.role, failed.rank) for failed in blamed}
+    ended = (worker for reply in survey.answers.values() for worker in reply.ended)
+    return tuple(worker for worker in ended if worker not in failed_workers)

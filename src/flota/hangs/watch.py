@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from flota.failures.last_words import read_tail
+from flota.failures.last_output import read_tail
 from flota.hangs.capture import SampleSet, StackTaker, ranks_of, save, with_positions
 from flota.hangs.detector import HangDetector, Signs
 from flota.hangs.question import ABORT, PositionsAnswer, sendable
@@ -233,7 +233,7 @@ class StackAnswers:
             self._reply(question, watch.read_aborted())
         elif self.blind and not workers_gone:
             self.blind, self.aborted = False, True
-            self.node.end_hung(RoundRecalled(SIGABRT), blind=True)
+            self.node.stop_hung_workers(RoundRecalled(SIGABRT), blind=True)
         elif not self.aborted:
             self.node.reply(question, self._known)
 

@@ -1,4 +1,4 @@
-"""Everything a running job shows and writes: worker lines to stdout, flota's own to stderr and to its files."""
+"""All output of a running job: lines of workers on stdout, flota's own on stderr and in its files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from flota.logs.rotation import RotatingLog
 
-LISTS = {
+ENDPOINT_LISTS = {
     TRAINER: "PADDLE_TRAINER_ENDPOINTS",
     SERVER: "PADDLE_PSERVERS_IP_PORT_LIST",
     HETER: "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
     COORDINATOR: "PADDLE_COORDINATOR_ENDPOINTS",
 }
-POLL_INTERVAL = 0.05  # seconds between looks at the files where the system does not report changes
+POLL_INTERVAL = 0.05  # seconds between polls of the logs where the system does not report changes
 
 
 class Console:
@@ -74,11 +74,11 @@ class Console:
         give_name(self.own_log.file, own)
         give_name(self.events.file, events)
 
-    # What flota says.
+    # Messages of flota.
 
-    def introduce(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
+    def begin_job(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
         if not self.spec.log.per_run:
-            remove(f"{self.spec.log.directory}/report.json")  # an earlier job's
+            remove(f"{self.spec.log.directory}/report.json")  # from an earlier job
         for note in notes:
             self.say("INFO", note)
         self._shows_blocks = bool(configuration)
@@ -96,7 +96,7 @@ class Console:
         if not self.spec.nodes:
             self.say("INFO", start_message(self.spec, os.uname().nodename, os.getcwd()))
         for name in left_out(self.spec, env):
-            self.say("WARNING", f"{name} left out: this many workers do not fit into one variable")
+            self.say("WARNING", f"{name} is not set: the list of all workers is too long for one variable")
         for name in dict.fromkeys(role.name for role in self.spec.all_roles):
             stages = [role for role in self.spec.all_roles if role.name == name]
             workers, devices = sum(role.workers for role in stages), len(self.spec.devices_for(stages[-1]).chosen)
@@ -115,17 +115,20 @@ class Console:
         try:
             write_whole(f"{self.spec.log.directory}/{name}", text)
         except OSError as error:
-            self.say("WARNING", f"cannot write {name}: {error.strerror}")  # a full disk must not end the job
+            self.say("WARNING", f"cannot write {name}: {error.strerror}")  # a full disk must not stop the job
 
     def record(self, event: Event, started: Started) -> None:
-        """For programs: events.<node>.jsonl."""
+        """Write an event to events.<node>.jsonl."""
         if isinstance(event, WorkerStarted):
-            self.event("worker_started", **_facts(started, event.worker), pid=event.pid)
+            self.event("worker_started", **_worker_fields(started, event.worker), pid=event.pid)
         elif isinstance(event, StartFailed):
-            self.event("start_failed", **_facts(started, event.worker), error=os.strerror(event.errno))
+            self.event("start_failed", **_worker_fields(started, event.worker), error=os.strerror(event.errno))
         elif isinstance(event, WorkerExited):
             self.event(
-                "worker_exited", **_facts(started, event.worker), code=event.code, asked_to_stop=event.asked_to_stop
+                "worker_exited",
+                **_worker_fields(started, event.worker),
+                code=event.code,
+                asked_to_stop=event.asked_to_stop,
             )
         elif isinstance(event, ShepherdLost):
             self.event("shepherd_lost", code=event.code)
@@ -138,16 +141,16 @@ class Console:
         restart = restart_in_words(action.attempt, self.spec.restarts.limit, action.delay)
         self.say("WARNING", f"{culprit_in_words(culprit, first=False)}; {restart}", *restart_details(culprit))
 
-    def write_report(self, report: Report, *, alone: bool) -> None:
-        """For programs, and before anything that may have to wait for a terminal. `alone`: report.json is this node's
-        to write."""
+    def write_report(self, report: Report, *, to_file: bool) -> None:
+        """Write the report for programs, before any output that may block on a terminal. `to_file`: this node also
+        writes report.json."""
         values = report_as_dict(report)
         self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code, report=values)
-        if alone and not self.spec.interactive:
+        if to_file and not self.spec.interactive:
             self._save("report.json", to_json_lines(values))
 
     def show_report(self, report: Report, signal: str = "") -> None:
-        """The last lines. `signal`: the one that came to this node, if any."""
+        """Print how the job ended. `signal`: the one that this node received, if any."""
         if report.verdict.kind == SUCCEEDED:
             self.say("INFO", success_message(report))
             return
@@ -159,45 +162,45 @@ class Console:
             self.say("INFO", stopped_message(report, signal))
 
     def _show_failures(self, report: Report) -> None:
-        """What the culprit printed last is not shown a second time where it has just been shown."""
+        """Print the failure report, without the culprit's traceback if the console has just shown it."""
         from flota.failures.report_text import failure_report
 
         lines = failure_report(report, verbose=self.spec.log.verbose)
         culprit = report.failed[0]
-        shown = any(stream.path == culprit.log for stream in self.follower.logs) and _same_place()
+        shown = any(stream.path == culprit.log for stream in self.follower.logs) and _same_destination()
         brief = culprit._replace(said=tuple(exception_message(culprit)))
         short = failure_report(report._replace(failed=(brief, *report.failed[1:]))) if shown and brief.said else lines
         self.own_log.write_text("ERROR", "\n".join(lines), "\n".join(lines if self.spec.log.verbose else short))
 
-    # What workers say.
+    # Output of workers.
 
     def begin_round(self, started: Started) -> None:
         if self.spec.interactive:
             return
         if started.seat == 0:
-            self._save("endpoints.log", "".join(f"{line}\n" for line in _listed(self.spec, started.roster)))
+            self._save("endpoints.log", "".join(f"{line}\n" for line in _endpoint_lines(self.spec, started.roster)))
         for log in started.rotating:
-            self._copy_while_it_comes(log)
-        self.follower.keep_only(started.marks)  # in another seat a node has other ranks, and their logs
+            self._start_copying(log)
+        self.follower.keep_only(started.marks)  # a node with another seat has other ranks and logs
         if not self.follower.logs:
             self._follow(started)
         for stream in self.follower.logs:
             stream.skip(*started.marks[stream.path])
 
     def _follow(self, started: Started) -> None:
-        """A stream with a file of its own is shown when tee'd, the shared file when its rank is."""
-        wish, node = self.spec.log, started.roster.seats[started.seat].host
+        """A stream with its own file is shown if tee'd; a shared file is shown if its rank is shown."""
+        log_spec, node = self.spec.log, started.roster.seats[started.seat].host
         lead = lead_role(self.spec, started.roster)
         shown: list[tuple[Worker, str, int]] = []
         for worker in (plan.worker for plan in started.plans):
             for path in worker.logs:
                 kind = OUT if path.endswith(".out") else ERR if path.endswith(".err") else 0
-                shows = wish.shows(worker.rank) if worker.role == lead else wish.console == "all"
-                if wish.teed(worker.rank) & kind if kind else shows:
+                shows = log_spec.shows(worker.rank) if worker.role == lead else log_spec.console == "all"
+                if log_spec.teed(worker.rank) & kind if kind else shows:
                     shown.append((worker, path, kind))
         several = len({(worker.name, worker.rank) for worker, _, _ in shown}) > 1
         for worker, path, kind in shown:
-            words = {OUT: wish.stdout_filters, ERR: wish.stderr_filters}.get(kind, ())
+            words = {OUT: log_spec.stdout_filters, ERR: log_spec.stderr_filters}.get(kind, ())
             copy = self._copy("filtered_stdout.log" if kind == OUT else "filtered_stderr.log") if words else -1
             name = f"{worker.rank}" if worker.name == TRAINER else label(worker.name, worker.rank)
             prefix = f"[{node}:{name}] ".encode() if several else b""
@@ -213,13 +216,13 @@ class Console:
         return self._copies[name]
 
     def end_round(self, started: Started) -> None:
-        """All writers are gone: what is left in pipes goes to the files, and the files are read to their ends."""
+        """All writers have exited: copy the rest of the pipes to the logs, and show the logs to their ends."""
         for log in started.rotating:
             while self.loop.watches(log.fd):
                 self._copy_to_log(log)
         self.follower.mark_all_changed()
 
-    def _copy_while_it_comes(self, log: RotatingLog) -> None:
+    def _start_copying(self, log: RotatingLog) -> None:
         log.on_rotated = self.follower.rotated
         self.loop.watch(log.fd, lambda: self._copy_to_log(log))
 
@@ -227,8 +230,8 @@ class Console:
         if not log.on_ready():
             self.loop.forget(log.fd)
 
-    def patience(self, wait: float | None) -> float | None:
-        """How long the loop may sleep, given how long the supervisor would let it."""
+    def poll_timeout(self, wait: float | None) -> float | None:
+        """How long the loop may wait for events, at most `wait`."""
         if self.follower.busy:
             return 0
         if self.follower.needs_polling and self.follower.logs:
@@ -238,22 +241,22 @@ class Console:
 
     def pump(self) -> None:
         self.follower.pump()
-        self._listen_while_it_matters()
+        self._update_inotify_watch()
         for writer in (self.out, self.err):
             if writer.pending and not self.loop.watches(writer.fd):
                 self.loop.watch(writer.fd, writer.flush, WRITABLE)
             elif not writer.pending and self.loop.watches(writer.fd):
                 self.loop.forget(writer.fd)
 
-    def _listen_while_it_matters(self) -> None:
-        """While nothing can be shown, a busy worker's every write would wake the loop for nothing."""
+    def _update_inotify_watch(self) -> None:
+        """Watch for new output only while it can be shown: otherwise every write of a worker would wake the loop."""
         inotify = self.follower.inotify
         if inotify < 0:
             return
-        listens, matters = self.loop.watches(inotify), not (self.out.pending or self.out.closed) or bool(self._copies)
-        if listens and not matters:
+        watched, needed = self.loop.watches(inotify), not (self.out.pending or self.out.closed) or bool(self._copies)
+        if watched and not needed:
             self.loop.forget(inotify)
-        elif matters and not listens:
+        elif needed and not watched:
             self.loop.watch(inotify, self.follower.on_changed)
             self.follower.mark_all_changed()
 
@@ -261,21 +264,21 @@ class Console:
         return self.follower.busy or self.out.pending or self.err.pending
 
 
-def _facts(started: Started, number: int) -> dict[str, object]:
+def _worker_fields(started: Started, number: int) -> dict[str, object]:
     worker = started.plans[number].worker
     return {"rank": worker.rank, **({} if worker.name == TRAINER else {"role": worker.name})}
 
 
-def _same_place() -> bool:
+def _same_destination() -> bool:
     """Whether stdout and stderr go to the same terminal or file."""
     out, err = os.fstat(1), os.fstat(2)
     return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
 
 
-def _listed(spec: JobSpec, roster: Roster) -> list[str]:
-    """All endpoints, under the names that Paddle has for them; the trainers' first."""
-    lines: dict[str, list[str]] = {LISTS[TRAINER]: []}
+def _endpoint_lines(spec: JobSpec, roster: Roster) -> list[str]:
+    """All endpoints by role, under Paddle's names, trainers first."""
+    lines: dict[str, list[str]] = {ENDPOINT_LISTS[TRAINER]: []}
     for number, role in enumerate(spec.all_roles):
-        name = LISTS.get(role.name, f"{role.name} endpoints")
+        name = ENDPOINT_LISTS.get(role.name, f"{role.name} endpoints")
         lines.setdefault(name, []).extend(roster.endpoints(number))
     return [line for name, endpoints in lines.items() if endpoints for line in (f"{name}:", *endpoints)]

@@ -1,4 +1,4 @@
-"""How the job ended, put together: the supervisor's verdict, what was seen of each worker, and what it said last."""
+"""Collects what the report needs: how each worker exited, its last output, and the supervisor's verdict."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from flota.failures.diagnosis import Evidence
 
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
-STOPS = (SIGTERM, SIGKILL, SIGINT)  # what we send, and what python makes of it that takes SIGTERM for Ctrl-C
-CHILD_KILLED = "killed by signal: Killed"  # torch's words for a data loader's process
-# What a worker raises because it was asked to stop.
-STOPPED_BY = ("", "KeyboardInterrupt", "SystemExit", "SignalException")
+STOP_SIGNALS = (SIGTERM, SIGKILL, SIGINT)  # SIGINT: some scripts turn SIGTERM into Ctrl-C
+CHILD_KILLED = "killed by signal: Killed"  # torch's message about a data loader's process
+# Exceptions that a worker raises because it was asked to stop.
+STOP_EXCEPTIONS = ("", "KeyboardInterrupt", "SystemExit", "SignalException")
 
 
 class FailureEvidence:
-    """Keeps of the last round what the report needs. `epoch`: what the clock that never jumps lacks to be the time."""
+    """Evidence from the current round. `epoch`: the difference between the time of day and the monotonic clock."""
 
     def __init__(self, spec: JobSpec, began: float, epoch: float = 0.0) -> None:
         self.spec = spec
@@ -47,25 +47,25 @@ class FailureEvidence:
         self.epoch = epoch
         self.rounds = 0
         self.last: Started | None = None
-        self.found: tuple[FailedWorker, ...] = ()  # in the last round that failed, in order of blame
+        self.found: tuple[FailedWorker, ...] = ()  # of the last failed round, in order of blame
         self.restarts: list[PastRestart] = []
         self._memory: MemoryWatch | None = None
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.pids: dict[int, int] = {}
         self.began_at: dict[int, float] = {}
-        self.exits: dict[int, FailedWorker] = {}  # however they ended
+        self.exits: dict[int, FailedWorker] = {}  # successful or not
         self.errors: dict[int, str] = {}
         self.ignored: list[tuple[str, int]] = []
         self._kills: dict[int, MemoryEvidence] = {}
-        # By worker: how large its logs were when they were read last, and what was found.
+        # By worker: the sizes of its logs when they were last read, and the diagnosis.
         self._diagnosed: dict[int, tuple[tuple[int, ...], FailedWorker]] = {}
 
     def begin_round(self, started: Started) -> None:
         self.rounds += 1
         self.last = started
-        self._forget()
+        self._reset()
         self.close()
         self._memory = MemoryWatch()
 
@@ -84,15 +84,15 @@ class FailureEvidence:
             ended = FailedWorker(worker=event.worker, code=event.code, ran=ran, step=step, at=event.at)
             self.exits[event.worker] = ended._replace(asked_to_stop=event.asked_to_stop)
             if event.code in (-SIGKILL, 128 + SIGKILL) and not event.asked_to_stop and self._memory:
-                self._kills[event.worker] = self._memory.look(self.pids.get(event.worker, 0))
+                self._kills[event.worker] = self._memory.evidence_for(self.pids.get(event.worker, 0))
 
     def on_time(self, now: float) -> None:
-        """What was counted before the first failure stays."""
+        """Forget old kills, but keep those counted before the first failure."""
         if self._memory and not any(end.code for end in self.exits.values()):
-            self._memory.move_on(now)
+            self._memory.forget_old_kills(now)
 
     def report(self, verdict: Verdict) -> Report:
-        started = self.last  # None: no round has begun
+        started = self.last  # None before the first round
         report = Report(
             job_id=self.spec.job_id,
             verdict=verdict,
@@ -123,11 +123,10 @@ class FailureEvidence:
         assert self.last is not None
         return self.last.plans[number].worker
 
-    # Who failed, and of what.
+    # Which workers failed, and why.
 
     def find(self, failures: list[FailedWorker]) -> RoundSwept:
-        """The same failures, and who else may be to blame, in order of blame and with their causes; kept for the
-        report."""
+        """Diagnose the failures, add other suspects, and sort them by blame. Keeps them for the report."""
         found = [self.complete(failure) for failure in failures]
         if all(one.is_secondary for one in found):
             found += self.suspects()
@@ -135,15 +134,15 @@ class FailureEvidence:
         return RoundSwept(self.found, self.reached())
 
     def reached(self) -> int:
-        """The furthest step that any worker of this node has reported in this round."""
+        """The highest step that a worker of this node has reported in this round."""
         return max(map(self._step, self.pids), default=NO_STEP)
 
     def is_secondary(self, exited: WorkerExited) -> bool:
         return self.complete(self.exits[exited.worker]).is_secondary
 
     def suspects(self) -> list[FailedWorker]:
-        """Workers that no failure is known of and that are to blame all the same, if no other is: they were asked to
-        stop when they had failed already, or had ended as if their work were done."""
+        """Workers to blame if every known failure is secondary: they had already failed when asked to stop, or they
+        exited early with code 0."""
         found = []
         for number, exited in self.exits.items():
             role, asked = self.spec.all_roles[self._worker(number).role], exited.asked_to_stop
@@ -151,13 +150,13 @@ class FailureEvidence:
                 continue
             one = self.complete(exited)
             name = one.exception.rpartition(".")[2]
-            had_failed = name not in STOPPED_BY or (exited.code < 0 and -exited.code not in STOPS)
+            had_failed = name not in STOP_EXCEPTIONS or (exited.code < 0 and -exited.code not in STOP_SIGNALS)
             if not asked or (had_failed and not one.is_secondary):
                 found.append(one)
         return found
 
     def complete(self, failure: FailedWorker) -> FailedWorker:
-        """With all that is known of it by now, given what the supervisor knows."""
+        """Add everything that is known by now to a failure that the supervisor reported."""
         assert self.last is not None
         roster = self.last.roster
         hangs = is_hang(failure.code, failure.cause)
@@ -184,7 +183,7 @@ class FailureEvidence:
         return failed if hangs or failure.cause == NOT_STARTED else self._diagnose(failed, worker)
 
     def _diagnose(self, failed: FailedWorker, worker: Worker) -> FailedWorker:
-        """A log is read again only if it has grown since."""
+        """Reads the logs again only if their sizes have changed."""
         recorded = own_file(self.spec, worker, ERROR)
         sizes = tuple(map(_size, (recorded, *worker.logs)))
         known = self._diagnosed.get(failed.worker)
@@ -192,36 +191,36 @@ class FailureEvidence:
             from flota.failures.diagnosis import diagnosed
 
             kill = self._kills.get(failed.worker)
-            one = diagnosed(failed, self._last_words(failed, worker, recorded))
+            one = diagnosed(failed, self._read_output(failed, worker, recorded))
             known = self._diagnosed[failed.worker] = sizes, one._replace(evidence=kill.words if kill else "")
         return known[1]._replace(final=failed.final)
 
     def _step(self, worker: int) -> int:
-        """Noted when it ended: the channel is closed with its round."""
+        """The step of a worker. After the round, when the channel is closed, the step at its exit."""
         if self.last and self.last.channel.fd >= 0:
             return self.last.channel.read(worker).step
         return self.exits[worker].step if worker in self.exits else NO_STEP
 
-    def _last_words(self, failed: FailedWorker, worker: Worker, recorded: str) -> Evidence:
-        """What was recorded knows best; then the last traceback in the log; then its last lines."""
+    def _read_output(self, failed: FailedWorker, worker: Worker, recorded: str) -> Evidence:
+        """In order: the recorded exception, the last traceback in the logs, the last lines."""
         from flota.failures.diagnosis import Evidence
-        from flota.failures.last_words import last_words, recorded_words
+        from flota.failures.last_output import last_output, recorded_exception
 
         tails = self._tails(worker)
-        kill = self._kills.get(failed.worker) or self._kill_of_a_child(tails)
+        kill = self._kills.get(failed.worker) or self._child_kill(tails)
         seen = Evidence(failed.code, failed.asked_to_stop, memory=kill.killed, counted=kill.counted)
-        return recorded_words(recorded, seen) or last_words(tails, seen)
+        return recorded_exception(recorded, seen) or last_output(tails, seen)
 
-    def _kill_of_a_child(self, tails: list[list[str]]) -> MemoryEvidence:
-        """A worker whose data loader was killed for memory fails with an exception of its own."""
+    def _child_kill(self, tails: list[list[str]]) -> MemoryEvidence:
+        """Evidence for a data loader that the OOM killer killed: its worker then fails with an exception."""
         killed = next((line for lines in tails for line in lines[-20:] if CHILD_KILLED in line), "")
         if not self._memory or not killed:
             return MemoryEvidence("", counted=False, words="")
         pid = killed.partition("(pid ")[2].partition(")")[0]
-        return self._memory.look(int(pid) if pid.isdecimal() else 0)
+        return self._memory.evidence_for(int(pid) if pid.isdecimal() else 0)
 
     def _tails(self, worker: Worker) -> list[list[str]]:
-        from flota.failures.last_words import read_tail
+        from flota.failures.last_output import read_tail
 
         assert self.last is not None
         begins = {path: end for path, (_, end) in self.last.marks.items()}
@@ -237,7 +236,7 @@ def _size(path: str) -> int:
 
 
 def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:
-    """How many workers the job has, by the names of their roles."""
+    """The number of workers of the job by role."""
     sizes: dict[str, int] = {}
     for number, role in enumerate(spec.all_roles):
         sizes[role.name] = sizes.get(role.name, 0) + roster.size(number)

@@ -1,4 +1,4 @@
-"""What flota prints about a whole job: how it starts, succeeds, is interrupted and stops. Pure."""
+"""Messages about the whole job: start, success, stop. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _shown(spec: JobSpec) -> list[str]:
 
 
 def stop_message(signal: int, workers: int, grace: float, *, again: bool) -> str:
-    """When a signal has come. `again`: the workers have been asked to stop before."""
+    """The message for a received signal. `again`: the workers have already been asked to stop."""
     who = counts_in_words({"worker": workers})
     if again:
         return f"killing {who}" if signal == SIGINT else f"{signal_name(signal)} received"
@@ -69,7 +69,7 @@ def stop_message(signal: int, workers: int, grace: float, *, again: bool) -> str
 
 
 def stopped_message(report: Report, signal: str) -> str:
-    """The last line of a job that a signal has ended. `signal`: the one that came, if it came to this node."""
+    """The last line of a job that a signal stopped. `signal`: its name, if this node received it."""
     cause, took = signal or signal_name(report.verdict.signal), duration_in_words(report.seconds)
     if report.exit_code == TRY_AGAIN:
         step = f" at step {report.stop_step}" if report.stop_step != NO_STEP else ""

@@ -1,4 +1,4 @@
-"""What a node of the command adds to a round under way: signals, console, evidence, hangs, stragglers, warm starts."""
+"""A node of the command: a round with signals, console, failure evidence, hangs, stragglers and warm starts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class NodeWatch(RoundWatch):
-    """What a job on one machine and one on many have in common."""
+    """The common base of jobs on one machine and on several."""
 
     started: Started
 
@@ -50,7 +50,7 @@ class NodeWatch(RoundWatch):
         self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, warm: WarmStart | None = None
     ) -> None:
         super().__init__()
-        gc.enable()  # off since the command began
+        gc.enable()  # disabled by cli/main.py
         self.spec = spec
         self.warm = warm
         self.environ = environ
@@ -61,8 +61,8 @@ class NodeWatch(RoundWatch):
         self.signals = signals
         self.console = Console(spec, environ, self.loop)
         self.evidence = FailureEvidence(spec, time.monotonic(), time.time() - time.monotonic())
-        self.hurried = False
-        self.stopped_by = ""  # the signal that came first
+        self.exit_now = False  # a stop signal came after the workers had exited
+        self.stopped_by = ""  # the first stop signal received
         self.saved_at = NO_STEP  # the step at which the workers were asked to save
         if warm:
             warm.attach(self.loop, self.console.say)
@@ -96,23 +96,23 @@ class NodeWatch(RoundWatch):
             self.console.end_round(self.started)
 
     def turn(self, *deadlines: float | None) -> None:
-        super().turn(*deadlines, self.warm.deadline if self.warm else None, *self._looks())
+        super().turn(*deadlines, self.warm.deadline if self.warm else None, *self._check_deadlines())
         if self.in_round:
-            self._look_at_workers(time.monotonic())
+            self._check_workers(time.monotonic())
 
     def wait(self, seconds: float | None) -> None:
-        self.loop.turn(self.console.patience(seconds))
+        self.loop.turn(self.console.poll_timeout(seconds))
         self.console.pump()
         if self.warm:
             self.warm.on_time(time.monotonic())
 
-    def _looks(self) -> tuple[float | None, ...]:
+    def _check_deadlines(self) -> tuple[float | None, ...]:
         if not self.in_round or self.supervisor.phase != Phase.RUNNING:
             return ()
         parts = self.hang_watch, self.step_times
         return tuple(part.deadline if part else None for part in parts)
 
-    def _look_at_workers(self, now: float) -> None:
+    def _check_workers(self, now: float) -> None:
         if self.hang_watch:
             self.hang_watch.on_time(now)
         if self.step_times and now >= self.step_times.deadline:
@@ -121,11 +121,11 @@ class NodeWatch(RoundWatch):
 
     @abstractmethod
     def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called back
-        """This node's workers make no progress, or seem to again."""
+        """Called when this node's workers stop making progress, or resume."""
 
     @abstractmethod
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:
-        """So long does a step take each rank of this node."""
+        """Called with the step times of this node's ranks."""
 
     def link_latest(self) -> None:
         """Where each run has a directory of its own."""
@@ -137,19 +137,19 @@ class NodeWatch(RoundWatch):
                 self.console.say("WARNING", trouble)
 
     def conclude(self, report: Report, *, writes: bool = True) -> Report:
-        """Report how the job ended: to programs first, then to people, whose terminal may keep us waiting."""
+        """Report how the job ended: first to files, then to the terminal, which may block."""
         report = report._replace(stop_step=self.saved_at)
-        self.console.write_report(report, alone=writes)
-        self._show_the_rest()
+        self.console.write_report(report, to_file=writes)
+        self._flush_output()
         self.console.show_report(report, self.stopped_by)
-        self._show_the_rest()
+        self._flush_output()
         self.evidence.close()
         return report
 
-    def _show_the_rest(self) -> None:
-        """A stalled terminal is waited for, as any program would wait; a stop signal ends that."""
-        while self.console.has_more() and not self.hurried:
-            self.loop.turn(self.console.patience(None))
+    def _flush_output(self) -> None:
+        """Write the remaining output. Waits for a blocked terminal until a stop signal arrives."""
+        while self.console.has_more() and not self.exit_now:
+            self.loop.turn(self.console.poll_timeout(None))
             self.console.pump()
         self.console.follower.finish()
 
@@ -157,26 +157,26 @@ class NodeWatch(RoundWatch):
         for number in self.signals.read():
             name = signal_name(number)
             if number == self.preempt_signal:
-                self._stop_by(name, int(_signal.SIGTERM))
+                self._on_stop_signal(name, int(_signal.SIGTERM))
             elif number in self.stop_signals:
-                self._stop_by(name, number)
+                self._on_stop_signal(name, number)
             elif not self.in_round:
                 continue
             elif name in PASSED_ON:
-                self._to_all("signal", number)
+                self._send_to_all("signal", number)
             elif name == "SIGTSTP":
-                # Workers lead sessions of their own, where the kernel ignores SIGTSTP: SIGSTOP does the same to them.
-                self._to_all("suspend", _signal.SIGSTOP)
+                # Workers lead their own sessions, where the kernel ignores SIGTSTP: send SIGSTOP instead.
+                self._send_to_all("suspend", _signal.SIGSTOP)
                 if self.console.follower.terminal:
                     self.console.follower.end_line()  # the shell's prompt comes next
                 _signal.raise_signal(_signal.SIGSTOP)
             elif name == "SIGCONT":
-                self._to_all("suspend", _signal.SIGCONT)
+                self._send_to_all("suspend", _signal.SIGCONT)
             elif name == "SIGCHLD":
                 self.round.reap_orphans()
 
-    def _stop_by(self, name: str, number: int) -> None:
-        """First ask, then print: a slow disk may block the node, and workers do not wait for it."""
+    def _on_stop_signal(self, name: str, number: int) -> None:
+        """Ask workers to stop before printing: a slow disk may block the output."""
         again, self.stopped_by = bool(self.stopped_by), self.stopped_by or name
         self.stop(number)
         phase = self.supervisor.phase if self.in_round else ""
@@ -187,14 +187,14 @@ class NodeWatch(RoundWatch):
             self.console.say("INFO", f"{name} received")
 
     def stop(self, number: int) -> None:
-        """A signal has asked this node to end."""
+        """Called when this node received a stop signal."""
         if self.in_round:
             self.step(StopRequested(number))
         else:
-            self.hurried = True
+            self.exit_now = True
 
     def ask_to_stop_gracefully(self) -> int:
-        """First ask, then print: a slow disk may block the node, and workers do not wait for it."""
+        """Ask workers to stop before printing: a slow disk may block the output."""
         step = super().ask_to_stop_gracefully()
         wait = self.spec.grace if self.spec.preempt_timeout is None else self.spec.preempt_timeout
         when = f" at step {step}" if step != NOW else ""
@@ -203,54 +203,56 @@ class NodeWatch(RoundWatch):
         self.saved_at = step if step != NOW else NO_STEP
         return step
 
-    def _to_all(self, word: str, number: int) -> None:
+    def _send_to_all(self, word: str, number: int) -> None:
         for worker in self.supervisor.alive:
             self.round.send(word, worker, number)
 
     def step(self, event: Event) -> None:
         if isinstance(event, RoundSwept) and self.supervisor.failures:
-            self.console.end_round(self.started)  # all that was said is in the logs
+            self.console.end_round(self.started)  # all output is in the logs now
             event = self.evidence.find(self.supervisor.failures)
         self.evidence.note(event)
         if self.hang_watch:
             self.hang_watch.note(event)
-        if isinstance(event, WorkerExited) and self.supervisor.phase == Phase.RUNNING and self._fails(event):
+        if isinstance(event, WorkerExited) and self.supervisor.phase == Phase.RUNNING and self._is_failure(event):
             event = event._replace(is_secondary=self.evidence.is_secondary(event))
         self.console.record(event, self.started)
         if isinstance(event, WorkerExited | StartFailed) and self.supervisor.ignores_exit(event.worker):
-            self._tell_of_ignored(event)
+            self._warn_of_ignored_exit(event)
         self.act_on(event)
 
-    def _fails(self, event: WorkerExited) -> bool:
+    def _is_failure(self, event: WorkerExited) -> bool:
         return event.code != 0 and not event.asked_to_stop and not self.supervisor.ignores_exit(event.worker)
 
-    def _tell_of_ignored(self, event: WorkerExited | StartFailed) -> None:
-        """A bad end that is no failure of the job's would otherwise be seen by nobody."""
+    def _warn_of_ignored_exit(self, event: WorkerExited | StartFailed) -> None:
+        """Warn about a worker whose failure does not fail the job."""
         worker = self.started.plans[event.worker].worker
         if isinstance(event, StartFailed):
-            end = "could not be started"
+            failure = "could not be started"
         elif event.code == 0 or event.asked_to_stop:
             return
         else:
-            end = f"ended with {ending_in_words(event.code)}"
+            failure = f"failed: {ending_in_words(event.code)}"
         if not self.supervisor.released:
             self.evidence.ignored.append((worker.name, worker.rank))
-        when = "after the work was done" if self.supervisor.released else "and the job goes on without it"
-        self.console.say("WARNING", f"{label(worker.name, worker.rank)} {end}, {when}; log: {worker.stderr}")
+        effect = "ignored: all others had finished" if self.supervisor.released else "continuing without it"
+        self.console.say("WARNING", f"{label(worker.name, worker.rank)} {failure}; {effect}; log: {worker.stderr}")
 
-    def let_servers_end(self) -> None:
-        """The work is done: who only served is given time to end by itself."""
+    def wait_for_servers(self) -> None:
+        """All other workers have finished: give servers time to exit on their own."""
         names = [self.started.plans[worker].worker.name for worker in self.supervisor.alive]
         self.act_on(WorkIsDone())
         if self.in_round and self.supervisor.phase == Phase.LINGERING:
-            left = counts_in_words({name: names.count(name) for name in sorted(set(names))})
-            self.console.say("INFO", f"the work is done; {left} left, to end within {self.spec.grace:g} s")
+            servers = counts_in_words({name: names.count(name) for name in sorted(set(names))})
+            wait = f"waiting up to {self.spec.grace:g} s for {servers} to exit"
+            self.console.say("INFO", f"all other workers finished; {wait}")
 
-    def end_hung(self, event: HangFound | RoundRecalled, *, blind: bool) -> None:
-        """All at one moment where stacks are left behind: one that dies first would change the others'. Those that a
-        signal has stopped go on, to their ends."""
+    def stop_hung_workers(self, event: HangFound | RoundRecalled, *, blind: bool) -> None:
+        """Stop the workers of a hung round. `blind`: workers dump their own stacks as they die, so suspend all of them
+        first: a worker that dies earlier would change the stacks of the others. Resume all, including workers that were
+        suspended before, so that they can exit."""
         if blind:
-            self._to_all("suspend", _signal.SIGSTOP)
+            self._send_to_all("suspend", _signal.SIGSTOP)
         alive = set(self.supervisor.alive)
         self.step(event)
         for worker in alive:
@@ -261,9 +263,9 @@ class NodeWatch(RoundWatch):
             self.warm.discard_parked()
         if isinstance(action, StartRound):
             self.leave_round()
-            self.start_again(action)
+            self.restart_round(action)
         else:
             super().perform(action)
 
     @abstractmethod
-    def start_again(self, action: StartRound) -> None: ...
+    def restart_round(self, action: StartRound) -> None: ...

@@ -1,7 +1,7 @@
-"""One round of workers under way: what the loop reports becomes events, what the supervisor decides is performed.
+"""A running round: passes events from the loop to the supervisor, and performs the actions that it returns.
 
 The command (run/node_watch.py) and the process behind flota.spawn (spawning/supervisor_process.py) both build on it.
-The latter may be a fork of the user's program: nothing is imported here that only the command needs.
+The latter may be a fork of the user's program: import nothing here that only the command needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flota.supervise.supervisor import Phase, Supervisor
 
 
 class RoundWatch(ABC):
-    """A loop, and at most one round at a time. `round`, `channel` and `supervisor` exist from the first round on."""
+    """A loop with at most one round at a time. `round`, `channel` and `supervisor` are set by the first round."""
 
     supervisor: Supervisor
     round: Round
@@ -43,7 +43,7 @@ class RoundWatch(ABC):
             self.channel.close()
 
     def turn(self, *deadlines: float | None) -> None:
-        """One turn of the loop, until the supervisor's deadline or the first of `deadlines` at the latest."""
+        """One turn of the loop. Returns by the supervisor's deadline or the earliest of `deadlines`."""
         deadline = self.supervisor.deadline if self.in_round else None
         times = [time for time in (deadline, *deadlines) if time is not None]
         self.wait(max(0.0, min(times) - time.monotonic()) if times else None)
@@ -58,7 +58,7 @@ class RoundWatch(ABC):
     def _on_round(self) -> None:
         fd = self.round.fd
         events = self.round.read()
-        if self.round.fd != fd:  # a warm start did not succeed, and the round was started cold
+        if self.round.fd != fd:  # the warm start failed, and the round was started cold
             self.loop.forget(fd)
             self.loop.watch(self.round.fd, self._on_round)
         for event in events:
@@ -66,7 +66,7 @@ class RoundWatch(ABC):
 
     @abstractmethod
     def step(self, event: Event) -> None:
-        """Record the event, then `act_on` it."""
+        """Record the event, then call `act_on`."""
 
     def act_on(self, event: Event) -> None:
         for action in self.supervisor.step(event, time.monotonic()):
@@ -101,12 +101,12 @@ class RoundWatch(ABC):
         return self.supervisor.phase == Phase.RUNNING and progress.can_stop and progress.step != NO_WORKERS
 
     def stop_step(self) -> int:
-        """One that no worker can have passed before all of them have been asked."""
+        """A step that no worker can pass before all have been asked to stop."""
         progress = self.progress()
         return agreed_step([progress.step], progress.pace)
 
     def ask_to_stop_gracefully(self) -> int:
-        """Returns the step at which all workers are to stop."""
+        """Ask all workers to stop at the same step. Returns that step."""
         step = self.stop_step()
         request_stop(self.channel, self.round, self.working(), step)
         return step

@@ -1,4 +1,4 @@
-"""A job on this machine alone, from its first round to its report.
+"""A job on one machine, from its first round to its report.
 
 Imported after the workers have been started, while their interpreters boot.
 """
@@ -43,8 +43,8 @@ class SingleNode(NodeWatch):
         super().__init__(spec, environ, signals, warm)
         self.evidence.began = started.began
         self.verdict: Verdict | None = None
-        self._again: StartRound | None = None  # a restart that waits for its time, or for its ports
-        self._try_at = 0.0
+        self._pending_restart: StartRound | None = None  # a restart that waits for its backoff or its ports
+        self._restart_at = 0.0
         self._port_wait = PortWait(self.console, spec.join_timeout)
         roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
         supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles, spec.preempt_timeout)
@@ -52,14 +52,14 @@ class SingleNode(NodeWatch):
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
-        self.console.introduce(configuration, notes)
+        self.console.begin_job(configuration, notes)
         self.link_latest()
         self.console.show_first_round(self.started)
         self.console.event("round_started", round=0, attempt=0)
         while self.verdict is None:
-            self.turn(self._try_at if self._again else None)
-            if self._again and time.monotonic() >= self._try_at:
-                self._start(self._again)
+            self.turn(self._restart_at if self._pending_restart else None)
+            if self._pending_restart and time.monotonic() >= self._restart_at:
+                self._start(self._pending_restart)
         return self.conclude(self.evidence.report(self.verdict))
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
@@ -72,24 +72,24 @@ class SingleNode(NodeWatch):
             self.act_on(self.hang_watch.explain())
         super().step(event)
         if self.in_round and self.supervisor.only_serves:
-            self.let_servers_end()
+            self.wait_for_servers()
 
-    def start_again(self, action: StartRound) -> None:
+    def restart_round(self, action: StartRound) -> None:
         self.console.report_restart(action, self.evidence.found[0])
         self.evidence.note_restart(action.round - 1)
         if action.delay:
-            self._again, self._try_at = action, time.monotonic() + action.delay
+            self._pending_restart, self._restart_at = action, time.monotonic() + action.delay
         else:
             self._start(action)
 
     def _start(self, action: StartRound) -> None:
-        self._again = None
+        self._pending_restart = None
         try:
             started = start_round(self.spec, self.environ, action.round, action.attempt, self.warm)
         except FlotaError as error:
             next_try = self._port_wait.next_try(error, time.monotonic())
             if next_try is not None:
-                self._again, self._try_at = action, next_try
+                self._pending_restart, self._restart_at = action, next_try
             else:
                 self.console.say("ERROR", f"cannot restart: {error.message}")
                 self.step(RoundNotStarted())
@@ -99,8 +99,8 @@ class SingleNode(NodeWatch):
         self.begin_round(started, self.supervisor)
 
     def stop(self, number: int) -> None:
-        if self._again:
-            self._again = None
+        if self._pending_restart:
+            self._pending_restart = None
             self.step(RoundNotStarted(number))
             return
         if number == SIGTERM and self.can_stop_gracefully():
@@ -114,7 +114,7 @@ class SingleNode(NodeWatch):
 
     def _on_stacks(self, positions: tuple[RankPosition, ...], blind: bool) -> None:  # noqa: FBT001  as it is called
         if self.hang_watch and self.supervisor.phase == Phase.RUNNING:
-            self.end_hung(self.hang_watch.find_hang(positions, blind=blind), blind=blind)
+            self.stop_hung_workers(self.hang_watch.find_hang(positions, blind=blind), blind=blind)
 
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:
         roster = self.started.roster

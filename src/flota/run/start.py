@@ -1,5 +1,5 @@
-"""From spec to started workers. All of this is on the start path; what it takes to watch them (single_node.py) is
-imported while their own interpreters boot.
+"""Starts workers from a spec. This is the start path: the code that watches workers (single_node.py) is imported while
+their interpreters boot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flota.job.plan import ERROR, Worker, WorkerPlan, own_file, plan_workers
 from flota.job.roster import Ports, Roster, Seat, with_endpoints
 from flota.job.spec import JobSpec
 from flota.logs.directory import open_directory, remove, write_round_headers
-from flota.run.worker_ports import MASTERS, hold_ports
+from flota.run.worker_ports import MASTER_PORTS, hold_ports
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -36,12 +36,12 @@ JOB_CONTROL = ("SIGTSTP", "SIGCONT", "SIGCHLD")
 
 
 class Started(NamedTuple):
-    """A round under way, and what was planned for it."""
+    """A started round and its plan."""
 
     round: Round
     roster: Roster
     plans: tuple[WorkerPlan, ...]
-    marks: dict[str, tuple[int, int]]  # in each log, where flota's line for this round begins and ends
+    marks: dict[str, tuple[int, int]]  # by log: start and end of this round's header line
     rotating: tuple[RotatingLog, ...]
     began: float
     seat: int  # this node's
@@ -55,7 +55,7 @@ def run(
     notes: tuple[str, ...] = (),
     run_multi_node: MultiNodeRun | None = None,
 ) -> Report:
-    """Run this node's part of a job to the job's end. `run_multi_node`: for jobs of several nodes."""
+    """Run this node's part of a job until the job ends. `run_multi_node`: the implementation for several nodes."""
     if spec.log.per_run:
         from flota.logs.run_directory import open_run
 
@@ -86,21 +86,23 @@ def run(
 def start_round(
     spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int, warm: WarmStart | None = None
 ) -> Started:
-    """A round of a job on this machine alone."""
+    """Start a round of a job on one machine."""
     held, ports = hold_ports(spec)
     roster = one_node_roster(spec, ports, round_number, attempt)
     return start_workers(spec, environ, roster, 0, held, first=round_number == 0, warm=warm)
 
 
-def spawns_to_come(spec: JobSpec, environ: Mapping[str, str]) -> list[ProcessSpec]:
-    """The workers of a round that is not agreed on yet, as far as imports can tell."""
-    roster = one_node_roster(spec, Ports(("",) * spec.workers, *[""] * MASTERS), 0, 0)
+def expected_processes(spec: JobSpec, environ: Mapping[str, str]) -> list[ProcessSpec]:
+    """Processes of this node's workers before its ranks are known, to prepare a warm start."""
+    roster = one_node_roster(spec, Ports(("",) * spec.workers, *[""] * MASTER_PORTS), 0, 0)
     plans = [add_variables(spec, roster, worker, environ, "") for worker in plan_workers(spec, roster, 0)]
-    return [_spawn(spec, plan._replace(env=_certain(spec, plan.env)), environ, {}) for plan in plans]
+    return [
+        _process_spec(spec, plan._replace(env=_independent_of_roster(spec, plan.env)), environ, {}) for plan in plans
+    ]
 
 
-def _certain(spec: JobSpec, env: dict[str, str]) -> dict[str, str]:
-    """Of a worker's variables those that do not depend on who else takes part."""
+def _independent_of_roster(spec: JobSpec, env: dict[str, str]) -> dict[str, str]:
+    """The variables of a worker that do not depend on other nodes."""
     given = {name for name, _ in spec.env}
     return {
         name: value
@@ -120,7 +122,7 @@ def start_workers(
     on_node_death: Callable[[], object] | None = None,
     warm: WarmStart | None = None,
 ) -> Started:
-    """Start this node's workers of a round, the `first` or a later one; see Round for `on_node_death`."""
+    """Start this node's workers. `first`: this is the job's first round. See Round for `on_node_death`."""
     began = time.monotonic()
     workers = plan_workers(spec, roster, seat)
     channel = Channel(len(workers), module_list=warm is not None)
@@ -132,10 +134,10 @@ def start_workers(
         remove(own_file(spec, worker, ERROR))
     back_up_long_values(spec, roster, workers)
     rotating = open_rotating_logs(spec, workers)
-    spawns = [_spawn(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
-    start = warm.start(spawns) if warm else None
+    processes = [_process_spec(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
+    start = warm.start(processes) if warm else None
     round_ = Round(
-        warm.cold(spawns) if warm else spawns,
+        warm.cold(processes) if warm else processes,
         held,
         own_session=not spec.interactive,
         on_node_death=on_node_death,
@@ -146,7 +148,7 @@ def start_workers(
 
 
 def close_writers(logs: tuple[RotatingLog, ...]) -> None:
-    """The workers have the pipes now; our copies would keep them open for ever."""
+    """The workers hold the pipes now. Our copies would keep the pipes open after the workers exit."""
     for log in logs:
         os.close(log.writer)
 
@@ -173,7 +175,7 @@ def open_rotating_logs(spec: JobSpec, workers: tuple[Worker, ...]) -> tuple[Rota
     return tuple(RotatingLog(path, spec.log.max_size, spec.log.backups) for worker in workers for path in worker.logs)
 
 
-def _spawn(spec: JobSpec, plan: WorkerPlan, environ: Mapping[str, str], pipes: dict[str, int]) -> ProcessSpec:
+def _process_spec(spec: JobSpec, plan: WorkerPlan, environ: Mapping[str, str], pipes: dict[str, int]) -> ProcessSpec:
     env = {**{name: value for name, value in environ.items() if name not in plan.dropped}, **plan.env}
     if spec.interactive:
         return ProcessSpec(plan.worker.argv, env, None, None)

@@ -1,6 +1,6 @@
-"""Which ports a node's workers get for a round, and how long a restart waits for one that the user has chosen.
+"""Chooses the ports of a node's workers, and lets a restart wait for ports that the user chose.
 
-Rank 0's are the masters' as well: the port where torch's, Paddle's and JAX's other ranks find it.
+Rank 0 also gets the master ports, where torch's, Paddle's and JAX's other ranks connect.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from flota.run.console import Console
 
-MASTERS = 3  # torch's, Paddle's and JAX's
-LOOK_AGAIN = 0.1  # seconds between looks whether a port is free: nothing tells of it
+MASTER_PORTS = 3  # torch's, Paddle's and JAX's
+RETRY_INTERVAL = 0.1  # seconds; the system does not report when a port becomes free
 
 
 def hold_ports(spec: JobSpec) -> tuple[list[socket], Ports]:
-    """Fresh ports every round, so that no worker meets a dead round's store, except those that the user has
-    chosen. The workers' come first, in the order of their local ranks, then the masters'; see job/roster.py."""
+    """Hold the ports of this node's workers. Each round gets new ports, so that no worker connects to the store of an
+    earlier round, unless the user chose them. Workers' ports come first, by local rank, then the master ports."""
     check_own_address(spec.address)
     chosen = chosen_ports(spec)
     held = hold_exactly(chosen, spec.address)
-    needed = spec.workers + MASTERS - len(chosen)
+    needed = spec.workers + MASTER_PORTS - len(chosen)
     try:
         held += hold_free(needed, spec.address, spec.port_range)
         if spec.gloo_port and spec.gloo != "0" and _serves_gloo(spec):
@@ -36,24 +36,24 @@ def hold_ports(spec: JobSpec) -> tuple[list[socket], Ports]:
         release(held)
         raise
     numbers = [port_of(holder) for holder in held]
-    return held, Ports(tuple(numbers[: spec.workers]), *numbers[spec.workers : spec.workers + MASTERS])
+    return held, Ports(tuple(numbers[: spec.workers]), *numbers[spec.workers : spec.workers + MASTER_PORTS])
 
 
 def chosen_ports(spec: JobSpec) -> list[int]:
-    """The workers' ports where the user has chosen them: as a list of addresses, or as the first of a row."""
+    """The workers' ports, if the user chose them with --start_port or in a list of addresses."""
     if spec.start_port:
         return list(range(spec.start_port, spec.start_port + spec.workers))
     return [int(split_endpoint(role.endpoints[own])[1]) for role in spec.roles for own in role.own]
 
 
 def _serves_gloo(spec: JobSpec) -> bool:
-    """Whether the first server is known to be here."""
+    """Whether the first server runs on this node."""
     server = next((role for role in spec.roles if role.name == SERVER), None)
     return server is not None and (0 in server.own if server.endpoints else spec.nodes is None and server.workers > 0)
 
 
 class PortWait:
-    """A port that the user has chosen may still be in use for a moment: a restart waits for it."""
+    """Lets a restart wait for a port that the user chose and that is still in use."""
 
     def __init__(self, console: Console, timeout: float) -> None:
         self._console = console
@@ -61,14 +61,14 @@ class PortWait:
         self._give_up_at: float | None = None
 
     def next_try(self, error: FlotaError, now: float) -> float | None:
-        """When to try again; None: that would not help, or has not helped for too long."""
+        """When to try again; None if another try cannot help or the timeout is over."""
         if not isinstance(error, PortInUse):
             return None
         if self._give_up_at is None:
             self._give_up_at = now + self._timeout
-            self._console.say("INFO", f"{error.message}; the restart waits for it")
-        return now + LOOK_AGAIN if now < self._give_up_at else None
+            self._console.say("INFO", f"{error.message}; waiting up to {self._timeout:g} s to restart")
+        return now + RETRY_INTERVAL if now < self._give_up_at else None
 
     def end(self) -> None:
-        """The port was free."""
+        """Stop waiting: the ports were free."""
         self._give_up_at = None

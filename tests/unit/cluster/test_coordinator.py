@@ -60,7 +60,7 @@ class Table:
         """What follows when all nodes have answered, and their workers are gone."""
         question = self.decide().question
         assert question is not None and question.kind == ROLL_CALL
-        body = Raw(msgspec.json.encode(roll_call.Testimony(self.now, swept=True)))
+        body = Raw(msgspec.json.encode(roll_call.RollCallAnswer(self.now, swept=True)))
         for name in self.records:
             self.say(name, answer=Answer(question.id, ROLL_CALL, body))
         return self.decide()

@@ -52,7 +52,7 @@ def test_a_serving_node_answers_the_roll_call_and_stops_its_workers(working):
     state = asking(1, ROLL_CALL)
 
     assert advance(working, state) == [AnswerQuestion(state.question, workers_gone=False)]
-    working.reply(state.question, roll_call.Testimony(1.0))
+    working.reply(state.question, roll_call.RollCallAnswer(1.0))
     assert (working.record.state, working.record.answer.id) == (node_record.SERVING, 1)
     assert advance(working) == [Recall()]
     assert advance(working) == [], "once"
@@ -61,7 +61,7 @@ def test_a_serving_node_answers_the_roll_call_and_stops_its_workers(working):
 def test_a_node_that_finds_itself_serving_while_the_roll_is_called_has_answered(working):
     state = asking(1, ROLL_CALL)
     advance(working, state)
-    working.reply(state.question, roll_call.Testimony(1.0))
+    working.reply(state.question, roll_call.RollCallAnswer(1.0))
     working.report_serving()
 
     assert working.record.answer.id == 1

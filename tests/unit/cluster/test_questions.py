@@ -23,16 +23,16 @@ FAULT = FailedWorker(1, 0, "host0", 1, 3, "exited", "exit code 3", 1.0, "log")
 POSITION = RankPosition(0, "waits", "in f at train.py:8", "trainer", "host0", 0, 0, 1, "log", 3.0)
 ROW = StepTime(0, 0.2, step=7)
 SOUND = {
-    roll_call.KIND: roll_call.Testimony(1.0, 118, (FAULT,), (("trainer", 2),), swept=True),
+    roll_call.KIND: roll_call.RollCallAnswer(1.0, 118, (FAULT,), (("trainer", 2),), swept=True),
     STACKS: PositionsAnswer((POSITION,), blind=True),
     POSITIONS: PositionsAnswer((POSITION,)),
     preemption.KIND: StopAnswer(step=7, pace=2.0, stopped=preemption.GRACEFULLY),
     steps.KIND: StepsAnswer((ROW,)),
 }
 UNSOUND = [
-    (roll_call.KIND, roll_call.Testimony(1.0, failures=(FAULT._replace(role="\x07"),))),
-    (roll_call.KIND, roll_call.Testimony(1.0, failures=(FAULT._replace(code=124, cause="hung"),))),
-    (roll_call.KIND, roll_call.Testimony(1.0, ended=(("a\x1b[2J", 0),))),
+    (roll_call.KIND, roll_call.RollCallAnswer(1.0, failures=(FAULT._replace(role="\x07"),))),
+    (roll_call.KIND, roll_call.RollCallAnswer(1.0, failures=(FAULT._replace(code=124, cause="hung"),))),
+    (roll_call.KIND, roll_call.RollCallAnswer(1.0, ended=(("a\x1b[2J", 0),))),
     *((kind, PositionsAnswer((POSITION._replace(kind="elsewhen"),))) for kind in (STACKS, POSITIONS)),
     (STACKS, PositionsAnswer((POSITION._replace(words="\x1b[31m"),))),
     (STACKS, PositionsAnswer((POSITION._replace(log="a\nb"),))),

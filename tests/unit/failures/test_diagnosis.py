@@ -6,7 +6,7 @@ import pytest
 
 from flota.failures import diagnosis
 from flota.failures.diagnosis import Evidence, diagnosed, exception_name, is_secondary
-from flota.failures.last_words import last_words
+from flota.failures.last_output import last_output
 from flota.job import causes
 from flota.job.report import FailedWorker
 
@@ -62,7 +62,7 @@ TYPER = [*CLICK[:2], "╭─ Error ───────────────
 
 def evidence(code: int, *lines: str, **more) -> Evidence:
     """As it is found in a log that ends like this."""
-    return last_words([list(lines)], Evidence(code, **more))
+    return last_output([list(lines)], Evidence(code, **more))
 
 
 def raised(line: str, *more: str) -> Evidence:
@@ -72,9 +72,9 @@ def raised(line: str, *more: str) -> Evidence:
 @pytest.mark.parametrize(
     ("found", "cause", "words"),
     [
-        (evidence(-9, memory="the kernel's log names it"), causes.OUT_OF_MEMORY, "killed for memory: the kernel's log"),
+        (evidence(-9, memory="the kernel's log names it"), causes.OUT_OF_MEMORY, "killed by the OOM killer: the kernel's log"),
         (evidence(-9, counted=True), causes.KILLED, "killed from outside"),
-        (evidence(-9), causes.KILLED, "killed from outside, or by the kernel for memory"),
+        (evidence(-9), causes.KILLED, "killed from outside, or by the OOM killer"),
         (evidence(137, counted=True), causes.KILLED, "killed from outside"),
         (evidence(-15), causes.TERMINATED, "terminated from outside"),
         (evidence(143), causes.TERMINATED, "terminated from outside"),
@@ -82,7 +82,7 @@ def raised(line: str, *more: str) -> Evidence:
         (evidence(139), causes.SEGMENTATION_FAULT, "segmentation fault"),
         (evidence(-6, "Fatal Python error: Aborted"), causes.ABORTED, ""),
         (evidence(-6, "terminate called", "  what():  CUDA out of memory"), causes.DEVICE_OUT_OF_MEMORY, "out of memory"),
-        (evidence(-6, "[PG ID 0] Watchdog caught collective operation timeout"), causes.LOST_CONNECTION, "lost its"),
+        (evidence(-6, "[PG ID 0] Watchdog caught collective operation timeout"), causes.LOST_CONNECTION, "lost the connection"),
         (evidence(-7), causes.SIGNALLED, "bus error"),
         (evidence(-10), causes.SIGNALLED, ""),
         (raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"), causes.DEVICE_OUT_OF_MEMORY, ""),
@@ -91,8 +91,8 @@ def raised(line: str, *more: str) -> Evidence:
         (raised("torch.OutOfMemoryError: XPU out of memory."), causes.DEVICE_OUT_OF_MEMORY, ""),
         (raised("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while"), causes.DEVICE_OUT_OF_MEMORY, ""),
         (raised(*PADDLE_MEMORY), causes.DEVICE_OUT_OF_MEMORY, "out of memory on the device"),
-        (raised("MemoryError"), causes.OUT_OF_MEMORY, "no memory left"),
-        (raised("OSError: [Errno 12] Cannot allocate memory"), causes.OUT_OF_MEMORY, "no memory left"),
+        (raised("MemoryError"), causes.OUT_OF_MEMORY, "out of memory"),
+        (raised("OSError: [Errno 12] Cannot allocate memory"), causes.OUT_OF_MEMORY, "out of memory"),
         (raised("OSError: [Errno 28] No space left on device: 'model.pt'"), causes.DISK_FULL, "the disk is full"),
         (raised("OSError: [Errno 122] Disk quota exceeded"), causes.DISK_FULL, "the disk is full"),
         (raised("RuntimeError: DataLoader worker is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory."), causes.SHARED_MEMORY_FULL, "shared memory"),
@@ -103,7 +103,7 @@ def raised(line: str, *more: str) -> Evidence:
         (raised("OSError: libcudart.so.12: cannot open shared object file: No such file"), causes.FAILED_IMPORT, "failed import"),
         (raised("OSError: [Errno 98] Address already in use"), causes.PORT_IN_USE, "the port is already in use"),
         (raised("torch.distributed.DistNetworkError: EADDRINUSE, port: 29500"), causes.PORT_IN_USE, "already in use"),
-        (evidence(2, *ARGPARSE), causes.LOCAL_RANK, "does not know --local-rank"),
+        (evidence(2, *ARGPARSE), causes.LOCAL_RANK, "does not accept --local-rank"),
         (evidence(2, "usage: train.py [-h] --data DATA", "train.py: error: --data is required"), causes.USAGE, "--data is"),
         (evidence(2, *CLICK), causes.USAGE, "No such option: --lrr"),
         (evidence(2, *TYPER), causes.USAGE, "No such option: --lrr"),
@@ -113,13 +113,13 @@ def raised(line: str, *more: str) -> Evidence:
         (evidence(2, "python: can't open file '/job/no.py': [Errno 2] No such file"), causes.BAD_PATH, "can't open '/job"),
         (evidence(1, '  File "train.py", line 3', "    def f(:", "          ^", "SyntaxError: invalid syntax"), causes.SYNTAX_ERROR, "SyntaxError: inv"),
         (raised("SyntaxError: invalid syntax"), causes.SYNTAX_ERROR, "SyntaxError: invalid syntax"),
-        (raised("RuntimeError: CUDA error: device-side assert triggered"), causes.DEVICE_FAILED, "error of the device"),
-        (raised(GLOO), causes.LOST_CONNECTION, "lost its connection"),
-        (raised(NCCL), causes.LOST_CONNECTION, "lost its connection"),
-        (raised(*NCCL_SYSTEM), causes.LOST_CONNECTION, "lost its connection"),
+        (raised("RuntimeError: CUDA error: device-side assert triggered"), causes.DEVICE_FAILED, "device error"),
+        (raised(GLOO), causes.LOST_CONNECTION, "lost the connection"),
+        (raised(NCCL), causes.LOST_CONNECTION, "lost the connection"),
+        (raised(*NCCL_SYSTEM), causes.LOST_CONNECTION, "lost the connection"),
         (raised(*NCCL_USAGE), causes.EXCEPTION, "torch.distributed.DistBackendError"),
         (raised(*NCCL_MEMORY), causes.DEVICE_OUT_OF_MEMORY, "out of memory on the device"),
-        (raised(*NCCL_DEVICE), causes.DEVICE_FAILED, "error of the device"),
+        (raised(*NCCL_DEVICE), causes.DEVICE_FAILED, "device error"),
         (raised(*NCCL_SHARED_MEMORY), causes.SHARED_MEMORY_FULL, "shared memory"),
         (evidence(-6, "terminate called after throwing an instance of 'c10::DistBackendError'", "  what():  CUDA error: out of range"), causes.DEVICE_FAILED, ""),
         (raised("ValueError: bad shard"), causes.EXCEPTION, "ValueError"),
@@ -226,5 +226,5 @@ def test_names_of_exceptions(line, name):
 
 
 def test_every_cause_that_has_words_or_a_hint_is_a_cause():
-    assert {cause for cause, _, _ in diagnosis.TEXTS} <= set(causes.ALL)
+    assert {cause for cause, _, _ in diagnosis.CAUSES_BY_TEXT} <= set(causes.ALL)
     assert all(hint[0].islower() and not hint.endswith(".") for hint in causes.HINTS.values() if hint)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from flota.failures.oom import A_WHILE, ALL_PROCESSES, MemoryWatch, available, find_cgroup
+from flota.failures.oom import ALL_PROCESSES, RECENT, MemoryWatch, available, find_cgroup
 from flota.run.evidence import FailureEvidence
 from flota.supervise.events import WorkerExited
 
 V1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
 V2 = "0::/jobs/7\n"
-COUNTED = "the kernel counts 1 such kill in its cgroup in the last minutes"
+COUNTED = "1 OOM kill in its cgroup in the last minutes"
 RECORD = "3,2,2,-;Memory cgroup out of memory: Killed process {} (python) total-vm:9kB\n"
 
 
@@ -42,24 +42,24 @@ def machine(tmp_path):
 @pytest.mark.parametrize("where", ["jobs/7", "."])
 def test_a_count_that_rose_in_the_round_is_a_kill(machine, version, where):
     watch = MemoryWatch(**machine(version, 3, where))
-    before = watch.look(11)
+    before = watch.evidence_for(11)
 
     machine(version, 4, where)
 
     assert (before.killed, before.counted) == ("", True)
-    assert watch.look(11).killed == COUNTED
-    assert watch.look(12).killed == COUNTED, "more than one may be killed at once"
+    assert watch.evidence_for(11).killed == COUNTED
+    assert watch.evidence_for(12).killed == COUNTED, "more than one may be killed at once"
 
 
 def test_a_kill_of_long_ago_was_anothers(machine):
     watch = MemoryWatch(**machine(2, 3))
-    watch.move_on(A_WHILE)
+    watch.forget_old_kills(RECENT)
 
     machine(2, 4)  # a data loader's
     claimed = []
     for minute in range(2, 5):
-        watch.move_on(minute * A_WHILE)
-        claimed.append(watch.look(11).killed)
+        watch.forget_old_kills(minute * RECENT)
+        claimed.append(watch.evidence_for(11).killed)
 
     assert claimed == [COUNTED, "", ""]
 
@@ -71,13 +71,13 @@ def test_what_was_counted_before_the_first_failure_is_not_forgotten(machine):
     machine(2, 4)
     ending.exits[0] = WorkerExited(0, 1, asked_to_stop=False, at=1.0)
     for minute in range(1, 5):
-        ending.on_time(minute * A_WHILE)
-    after = ending._memory.look(11).killed
+        ending.on_time(minute * RECENT)
+    after = ending._memory.evidence_for(11).killed
     ending.exits[0] = WorkerExited(0, 0, asked_to_stop=False, at=1.0)
     for minute in range(5, 9):
-        ending.on_time(minute * A_WHILE)
+        ending.on_time(minute * RECENT)
 
-    assert (after, ending._memory.look(11).killed) == (COUNTED, "")
+    assert (after, ending._memory.evidence_for(11).killed) == (COUNTED, "")
 
 
 @pytest.mark.parametrize("pids", [(12,), (12, 13)])
@@ -88,7 +88,7 @@ def test_a_worker_named_in_the_kernels_log_was_killed(machine, tmp_path, pids):
     with (tmp_path / "kmsg").open("a") as log:
         log.writelines(RECORD.format(pid) for pid in pids)
 
-    killed = {pid: watch.look(pid).killed for pid in (11, 12, 13)}
+    killed = {pid: watch.evidence_for(pid).killed for pid in (11, 12, 13)}
     assert killed == {pid: "the kernel's log names it" if pid in pids else "" for pid in killed}
     watch.close()
 
@@ -113,24 +113,24 @@ def test_where_the_log_names_others_a_count_says_nothing(machine, tmp_path, pid,
     with (tmp_path / "kmsg").open("a") as log:
         log.writelines(lines)
 
-    assert watch.look(pid).killed == killed
+    assert watch.evidence_for(pid).killed == killed
     watch.close()
 
 
 def test_limit_and_peak_and_the_machines_memory_are_reported(machine):
-    with_limit = MemoryWatch(**machine(1)).look(1).words
+    with_limit = MemoryWatch(**machine(1)).evidence_for(1).words
 
-    assert with_limit == "the cgroup may have 64 MiB and had 63 MiB; the machine has 12.0 GiB of 24.0 GiB left"
+    assert with_limit == "cgroup limit 64 MiB, peak 63 MiB; machine: 12.0 GiB of 24.0 GiB available"
 
 
 def test_a_missing_limit_is_not_reported(machine):
-    assert MemoryWatch(**machine(2)).look(1).words == "the machine has 12.0 GiB of 24.0 GiB left"
+    assert MemoryWatch(**machine(2)).evidence_for(1).words == "machine: 12.0 GiB of 24.0 GiB available"
 
 
 def test_without_counters_the_evidence_says_so(tmp_path):
     nowhere = str(tmp_path)
 
-    evidence = MemoryWatch(nowhere, nowhere, f"{nowhere}/kmsg").look(1)
+    evidence = MemoryWatch(nowhere, nowhere, f"{nowhere}/kmsg").evidence_for(1)
 
     assert (evidence.killed, evidence.counted, evidence.words) == ("", False, "")
     assert find_cgroup(nowhere, nowhere) == ("", 0)

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from flota.cli.commands.why import is_under_way
-from flota.failures.report_from_logs import find_tellings
+from flota.cli.commands.why import is_running
+from flota.failures.report_from_logs import find_histories
 from flota.job.report import Report, Verdict, report_as_dict
 from flota.logs.directory import LOCK, is_locked, open_directory
 
@@ -38,7 +38,7 @@ def report_of(seconds, *, several=False):
 
 
 def nodes_told(*directories):
-    return [telling.node for telling in find_tellings([str(directory) for directory in directories])]
+    return [history.node for history in find_histories([str(directory) for directory in directories])]
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_a_report_that_is_newer_than_all_events_is_used_alone(tmp_path, ended, t
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_job_is_under_way_while_it_holds_its_directory(tmp_path, shared):
     leave(tmp_path, "a", NOW, NOW + 60, report=False)
-    (telling,) = find_tellings([str(tmp_path)])
-    before = is_under_way(telling)  # a process 1 is always there
+    (history,) = find_histories([str(tmp_path)])
+    before = is_running(history)  # a process 1 is always there
 
     lock = open_directory(str(tmp_path), "default", shared=shared)
-    during = is_under_way(telling)
+    during = is_running(history)
     os.close(lock)
 
-    assert (before, during, is_under_way(telling)) == (False, True, False)
+    assert (before, during, is_running(history)) == (False, True, False)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_where_there_are_no_locks_the_process_must_be_here(tmp_path, monkeypatch
 
     (tmp_path / LOCK).touch()
     leave(tmp_path, "a", NOW, NOW + 60, report=False)
-    (telling,) = find_tellings([str(tmp_path)])
-    started = {**telling.events[0], "pid": os.getpid() if pid == "own" else 1 << 30}
+    (history,) = find_histories([str(tmp_path)])
+    started = {**history.events[0], "pid": os.getpid() if pid == "own" else 1 << 30}
     monkeypatch.setattr(fcntl, "flock", refuse)
 
     name = os.uname().nodename if node == "here" else "elsewhere"
-    assert is_under_way(telling._replace(node=name, events=(started,))) is expected
+    assert is_running(history._replace(node=name, events=(started,))) is expected
 
 
 def test_a_directory_without_a_lock_is_not_in_use(tmp_path):

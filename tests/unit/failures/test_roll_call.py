@@ -22,7 +22,7 @@ RESTARTS = RestartPolicy(2, enabled=True)
 LEAVES = RestartPolicy(3, enabled=True, elastic_level=0)
 ONCE = RestartPolicy()
 AGREES = EPOCH + ASKED_AT + 0.01
-GONE = roll_call.Testimony(AGREES, swept=True)
+GONE = roll_call.RollCallAnswer(AGREES, swept=True)
 
 
 def failure(rank, at=9.0, code=1, cause="exited", **facts):
@@ -48,7 +48,9 @@ def call(*present, answers=None, **facts):
 @pytest.mark.parametrize("skew", [-5.0, -0.5, 0.5, 5.0])
 def test_times_are_compared_by_the_clock_of_the_coordinator(skew):
     first, second = failed("a", failure(0, 9.0 + skew)), failed("b", failure(1, 9.1))
-    survey = call(second, first, answers={"a": roll_call.Testimony(AGREES + skew), "b": roll_call.Testimony(AGREES)})
+    survey = call(
+        second, first, answers={"a": roll_call.RollCallAnswer(AGREES + skew), "b": roll_call.RollCallAnswer(AGREES)}
+    )
 
     assert [(node, round(one.at - EPOCH, 3)) for node, one in in_order(survey)] == [("a", 9.0), ("b", 9.1)]
 
@@ -57,21 +59,21 @@ def test_clocks_that_may_agree_are_not_corrected():
     survey = call(
         alive("a"),
         alive("b"),
-        answers={"a": roll_call.Testimony(AGREES - 0.009), "b": roll_call.Testimony(AGREES + 0.009)},
+        answers={"a": roll_call.RollCallAnswer(AGREES - 0.009), "b": roll_call.RollCallAnswer(AGREES + 0.009)},
     )
 
     assert (clock_offset("a", survey), clock_offset("b", survey)) == (0.0, 0.0)
 
 
 def test_a_late_answer_means_that_the_call_arrived_late():
-    answers = {"a": roll_call.Testimony(AGREES), "b": roll_call.Testimony(EPOCH + ASKED_AT + 5.0 + 1.99)}
+    answers = {"a": roll_call.RollCallAnswer(AGREES), "b": roll_call.RollCallAnswer(EPOCH + ASKED_AT + 5.0 + 1.99)}
     heard_at = {"a": ASKED_AT + 0.02, "b": ASKED_AT + 2.0}
 
     assert clock_offset("b", call(alive("a"), alive("b"), answers=answers, heard_at=heard_at)) == pytest.approx(5.0)
 
 
 def test_a_coordinator_that_did_not_call_the_roll_compares_nothing():
-    survey = call(alive("a"), answers={"a": roll_call.Testimony(99.0)}, epoch=None)
+    survey = call(alive("a"), answers={"a": roll_call.RollCallAnswer(99.0)}, epoch=None)
 
     assert clock_offset("a", survey) == 0.0
 
@@ -86,11 +88,11 @@ def test_of_two_at_the_same_time_the_store_has_the_order():
     ("present", "answers", "policy", "wait"),
     [
         ([failed("a", failure(0)), alive("b")], {"a": GONE, "b": GONE}, ONCE, 0.0),
-        ([failed("a", failure(0)), alive("b")], {"a": GONE, "b": roll_call.Testimony(AGREES)}, RESTARTS, 0.0),
-        ([failed("a", failure(0)), alive("b")], {"a": GONE, "b": roll_call.Testimony(AGREES)}, ONCE, SETTLE),
+        ([failed("a", failure(0)), alive("b")], {"a": GONE, "b": roll_call.RollCallAnswer(AGREES)}, RESTARTS, 0.0),
+        ([failed("a", failure(0)), alive("b")], {"a": GONE, "b": roll_call.RollCallAnswer(AGREES)}, ONCE, SETTLE),
         (
             [failed("a", failure(0, is_secondary=True)), alive("b")],
-            {"a": GONE, "b": roll_call.Testimony(AGREES)},
+            {"a": GONE, "b": roll_call.RollCallAnswer(AGREES)},
             RESTARTS,
             DOUBT,
         ),
@@ -203,7 +205,7 @@ OTHER = OWN._replace(rank=1, node="host1")
 def node():
     """Its clock goes on by a second whenever it is read, its workers have reported step 118, and it keeps replies."""
     clock = iter(range(100, 200))
-    replies: list[roll_call.Testimony] = []
+    replies: list[roll_call.RollCallAnswer] = []
     evidence = SimpleNamespace(
         reached=lambda: 118,
         last=SimpleNamespace(roster=SimpleNamespace(round=0)),
@@ -213,7 +215,7 @@ def node():
     )
     return SimpleNamespace(
         roll_call=Question(0, ""),
-        testimony=roll_call.Testimony(0.0),
+        roll_call_answer=roll_call.RollCallAnswer(0.0),
         time_of_day=lambda: float(next(clock)),
         evidence=evidence,
         failure_reported=True,
@@ -228,8 +230,8 @@ def test_it_tells_its_clock_and_its_furthest_step_at_once_and_the_rest_when_its_
     answer(node, Question(1, KIND), True)  # noqa: FBT003
 
     first, last = node.replies
-    assert first == roll_call.Testimony(100.0, 118)
-    assert last == roll_call.Testimony(100.0, 118, (OWN,), (("trainer", 2),), swept=True)
+    assert first == roll_call.RollCallAnswer(100.0, 118)
+    assert last == roll_call.RollCallAnswer(100.0, 118, (OWN,), (("trainer", 2),), swept=True)
 
 
 def test_the_next_roll_call_is_answered_with_another_time(node):
@@ -254,4 +256,4 @@ def test_what_it_knows_of_another_round_is_not_reported(node):
 
     answer(node, Question(1, KIND), True)  # noqa: FBT003
 
-    assert node.replies == [roll_call.Testimony(100.0, 118, swept=True)]
+    assert node.replies == [roll_call.RollCallAnswer(100.0, 118, swept=True)]

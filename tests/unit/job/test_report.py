@@ -15,7 +15,7 @@ def failed(rank, role="trainer", **facts):
     return FailedWorker(rank, 0, "gpu01", 4711, 1, "exception", "exit code 1 (ValueError)", 2.5, role=role, **facts)
 
 
-FIRST = failed(4, step=118, attempt=1, exception="ValueError", evidence="the cgroup may have 64 MiB", hint="do better")
+FIRST = failed(4, step=118, attempt=1, exception="ValueError", evidence="cgroup limit 64 MiB", hint="do better")
 BLANK = Report(
     "job", Verdict(FAILED, 1, 1, reason="no progress"), {"trainer": 8, "server": 2}, 2, 9.0, "/log", several=True
 )
@@ -37,7 +37,7 @@ def test_the_failure_report_has_everything_in_25_lines():
     ]
     assert page[3:18] == [f"  {line}" for line in SAID]
     assert page[18:] == [
-        "memory: the cgroup may have 64 MiB",
+        "memory: cgroup limit 64 MiB",
         "log on gpu01: /log/workerlog.4",
         "hint: do better",
         "also failed on their own: rank 1 on gpu01 with exit code 1 (ValueError), rank 2 on gpu01 with exit code 1 (ValueError)",

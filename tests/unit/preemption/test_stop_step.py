@@ -53,7 +53,7 @@ def test_the_steps_are_read_when_nothing_is_left_to_do_but_tell(channel, supervi
     alone.spec = SimpleNamespace(grace=30.0, preempt_timeout=None)
     alone.started = None
     alone.channel, alone.round = channel, SimpleNamespace(is_pending=False)
-    alone.supervisor, alone.in_round, alone._again = supervisor, True, None
+    alone.supervisor, alone.in_round, alone._pending_restart = supervisor, True, None
     alone.hang_watch = alone.warm = None
     alone.evidence = SimpleNamespace(note=lambda _: None)
     alone.console, alone.stopped_by = SlowConsole(), "SIGTERM"

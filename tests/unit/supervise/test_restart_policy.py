@@ -145,7 +145,7 @@ def test_the_abort_line_is_exactly_so():
         (-11, "SIGSEGV (segmentation fault)"),
         (-10, "SIGUSR1"),
         (-63, "signal 63"),
-        (-6, "SIGABRT (aborted itself)"),
+        (-6, "SIGABRT (aborted)"),
         (-17, "SIGCHLD"),
     ],
 )

@@ -173,5 +173,5 @@ def test_a_framework_that_is_not_there_is_one_clear_error(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, f"flota.worker.init_{name}", raising=False)
 
-    with pytest.raises(FrameworkMissing, match=f"cannot import {name}: .*\nhint: run `pip install {name}`"):
+    with pytest.raises(FrameworkMissing, match=f"{name} cannot be imported: .*\nhint: run `pip install {name}`"):
         flota.init_parallel_env(name)

@@ -1,11 +1,11 @@
-"""`flota why`: the last screen of a finished job once more."""
+"""`flota why`: print the report of a finished job again."""
 
 import os
 
 from flota.cli.build_spec import locate_log_dir
 from flota.cli.settings import find_log_dir
 from flota.errors import NoReport, UnknownFlag
-from flota.failures.report_from_logs import Telling, find_tellings, piece_together
+from flota.failures.report_from_logs import NodeHistory, find_histories, reconstruct_report
 from flota.failures.report_text import failure_report
 from flota.humanize import duration_in_words
 from flota.job.report import STOPPED, SUCCEEDED, Report
@@ -16,12 +16,13 @@ from flota.run.job_messages import stopped_message, success_message
 USAGE = """\
 usage: flota why [--verbose] [LOG_DIR …]
 
-Prints how the last job of a log directory ended: who is to blame, of what, and what
-it said last. Several nodes' directories may be given, or one that has them all, or
-'runs/{job_id}/{time}' as it was given to --log_dir, for the latest run.
+Print how the last job in a log directory ended: which worker failed first, why,
+and its last output. LOG_DIR can be the directories of several nodes, a directory
+that contains them, or the pattern given to --log_dir ('runs/{job_id}/{time}'),
+for the latest run.
 
-  --log_dir DIR   the same as LOG_DIR [that of a job started here: log]
-  --verbose       all that is known of all who failed, not of the first alone
+  --log_dir DIR   the same as LOG_DIR [log]
+  --verbose       print every failure in full, not only the first
 """
 
 
@@ -43,10 +44,10 @@ def main(words: list[str]) -> int:
         else:
             given.append((word, "flota why"))
     given = given or [find_log_dir(os.environ)]
-    tellings = find_tellings([path for one in given for path in expand(*one)])
-    if not tellings:
+    histories = find_histories([path for one in given for path in expand(*one)])
+    if not histories:
         raise NoReport(given[0][0])
-    print("\n".join(retold(tellings, verbose=verbose)))
+    print("\n".join(format_reports(histories, verbose=verbose)))
     return 0
 
 
@@ -56,25 +57,25 @@ def expand(path: str, source: str) -> list[str]:
     return matching_runs(base, template) if template else [path]
 
 
-def retold(tellings: list[Telling], *, verbose: bool) -> list[str]:
-    """One page, which all nodes have; where some have another, or none, theirs too."""
-    pages: dict[tuple[str, ...], list[str]] = {}
-    for telling in tellings:
-        if telling.report:
-            pages.setdefault(tuple(page_of(telling.report, verbose=verbose)), []).append(telling.node)
-    silent = [telling for telling in tellings if telling.report is None]
+def format_reports(histories: list[NodeHistory], *, verbose: bool) -> list[str]:
+    """One report if all nodes have the same; otherwise each different one, with its nodes, and the nodes without."""
+    reports: dict[tuple[str, ...], list[str]] = {}
+    for history in histories:
+        if history.report:
+            reports.setdefault(tuple(format_report(history.report, verbose=verbose)), []).append(history.node)
+    without_report = [history for history in histories if history.report is None]
     lines: list[str] = []
-    for page, nodes in pages.items():
-        head = [f"{', '.join(filter(None, nodes))}:"] if len(pages) > 1 else []
-        lines += [*([""] if lines else []), *head, *page]
-    if silent and not pages:
-        lines += unfinished(silent, verbose=verbose)
-    elif silent:
-        lines += ["", f"no report from {', '.join(telling.node for telling in silent)}"]
+    for report, nodes in reports.items():
+        head = [f"{', '.join(filter(None, nodes))}:"] if len(reports) > 1 else []
+        lines += [*([""] if lines else []), *head, *report]
+    if without_report and not reports:
+        lines += format_without_report(without_report, verbose=verbose)
+    elif without_report:
+        lines += ["", f"no report from {', '.join(history.node for history in without_report)}"]
     return lines
 
 
-def page_of(report: Report, *, verbose: bool) -> list[str]:
+def format_report(report: Report, *, verbose: bool) -> list[str]:
     verdict, took = report.verdict, duration_in_words(report.seconds)
     if verdict.kind == SUCCEEDED:
         return [f"job {report.job_id}: {success_message(report)}"]
@@ -85,22 +86,22 @@ def page_of(report: Report, *, verbose: bool) -> list[str]:
     return failure_report(report, verbose=verbose)
 
 
-def unfinished(silent: list[Telling], *, verbose: bool) -> list[str]:
-    """flota itself was killed, or is still at work."""
-    report = piece_together(silent)
-    names = ", ".join(telling.node for telling in silent)
-    if any(map(is_under_way, silent)):
-        return [f"job {report.job_id} on {names} has not ended yet"]
-    head = f"job {report.job_id} on {names} left no report: flota itself was ended. Its events and logs say:"
+def format_without_report(histories: list[NodeHistory], *, verbose: bool) -> list[str]:
+    """flota itself was killed, or the job is still running."""
+    report = reconstruct_report(histories)
+    names = ", ".join(history.node for history in histories)
+    if any(map(is_running, histories)):
+        return [f"job {report.job_id} is still running on {names}"]
+    head = f"job {report.job_id} on {names} has no report because flota itself was killed. From its events and logs:"
     if not report.failed:
-        return [head, "no worker had failed"]
+        return [head, "no worker failed before that"]
     return [head, *failure_report(report, verbose=verbose)]
 
 
-def is_under_way(telling: Telling) -> bool:
-    """A job holds its directory, also from within a container. Where there are no locks, its process must be here."""
-    taken = is_locked(telling.directory)
-    if taken is not None:
-        return taken
-    pids = [event["pid"] for event in telling.events if event["event"] == "job_started"]
-    return telling.node == os.uname().nodename and any(os.path.exists(f"/proc/{pid}") for pid in pids)
+def is_running(history: NodeHistory) -> bool:
+    """A running job locks its directory, also from inside a container. Without locks, look for its process."""
+    locked = is_locked(history.directory)
+    if locked is not None:
+        return locked
+    pids = [event["pid"] for event in history.events if event["event"] == "job_started"]
+    return history.node == os.uname().nodename and any(os.path.exists(f"/proc/{pid}") for pid in pids)

@@ -1,48 +1,48 @@
-"""What a failed worker said last: its traceback, with what led to it, or its last lines."""
+"""Extracts the last output of a failed worker: its traceback with the chain that led to it, or its last lines."""
 
 from __future__ import annotations
 
 import os
 
 from flota.failures.diagnosis import Evidence, exception_name, names_lost_peer
-from flota.failures.patterns import STRANGERS
+from flota.failures.patterns import OTHER_SERVICES
 from flota.values import NamedTuple
 
-LOOK_BACK = 64 << 10
-WIDEST = 200
-MOST_AFTER = 40
-UNCAUGHT = 1  # the exit code of python, where nobody has caught an exception
-SAID_LINES = 11  # of a traceback that people are shown
-MORE_LINES = 4  # of how its message goes on, and of what was raised before or after it
-LAST_LINES = SAID_LINES - 3  # of anything else
+TAIL_BYTES = 64 << 10
+MAX_WIDTH = 200
+MAX_LINES_AFTER = 40
+UNCAUGHT = 1  # python's exit code after an uncaught exception
+TRACEBACK_LINES = 11  # of a traceback to show
+MORE_LINES = 4  # for the rest of its message, and for another exception of the chain
+LAST_LINES = TRACEBACK_LINES - 3  # of other output
 ESCAPE = "\x1b["
 
 # Python's tracebacks.
-MARK = "Traceback (most recent call last):"
-NATIVE = f"C++ {MARK}"  # Paddle's
+TRACEBACK = "Traceback (most recent call last):"
+NATIVE_TRACEBACK = f"C++ {TRACEBACK}"  # printed by Paddle
 GROUP = "Exception Group "
 GROUP_BEGINS, IN_GROUP = f"  + {GROUP}", "  | "
-REMOTE = "Original "  # of a data loader's process, in the message of torch's own exception
+IN_CHILD = "Original "  # a data loader's traceback, inside the message of torch's exception
 CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
-SUMMARY = "Error Message Summary:"  # behind it Paddle's message begins
+SUMMARY = "Error Message Summary:"  # Paddle's message follows it
 SUMMARY_LINES = 8
-# Before what the interpreter has met while it tidied up: it ends all the same, and not because of that.
-TIDYING = ("Exception ignored ", "Error in atexit")
-LEVELS = "IWEF"  # of native code's own logs: `[W1116 …`, `[W Module.cpp:1]`, `E1116 …`
-NCCLS_ERROR = "NCCL error"
-NCCL = ("nccl", "Last error:")  # begin the lines that follow; behind the last one there is one more
+# Start of errors during interpreter shutdown: they do not cause the exit.
+AT_EXIT = ("Exception ignored ", "Error in atexit")
+LEVELS = "IWEF"  # in log lines of native code: `[W1116 …`, `[W Module.cpp:1]`, `E1116 …`
+NCCL_ERROR = "NCCL error"
+NCCL_LINES = ("nccl", "Last error:")  # starts of the lines that follow; one more line follows the last
 FATAL, CURRENT = "Fatal Python error: ", "Current thread "
 
 
 def read_tail(path: str, start: int) -> list[str]:
-    """The last lines of a log, not reaching back beyond `start`."""
+    """The last lines of a log, but none before the offset `start`."""
     try:
         with open(path, "rb") as log:
             size = log.seek(0, os.SEEK_END)
-            begin = log.seek(max(start, size - LOOK_BACK))
+            begin = log.seek(max(start, size - TAIL_BYTES))
             text = log.read().decode(errors="replace")
     except OSError:
         return []
@@ -51,51 +51,51 @@ def read_tail(path: str, start: int) -> list[str]:
 
 
 def _printable(line: str) -> str:
-    """Without what would colour a terminal, or move its cursor."""
+    """Without escape sequences and control characters."""
     first, *others = line.split(ESCAPE)
     line = first + "".join(other.lstrip("0123456789;?")[1:] for other in others)
     return "".join(char for char in line if char.isprintable() or char == "\t")
 
 
-def last_words(tails: list[list[str]], seen: Evidence) -> Evidence:
-    """With the traceback that one of these logs ends with, or its last lines."""
+def last_output(tails: list[list[str]], known: Evidence) -> Evidence:
+    """Add the traceback at the end of one of these logs, or else the last lines."""
     chains = [last_chain(lines) for lines in tails]
     for chain in chains:
-        if chain and _is_the_end(chain[-1], seen):
-            return words_of(chain, seen)
+        if chain and _ended_the_process(chain[-1], known):
+            return evidence_of(chain, known)
     for lines, chain in zip(tails, chains, strict=True):
         fatal = fatal_error(lines)
         said = _cut(fatal[:LAST_LINES]) if fatal else last_lines(lines, LAST_LINES)
         if said:
-            tail = own_words(chain[-1].after) if chain and not seen.died else lines
-            return seen._replace(said=tuple(said), tail=tuple(last_lines(tail, 2 * LAST_LINES)))
-    return seen
+            tail = own_output(chain[-1].after) if chain and not known.died else lines
+            return known._replace(said=tuple(said), tail=tuple(last_lines(tail, 2 * LAST_LINES)))
+    return known
 
 
-def _is_the_end(last: Traceback, seen: Evidence) -> bool:
-    """A program that has caught an exception goes on and says more, or ends in a way of its own. What is printed at
-    exit can follow one that was not caught."""
-    return not seen.died and len(own_words(last.after)) <= (MOST_AFTER if seen.code == UNCAUGHT else 0)
+def _ended_the_process(last: Traceback, known: Evidence) -> bool:
+    """Whether this exception ended the process. After a caught one the program prints more or exits in another way.
+    After an uncaught one only output at exit can follow."""
+    return not known.died and len(own_output(last.after)) <= (MAX_LINES_AFTER if known.code == UNCAUGHT else 0)
 
 
-def words_of(chain: list[Traceback], seen: Evidence) -> Evidence:
-    """Of a chain the last is named, and the first told. Where the last is but a clean-up that has met the loss of
-    another process, it is the other way round."""
+def evidence_of(chain: list[Traceback], known: Evidence) -> Evidence:
+    """Name the last exception of a chain and mention the first, or the reverse if only the last one reports a lost
+    process: cleanup code often raises that."""
     first, last = chain[0], chain[-1]
     named, other = last, f"first: {first.raised}" if len(chain) > 1 else ""
     if names_lost_peer(last.whole) and not names_lost_peer(first.whole):
         named, other = first, f"then: {last.raised}"
-    more = [*(named.message or own_words(named.after))]
+    more = [*(named.message or own_output(named.after))]
     most = MORE_LINES - bool(other)
     more = more if len(more) <= most else [*more[: most - 1], "  …"]
-    said = [*shorten(list(named.stack), SAID_LINES), *more, *([other] if other else [])]
-    stranger = any(file in line for one in chain for line in one.stack for file in STRANGERS)
-    facts = seen._replace(raised=named.raised, root=first.whole, tail=named.message, stranger=stranger)
+    said = [*shorten(list(named.stack), TRACEBACK_LINES), *more, *([other] if other else [])]
+    other_service = any(file in line for one in chain for line in one.stack for file in OTHER_SERVICES)
+    facts = known._replace(raised=named.raised, root=first.whole, tail=named.message, other_service=other_service)
     return facts._replace(said=tuple(_cut(said)))
 
 
-def recorded_words(path: str, seen: Evidence) -> Evidence | None:
-    """With what a script that uses flota.record or torch's @record has written, if anything."""
+def recorded_exception(path: str, known: Evidence) -> Evidence | None:
+    """Add the exception that flota.record or torch's @record has written. None if there is none."""
     try:
         with open(path) as file:
             text = file.read()
@@ -111,13 +111,13 @@ def recorded_words(path: str, seen: Evidence) -> Evidence | None:
     lines = [_printable(line) for line in str(stack).split("\n") if line]
     chain = last_chain(lines)
     if chain:
-        return words_of(chain, seen)
+        return evidence_of(chain, known)
     last = lines[-1] if lines else ""
-    return seen._replace(said=tuple(shorten(lines, SAID_LINES)), raised=last, root=last)
+    return known._replace(said=tuple(shorten(lines, TRACEBACK_LINES)), raised=last, root=last)
 
 
 def shorten(lines: list[str], most: int) -> list[str]:
-    """At most so many lines, and one at least: the first and the last are the ones that tell, and the last most."""
+    """Keep the first line and the last ones, at most `most` lines in all; at least the last line."""
     lines = _cut(lines)
     if len(lines) <= most:
         return lines
@@ -129,14 +129,14 @@ def last_lines(lines: list[str], most: int) -> list[str]:
 
 
 def _cut(lines: list[str]) -> list[str]:
-    return [line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in lines]
+    return [line if len(line) <= MAX_WIDTH else f"{line[: MAX_WIDTH - 1]}…" for line in lines]
 
 
 # Tracebacks in a log.
 
 
 class Traceback(NamedTuple):
-    """`stack` ends with the line that was `raised`; `message` goes on with it; `after`: what the process said then."""
+    """`stack` ends with the line `raised`; `message`: the rest of the exception's message; `after`: later output."""
 
     stack: tuple[str, ...]
     raised: str
@@ -145,14 +145,14 @@ class Traceback(NamedTuple):
 
     @property
     def whole(self) -> str:
-        """What was raised, with its message; of a group the first of its exceptions."""
+        """The exception with its whole message; for a group, its first exception."""
         is_group = self.stack[0].startswith(GROUP) and self.message
         return self.message[0] if is_group else "\n".join((self.raised, *self.message))
 
 
 def last_chain(lines: list[str]) -> list[Traceback]:
-    """The last traceback, and before it those that led to it; without what a framework put before each line."""
-    number = _last_mark(lines, len(lines))
+    """The last traceback, after those that led to it, without the prefix that a framework adds to each line."""
+    number = _last_traceback(lines, len(lines))
     chain: list[Traceback] = []
     while number >= 0:
         one = _read(lines[number:])
@@ -161,17 +161,17 @@ def last_chain(lines: list[str]) -> list[Traceback]:
         chain.insert(0, one)
         link = _link(lines, number)
         lines = lines[: max(link, 0)]
-        number = _last_mark(lines, link)
+        number = _last_traceback(lines, link)
     return chain
 
 
-def own_words(after: tuple[str, ...]) -> list[str]:
-    """What the process itself said, without a framework's and the interpreter's own words at an end."""
-    ends = (number for number, line in enumerate(after) if NATIVE in line or line.startswith(TIDYING))
-    return [line for line in after[: next(ends, len(after))] if line.strip("- ") and not _is_aside(line)]
+def own_output(after: tuple[str, ...]) -> list[str]:
+    """The output of the program itself, without messages of frameworks and the interpreter at exit."""
+    ends = (number for number, line in enumerate(after) if NATIVE_TRACEBACK in line or line.startswith(AT_EXIT))
+    return [line for line in after[: next(ends, len(after))] if line.strip("- ") and not _is_native_log(line)]
 
 
-def _is_aside(line: str) -> bool:
+def _is_native_log(line: str) -> bool:
     text = line.partition("]:")[2] if line.startswith("[rank") else line
     level, rest = text.removeprefix("[")[:1], text.removeprefix("[")[1:]
     is_native = bool(level) and level in LEVELS and (rest[:4].isdigit() or (text[0] == "[" and rest[:1] == " "))
@@ -179,8 +179,8 @@ def _is_aside(line: str) -> bool:
 
 
 def fatal_error(lines: list[str]) -> list[str]:
-    """What faulthandler wrote of a native fault: the error, and the Python stack of the thread that met it, the
-    innermost frame first."""
+    """What faulthandler wrote about a native fault: the error, and the Python stack of the current thread, innermost
+    frame first."""
     for number in range(len(lines) - 1, -1, -1):
         if lines[number].startswith(FATAL):
             stack = lines[number:]
@@ -192,27 +192,28 @@ def fatal_error(lines: list[str]) -> list[str]:
     return []
 
 
-def _last_mark(lines: list[str], before: int) -> int:
-    """Where the last Python traceback before this line begins; -1 if there is none. Those inside of a group are part of
-    the group's."""
+def _last_traceback(lines: list[str], before: int) -> int:
+    """The first line of the last Python traceback before this line, or -1. Tracebacks inside an exception group belong
+    to the group."""
     for number in range(before - 1, -1, -1):
-        tidying = number > 0 and lines[number - 1].startswith(TIDYING)
-        if MARK in lines[number] and NATIVE not in lines[number] and not _is_in_group(lines[number]) and not tidying:
+        at_exit = number > 0 and lines[number - 1].startswith(AT_EXIT)
+        line = lines[number]
+        if TRACEBACK in line and NATIVE_TRACEBACK not in line and not _is_in_group(line) and not at_exit:
             return number
     return -1
 
 
 def _is_in_group(line: str) -> bool:
-    before = line.partition(MARK)[0].removesuffix(GROUP)
+    before = line.partition(TRACEBACK)[0].removesuffix(GROUP)
     return before.rpartition(": ")[2].strip() == "|"
 
 
 def _prefix(line: str) -> str:
-    return line.partition(MARK)[0].removesuffix(GROUP_BEGINS).removesuffix(REMOTE)
+    return line.partition(TRACEBACK)[0].removesuffix(GROUP_BEGINS).removesuffix(IN_CHILD)
 
 
 def _link(lines: list[str], number: int) -> int:
-    """Where it is said that this traceback follows from the one before it; -1 if it does not."""
+    """The line that links this traceback to the one before it, or -1."""
     prefix = _prefix(lines[number])
     before = (at for at in range(number - 1, -1, -1) if lines[at].removeprefix(prefix.rstrip()).strip())
     at = next(before, -1)
@@ -220,7 +221,7 @@ def _link(lines: list[str], number: int) -> int:
 
 
 def _read(lines: list[str]) -> Traceback:
-    """That which begins with the first of these lines."""
+    """Parse the traceback that starts at the first of these lines."""
     prefix = _prefix(lines[0])
     is_group = GROUP_BEGINS in lines[0]
     own = [line.removeprefix(prefix) if line != prefix.rstrip() else "" for line in lines]
@@ -244,13 +245,13 @@ def _read(lines: list[str]) -> Traceback:
 
 
 def _end_of_message(lines: list[str], at: int, prefix: str) -> int:
-    """A message goes on in lines that the framework has put its prefix before, or that are indented or NCCL's."""
+    """A message continues in lines with the framework's prefix; without a prefix, in indented lines and in NCCL's."""
     prefixed = bool(prefix) and lines[at].startswith(prefix)
-    begins = (" ", "\t", *(NCCL if NCCLS_ERROR in lines[at] else ()))
+    begins = (" ", "\t", *(NCCL_LINES if NCCL_ERROR in lines[at] else ()))
     end = at + 1
     while end < len(lines):
         goes_on = lines[end].startswith(prefix) or lines[end] == prefix.rstrip()
-        if not (goes_on if prefixed else lines[end].startswith(begins) or lines[end - 1] == NCCL[-1]):
+        if not (goes_on if prefixed else lines[end].startswith(begins) or lines[end - 1] == NCCL_LINES[-1]):
             break
         end += 1
     return end

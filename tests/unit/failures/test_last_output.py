@@ -8,7 +8,7 @@ import traceback
 import pytest
 
 from flota.failures.diagnosis import Evidence
-from flota.failures.last_words import last_lines, last_words, read_tail, recorded_words, shorten
+from flota.failures.last_output import last_lines, last_output, read_tail, recorded_exception, shorten
 
 TRACE = [
     "Traceback (most recent call last):",
@@ -24,7 +24,7 @@ GLOO = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer
 
 
 def said(*lines, code=1):
-    return list(last_words([list(lines)], Evidence(code)).said)
+    return list(last_output([list(lines)], Evidence(code)).said)
 
 
 def test_the_last_traceback_wins():
@@ -36,7 +36,7 @@ def test_no_traceback():
 
 
 def test_of_a_chain_the_last_exception_is_shown_and_the_first_is_named():
-    words = last_words([[*FIRST, *TRACE]], Evidence(1))
+    words = last_output([[*FIRST, *TRACE]], Evidence(1))
 
     assert words.said == (*TRACE, "first: KeyError: 'a'")
     assert (words.raised, words.root) == ("ValueError: boom", "KeyError: 'a'")
@@ -44,7 +44,7 @@ def test_of_a_chain_the_last_exception_is_shown_and_the_first_is_named():
 
 @pytest.mark.parametrize("loss", [REFUSED, GLOO])
 def test_an_exception_in_a_clean_up_is_not_the_cause(loss):
-    words = last_words([[*FIRST, *TRACE[:-1], loss]], Evidence(1))
+    words = last_output([[*FIRST, *TRACE[:-1], loss]], Evidence(1))
 
     assert words.said == (*TRACE[:-1], "KeyError: 'a'", f"then: {loss}")
     assert (words.raised, words.root) == ("KeyError: 'a'", "KeyError: 'a'")
@@ -53,7 +53,7 @@ def test_an_exception_in_a_clean_up_is_not_the_cause(loss):
 def test_a_prefix_that_a_framework_puts_before_each_line_is_dropped():
     lines = [f"[rank1]: {line}".rstrip() for line in (*FIRST, *TRACE, "more of it", "", "and more")]
 
-    words = last_words([["ok", *lines, "[rank1]:[W1116 ProcessGroup.cpp] not destroyed"]], Evidence(1))
+    words = last_output([["ok", *lines, "[rank1]:[W1116 ProcessGroup.cpp] not destroyed"]], Evidence(1))
 
     assert words.said == (*TRACE, "more of it", "and more", "first: KeyError: 'a'")
     assert words.tail == ("more of it", "and more")
@@ -63,7 +63,7 @@ def test_an_exception_in_a_data_loader_is_found_behind_a_prefix():
     inner = ["RuntimeError: Caught ValueError in DataLoader worker process 0.", f"Original {TRACE[0]}", *TRACE[1:]]
     lines = [f"[rank1]: {line}" for line in (*TRACE[:-1], *inner)]
 
-    assert last_words([lines], Evidence(1)).raised == "ValueError: boom"
+    assert last_output([lines], Evidence(1)).raised == "ValueError: boom"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_group_is_named_and_its_exceptions_are_shown():
     lines = "".join(traceback.format_exception(group)).split("\n")
 
     for prefix in ("", "[rank1]: "):
-        words = last_words([["x", *(f"{prefix}{line}".rstrip() for line in lines)]], Evidence(1))
+        words = last_output([["x", *(f"{prefix}{line}".rstrip() for line in lines)]], Evidence(1))
         assert words.raised == "ExceptionGroup: many (2 sub-exceptions)"
         assert words.root == "ConnectionResetError: a"
         assert words.said[0] == "Exception Group Traceback (most recent call last):"
@@ -108,7 +108,7 @@ def test_a_group_is_named_and_its_exceptions_are_shown():
 
 
 def test_output_after_a_traceback_means_that_it_was_caught():
-    words = last_words([[*TRACE, "falling back"]], Evidence(3))
+    words = last_output([[*TRACE, "falling back"]], Evidence(3))
 
     assert (words.said[-1], words.raised, words.tail) == ("falling back", "", ("falling back",))
 
@@ -125,7 +125,7 @@ def test_what_is_recorded_is_printable(tmp_path):
 
     (tmp_path / "error.json").write_text(json.dumps({"message": text}))
 
-    assert recorded_words(str(tmp_path / "error.json"), Evidence(1)).said == (*TRACE, "more red")
+    assert recorded_exception(str(tmp_path / "error.json"), Evidence(1)).said == (*TRACE, "more red")
 
 
 def test_long_tracebacks_keep_their_first_and_last_lines():

@@ -107,7 +107,7 @@ def test_what_restarts_is_decided_for_all_by_the_cause(met, fault, restarts):
 
     assert len(set(codes)) == 1
     for node in nodes:
-        assert node.err.count("; restart ") == restarts
+        assert node.err.count("; restarting") == restarts
         assert ("not restarted: " in node.err) is (restarts == 0)
 
 
@@ -116,7 +116,7 @@ def test_a_crash_loop_ends_for_all_before_its_restarts_are_used_up(met):
 
     assert met.codes() == [7] * 3
     for node in nodes:
-        assert node.err.count("; restart ") == 3
+        assert node.err.count("; restarting") == 3
         assert "restarting in 0.2 s (3 of 50)" in node.err
         assert "not restarted: the same failure 4 times in a row, without progress" in node.err
 
@@ -128,7 +128,7 @@ def test_a_step_that_a_rank_of_another_node_has_reached_is_progress(met):
 
     assert met.codes() == [3] * 3
     for node in nodes:
-        assert node.err.count("; restart ") == 3
+        assert node.err.count("; restarting") == 3
         assert "without progress" not in node.err
 
 

@@ -112,7 +112,7 @@ def test_restarts_are_counted_once_for_the_whole_job(job):
 
 def ran(node: Node, restart: int) -> str:
     """How long the culprit ran, as the node says it."""
-    line = next(line for line in node.err.splitlines() if f"; restart {restart} " in line)
+    line = next(line for line in node.err.splitlines() if f"restarting ({restart} of " in line)
     return line.partition(" after ")[2].partition(";")[0]
 
 

@@ -258,9 +258,9 @@ def _check_gloo_port(settings: Settings, listed: dict[str, str], hosts: tuple[st
     """The first server's host also needs gloo's port and, unless --master is given, the next one for the master."""
     port = settings["gloo_port"]
     source = settings.source("gloo_port") or "--gloo_port"
-    role, behind = (listed.get(endpoint(hosts[0], str(number))) for number in (port, port + 1))
+    role, next_role = (listed.get(endpoint(hosts[0], str(number))) for number in (port, port + 1))
     expected = f"not listed for a {role}" if role else ""
-    if len(hosts) > 1 and not settings.source("master") and (behind or port == LAST_PORT):
+    if len(hosts) > 1 and not settings.source("master") and (next_role or port == LAST_PORT):
         expected = "followed by a free port for the master"
     if expected:
         raise errors.BadValue(source, str(port), f"a port that is {expected}", f"{source} 7767")

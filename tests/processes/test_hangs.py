@@ -181,7 +181,7 @@ def test_output_that_comes_while_stacks_are_taken_saves_the_job(flota, installed
 
 @pytest.mark.parametrize("kind", QUIET)
 def test_a_quiet_job_that_works_is_left_alone(flota, kind):
-    ended = flota.run("--nproc_per_node", 2, "--hang-timeout", 2, "works_quietly.py", kind, 5)
+    ended = flota.run("--nproc_per_node", 2, "--hang-timeout", 2, "works_quietly.py", kind, 8)
 
     assert ended.returncode == 0
     assert "the job hangs" not in ended.stderr

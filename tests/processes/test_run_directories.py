@@ -112,7 +112,7 @@ def test_why_without_a_run(flota):
     told = flota.run("why", TEMPLATE)
 
     assert told.returncode == 2
-    assert f"no job has left a report or events in `{TEMPLATE}`" in told.stderr
+    assert f"no job has written a report or events to `{TEMPLATE}`" in told.stderr
 
 
 @pytest.mark.parametrize("place", [TEMPLATE, "runs/default", "runs", "runs/default/latest"])

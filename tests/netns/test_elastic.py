@@ -278,5 +278,6 @@ def test_at_level_1_all_start_again_in_place_and_it_counts(job, words):
 
     assert job.codes() == [8, 8, 8]
     assert job.rounds()[-1] == after.number
-    first, second = (f"rank {rank} on {before.hosts[rank]} failed first: exit code {10 - rank}" for rank in (1, 2))
+    first = f"rank 1 on {before.hosts[1]} failed: exit code 9"
+    second = f"rank 2 on {before.hosts[2]} failed first: exit code 8"
     assert say(nodes, first, "; restarting (1 of 1)", second)

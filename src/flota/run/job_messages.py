@@ -75,7 +75,7 @@ def stopped_message(report: Report, signal: str) -> str:
         step = f" at step {report.stop_step}" if report.stop_step != NO_STEP else ""
         who = f"all {report.workers} ranks" if report.workers > 1 else "rank 0"
         return f"preempted by {cause} after {took}: {who} saved{step} and exited"
-    reason = f": {report.verdict.reason}" if report.verdict.reason and not signal else ""
+    reason = f": {report.verdict.reason}" if report.verdict.reason else ""
     return f"stopped by {cause} after {took}{reason}"
 
 

@@ -34,6 +34,8 @@ DOCS = Path(__file__).parent
 # Effects that depend on the flag's value, or on the number of machines.
 CONDITIONS = {
     "devices": "devices to use, as listed in *_VISIBLE_DEVICES; cpu for none [all]; before `ipu` a number",
+    "max-restart": "restart all workers up to N times when one fails; restarts are off unless a flag enables them",
+    "start-port": "if given, worker i gets the port PORT + i; otherwise workers get free ports",
     "rank": "this machine's number: below the number of machines, or -1; other values are an error",
     "ips": "one address: same as `--host`; several: the machines in order; the first serves on `--start_port` - 1",
     "standalone": "no effect: flota does this on one machine anyway",
@@ -92,7 +94,7 @@ def flags_page(old: str) -> str:
     groups = [f"## {title[0].upper()}{title[1:]}\n\n{flags_table(group)}" for group, title in GROUPS.items()]
     parts = {
         "flags": "\n".join(groups),
-        "platforms": table(("platform", "recognised by"), map(platform_row, platforms.REGISTRY)),
+        "platforms": table(("platform", "recognized by"), map(platform_row, platforms.REGISTRY)),
         "subcommands": table(("word", "effect"), map(subcommand_row, SUBCOMMANDS)),
         "arguments after ipu": ipu_tables(),
     }
@@ -191,7 +193,7 @@ def underscored(name: str) -> str:
 
 
 def example(frameworks: tuple[str, ...], devices: DeviceSet) -> tuple[JobSpec, Roster]:
-    """Two workers on one machine, with round port numbers that readers recognise as examples."""
+    """Two workers on one machine, with round port numbers that readers recognize as examples."""
     command = Command("script", "train.py", (), "python")
     spec = JobSpec(command, 2, LogSpec("/job/log"), devices=devices, frameworks=frameworks, threads=1)
     return spec, Roster(0, 0, (Seat("", "gpu01", "127.0.0.1", Ports(("40001", "40002"), "40003", "40004", "40005")),))

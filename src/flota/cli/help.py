@@ -72,9 +72,9 @@ def examples(program: str) -> str:
     titles = [frameworks.load(name).title for name in frameworks.REGISTRY]
     lines = [f"  {command.replace('flota', program, 1):<38}{text}" for command, text in EXAMPLES]
     notes = (
-        f"Workers get the variables of {', '.join(titles[:-1])} and {titles[-1]}. Flags go before the script; --a-b "
-        "and --a_b are the same. Each flag can also be set by a variable (FLOTA_LOG_DIR) or in flota.toml "
-        '(log_dir = "out").'
+        f"Workers get the variables of {', '.join(titles[:-1])} and {titles[-1]}; JAX scripts also need --framework "
+        "jax. Flags go before the script; --a-b and --a_b are the same. Most flags can also be set by a variable "
+        '(FLOTA_LOG_DIR) or in flota.toml (log_dir = "out").'
     )
     usages = [(f"flota {command.name} {command.arguments}", command.help) for command in SUBCOMMANDS]
     commands = [f"  {usage:<38}{text}" for usage, text in usages]
@@ -88,7 +88,8 @@ def _group(name: str) -> str:
             lines += _lines(flag)
     if name == "nodes":
         known = ", ".join(platform.title for platform in platforms.REGISTRY)
-        lines += ["", f"Without them, flota reads the nodes from the variables of {known}."]
+        note = f"On {known}, flota reads these settings from the platform's variables if no flag names the nodes."
+        lines += ["", *wrap(note, WIDTH)]
     return "\n".join([*lines, ""])
 
 

@@ -91,7 +91,7 @@ def test_ranks_and_lists_agree_everywhere_and_all_ends_with_the_trainers(job):
     assert all("all other workers finished; " in node.err for node in (one, two))
     assert all("2 servers, 4 trainers finished successfully" in last_words(node) for node in (one, two))
     assert (one.out, two.out) == ("trainer 0 is here\n", "")
-    assert "rank 0 is on host1; output of server 1 and ranks 2 to 3 is in" in two.err
+    assert "rank 0 is on host1; output of server 1 and ranks 2-3 is in" in two.err
     report = json.loads((one.directory / "log" / "report.json").read_text())
     assert (report["roles"], report["verdict"]) == ({"server": 2, "trainer": 4}, "succeeded")
     listed = (one.directory / "log" / "endpoints.log").read_text().split()

@@ -65,7 +65,7 @@ def test_when_no_address_answers_the_loss_names_the_name(master, book):
     book["store"] = ["127.0.0.8", "127.0.0.9"]
     driver = Named("store", master.port)
 
-    assert driver.ask(Put(key=b"a")).why == f"store:{master.port}: Connection refused"
+    assert driver.ask(Put(key=b"a")).why == f"store:{master.port}: connection refused"
     driver.client.close()
 
 

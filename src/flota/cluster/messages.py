@@ -8,11 +8,11 @@ from flota.cluster.member import Member
 from flota.cluster.store_access import StoreAccess
 from flota.failures.report_text import culprit_in_words, restart_details
 from flota.failures.roll_call import KIND as ROLL_CALL
-from flota.humanize import restart_in_words
+from flota.humanize import restart_in_words, workers_in_words
 from flota.job.causes import is_hang
 from flota.job.nodes import NodesSpec
 from flota.job.plan import lead_role
-from flota.job.roles import TRAINER, label
+from flota.job.roles import label
 from flota.job.roster import endpoint
 from flota.logs.directory import remove, write_whole
 from flota.run.console import Console
@@ -89,7 +89,7 @@ class ClusterMessages:
             if member.follower.working:
                 self.console.say("WARNING", f"no answer from {member.trouble}; the workers keep running")
             else:
-                self.console.say("INFO", f"waiting for an answer from {member.trouble}")
+                self.console.say("INFO", f"waiting for {member.trouble}")
 
     def _report_state(self, job_state: JobState, before: JobState, own: str) -> None:
         for node, refused in job_state.refused.items():
@@ -133,18 +133,6 @@ class ClusterMessages:
         role = lead_role(spec, roster)
         lead = roster.master(role)
         if lead is not roster.seats[started.seat]:
+            own = workers_in_words((plan.worker.name, plan.worker.rank) for plan in started.plans)
             where = f"{label(spec.all_roles[role].name, 0)} is on {lead.host}"
-            self.console.say("INFO", f"{where}; output of {_own_in_words(started)} is in {spec.log.directory}")
-
-
-def _own_in_words(started: Started) -> str:
-    """This node's workers by role. Address lists may be in any order, so the ranks may not be contiguous."""
-    ranks: dict[str, list[int]] = {}
-    for plan in started.plans:
-        ranks.setdefault("rank" if plan.worker.name == TRAINER else plan.worker.name, []).append(plan.worker.rank)
-    words = []
-    for name, own in ranks.items():
-        is_range = len(own) > 1 and own[-1] - own[0] == len(own) - 1
-        numbers = f"{own[0]} to {own[-1]}" if is_range else ", ".join(map(str, own))
-        words.append(f"{name}{'s' * (len(own) > 1)} {numbers}")
-    return " and ".join(words)
+            self.console.say("INFO", f"{where}; output of {own.replace('; ', ' and ')} is in {spec.log.directory}")

@@ -159,7 +159,7 @@ class ClientConnection:
             why = (error.reason or str(error)).replace("_", " ").lower()
             end = Lost(f"{self._endpoint}: no TLS connection ({why})")
         except (OSError, ValueError) as error:
-            end = Lost(f"{self._endpoint}: {getattr(error, 'strerror', None) or error}")
+            end = Lost(f"{self._endpoint}: {str(getattr(error, 'strerror', None) or error).lower()}")
         arrived, self._arrived = self._arrived, []
         for status, body in arrived:
             if not self._closed:

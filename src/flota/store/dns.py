@@ -43,7 +43,7 @@ class Lookup:
         try:
             self.addresses = find_addresses(host, port)
         except OSError as error:
-            self.why = error.strerror or str(error)
+            self.why = (error.strerror or str(error)).lower()
         except UnicodeError:
             self.why = "not a valid host name"
         try:

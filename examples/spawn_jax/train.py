@@ -4,7 +4,7 @@ import flota
 
 
 def train(steps):
-    import jax  # only in the workers: JAX must not be initialised before their variables are set
+    import jax  # only in the workers: JAX must not be initialized before their variables are set
     import jax.numpy as jnp
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec

@@ -132,7 +132,7 @@ def run_installed(wheel: Path, version: str, directory: Path) -> None:
     run([programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel], job)
     for command in COMMANDS:
         printed = run([programs / command, "--version"], job)
-        if not re.match(rf"flota {re.escape(version)} \(Python .*; many machines: yes; ", printed):
+        if not re.match(rf"flota {re.escape(version)} \(Python .*; several machines: yes; ", printed):
             fail(f"`{command} --version` printed {printed!r}")
     run([programs / "flota", "--nproc_per_node", "2", DEMO.name], job)
     for rank in range(2):

@@ -20,11 +20,11 @@ SIGNALS_IN_WORDS = {
     "SIGHUP": "hung up",
     "SIGILL": "illegal instruction",
     "SIGINT": "interrupted",
-    "SIGKILL": "killed from outside, or by the OOM killer",
+    "SIGKILL": "killed by another process or the OOM killer",
     "SIGPIPE": "broken pipe",
     "SIGQUIT": "quit",
     "SIGSEGV": "segmentation fault",
-    "SIGTERM": "terminated from outside",
+    "SIGTERM": "terminated by another process",
     "SIGXCPU": "over its CPU limit",
     "SIGXFSZ": "over its file size limit",
 }

@@ -263,7 +263,7 @@ def test_roles_of_ones_own_are_counted_by_node_and_one_may_be_ignored(job):
         job.node(1, f"{words} 0 --roles evaluator=0,worker=2", PLAYS, config=config),
         job.node(2, f"{words} 1 --roles evaluator=1,worker=1", PLAYS, {"PLAY": "evaluator=SIGKILL"}, config=config),
     ]
-    nodes[1].wait_for("evaluator 0 failed: SIGKILL (killed from outside")
+    nodes[1].wait_for("evaluator 0 failed: SIGKILL (killed by another process")
     wait_for(job, "worker", 3)
 
     job.finish()

@@ -21,7 +21,7 @@ KINDS = [
     ("loader", "failed first: exit code 1 (OSError)", "exception", 1),
     ("exit", "failed first: exit code 7", "exited", 7),
     ("leave", "exited too early: exit code 0 (while others were still running)", "left-early", 1),
-    ("SIGKILL", "failed first: SIGKILL (killed from outside)", "killed", 137),
+    ("SIGKILL", "failed first: SIGKILL (killed by another process)", "killed", 137),
     ("SIGSEGV", "failed first: SIGSEGV (segmentation fault)", "segmentation-fault", 139),
     ("SIGABRT", "failed first: SIGABRT (aborted)", "aborted", 134),
     ("memory", "failed first: exit code 1 (the machine is out of memory)", "out-of-memory", 1),

@@ -33,13 +33,13 @@ def test_python_and_the_installed_extras_are_named(flota):
     printed = flota.run("--version").stdout
 
     versions = re.escape(f"flota {package.__version__} (Python {platform.python_version()}; ")
-    assert re.fullmatch(rf"{versions}many machines: yes; stacks: py-spy \d+\.\d+\.\d+\)\n", printed)
+    assert re.fullmatch(rf"{versions}several machines: yes; stacks: py-spy \d+\.\d+\.\d+\)\n", printed)
 
 
 def test_missing_extras_are_named(flota, bare):
     printed = flota.run("--version", **bare()).stdout
 
-    assert printed.endswith("; many machines: h11 and msgspec not installed; stacks: py-spy not installed)\n")
+    assert printed.endswith("; several machines: h11 and msgspec not installed; stacks: py-spy not installed)\n")
 
 
 def test_a_py_spy_that_does_not_run_is_named(flota, bare):

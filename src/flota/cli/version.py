@@ -18,7 +18,7 @@ def print_version() -> int:
     python = ".".join(str(number) for number in sys.version_info[:3])
     missing = [package for package in NODE_PACKAGES if find_spec(package) is None]
     machines = f"{' and '.join(missing)} not installed" if missing else "yes"
-    print(f"flota {__version__} (Python {python}; many machines: {machines}; stacks: {_spy_version()})")
+    print(f"flota {__version__} (Python {python}; several machines: {machines}; stacks: {_spy_version()})")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""This node's part of a job on many machines: it joins the others, and runs the rounds that they agree on."""
+"""This node's part of a job on several machines: it joins the others, and runs the rounds that they agree on."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ class BadCertificate(TemplateError[str, str]):
 
 
 class MissingPackage(TemplateError[str]):
-    message = "jobs on many machines need the package {0}"
+    message = "jobs on several machines need the package {0}"
     hint = "run `pip install h11 msgspec`"
 
 

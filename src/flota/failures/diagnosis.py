@@ -63,9 +63,9 @@ CAUSES_BY_TEXT = (
 )
 # Signals that identify the cause.
 CAUSES_BY_SIGNAL = {
-    causes.SIGKILL: (causes.KILLED, "killed from outside"),
+    causes.SIGKILL: (causes.KILLED, "killed by another process"),
     causes.SIGSEGV: (causes.SEGMENTATION_FAULT, "segmentation fault"),
-    causes.SIGTERM: (causes.TERMINATED, "terminated from outside"),
+    causes.SIGTERM: (causes.TERMINATED, "terminated by another process"),
 }
 BUS_ERROR = "bus error"
 
@@ -121,7 +121,7 @@ def _by_exit(evidence: Evidence) -> tuple[str, str] | None:
         return causes.OUT_OF_MEMORY, f"killed by the OOM killer: {evidence.memory}"
     found = CAUSES_BY_SIGNAL.get(signal_of(evidence.code)) if evidence.died else None
     if found and found[0] == causes.KILLED and not evidence.counted:
-        return causes.KILLED, "killed from outside, or by the OOM killer"
+        return causes.KILLED, "killed by another process or the OOM killer"
     return found
 
 

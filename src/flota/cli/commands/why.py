@@ -1,6 +1,7 @@
 """`flota why`: print the report of a finished job again."""
 
 import os
+import time
 
 from flota.cli.build_spec import locate_log_dir
 from flota.cli.settings import find_log_dir
@@ -78,12 +79,18 @@ def format_reports(histories: list[NodeHistory], *, verbose: bool) -> list[str]:
 def format_report(report: Report, *, verbose: bool) -> list[str]:
     verdict, took = report.verdict, duration_in_words(report.seconds)
     if verdict.kind == SUCCEEDED:
-        return [f"job {report.job_id}: {success_message(report)}"]
+        return [f"{_job(report)}: {success_message(report)}"]
     if verdict.kind == STOPPED:
-        return [f"job {report.job_id}: {stopped_message(report, '')}"]
+        return [f"{_job(report)}: {stopped_message(report, '')}"]
     if not report.failed:
-        return [f"job {report.job_id}: {verdict.reason or verdict.kind} after {took}"]
+        return [f"{_job(report)}: {verdict.reason or verdict.kind} after {took}"]
     return failure_report(report, verbose=verbose)
+
+
+def _job(report: Report) -> str:
+    """Its start shows whether it is the job that the user means: other jobs may have other log directories."""
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.began))
+    return f"job {report.job_id}, started {began}, logs in {report.log_dir}"
 
 
 def format_without_report(histories: list[NodeHistory], *, verbose: bool) -> list[str]:

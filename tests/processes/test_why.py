@@ -200,6 +200,6 @@ def test_nor_is_it_that_of_a_run_whose_flota_was_killed(flota):
 
     told = why(flota).stdout
 
-    assert "left no report: flota itself was ended" in told
+    assert "has no report because flota itself was killed" in told
     assert "rank 1 failed first: exit code 7" in told
     assert "of the first run" not in told

@@ -59,7 +59,7 @@ def restarts_in_words(report: Report) -> list[str]:
         ]
         for kind in (True, False)
     ]
-    restarts = counts_in_words({"restart": report.verdict.attempt})
+    restarts = counts_in_words({"restart": max(report.verdict.attempt, len(counted))})
     return [
         *([f"{restarts}: {list_in_words(counted, MOST_NAMED)}"] if counted else []),
         *([list_in_words(others, MOST_NAMED)] if others else []),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import select
 from _collections_abc import Callable
+from time import monotonic
 
 LONGEST = 24 * 3600  # seconds, which the kernel accepts; for a later deadline the caller waits again
+LAST_TIME = 0.05  # seconds per turn for callbacks that run last
 READABLE, WRITABLE = select.POLLIN, select.POLLOUT
 
 
@@ -13,17 +15,26 @@ class Loop:
     """File descriptors and their callbacks."""
 
     def __init__(self) -> None:
-        self._watched: dict[int, tuple[Callable[[], object], int]] = {}
+        self._watched: dict[int, tuple[Callable[[], object], int, bool]] = {}
+        self._called = -1  # the descriptor whose callback ran last
         self._poll, self._unit = _make_poll()
 
-    def watch(self, fd: int, callback: Callable[[], object], events: int = READABLE) -> None:
-        """Call back when `fd` is ready. Not for regular files, which are always ready: epoll rejects them."""
+    def watch(self, fd: int, callback: Callable[[], object], events: int = READABLE, *, last: bool = False) -> None:
+        """Call back when `fd` is ready. Not for regular files, which are always ready: epoll rejects them.
+
+        `last`: after all others, and for a limited time per turn. For descriptors that strangers can keep ready.
+        """
         is_new = fd not in self._watched
-        self._watched[fd] = callback, events
+        self._watched[fd] = callback, events, last
         try:
             (self._poll.register if is_new else self._poll.modify)(fd, events)
         except (FileNotFoundError, PermissionError):  # closed and reopened: the number now refers to another file
             self._start_over()
+
+    def put_first(self, fd: int) -> None:
+        """Undo `last`."""
+        callback, events, _ = self._watched[fd]
+        self._watched[fd] = callback, events, False
 
     def forget(self, fd: int) -> None:
         if self._watched.pop(fd, None):
@@ -42,9 +53,27 @@ class Loop:
         # A callback may close a descriptor and open another with the same number, which need not be ready: call only
         # what was registered before.
         ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(timeout)]
+        began = monotonic()
+        last = []
         for fd, watched in ready:
             if watched and self._watched.get(fd) is watched:
+                if watched[2]:
+                    last.append((fd, watched))
+                else:
+                    watched[0]()
+        if last:
+            now = monotonic()
+            self._call_until(now + max(LAST_TIME, now - began), last)
+
+    def _call_until(self, end: float, ready: list[tuple[int, tuple[Callable[[], object], int, bool]]]) -> None:
+        """Run callbacks until `end`. The next turn goes on after the last of them, so each descriptor has its turn."""
+        ready.sort(key=lambda item: (item[0] <= self._called, item[0]))
+        for fd, watched in ready:
+            if self._watched.get(fd) is watched:
+                self._called = fd
                 watched[0]()
+                if monotonic() >= end:
+                    return
 
     def _start_over(self) -> None:
         """Register all descriptors again, after one was closed before `forget`.
@@ -55,7 +84,7 @@ class Loop:
         if isinstance(self._poll, select.epoll):
             self._poll.close()
         self._poll, self._unit = _make_poll()
-        for fd, (_, events) in self._watched.items():
+        for fd, (_, events, _last) in self._watched.items():
             try:
                 self._poll.register(fd, events)
             except OSError:

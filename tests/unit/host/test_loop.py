@@ -167,3 +167,50 @@ def quickest_turn(loop: Loop) -> float:
         loop.turn(0)
         best = min(best, time.perf_counter() - began)
     return best
+
+
+@pytest.fixture
+def ready_pipes():
+    pipes = [os.pipe() for _ in range(5)]
+    for _, end in pipes:
+        os.write(end, b"x")
+    yield [fd for fd, _ in pipes]
+    for ends in pipes:
+        for fd in ends:
+            os.close(fd)
+
+
+def test_callbacks_that_run_last_wait_for_the_others(loop, ready_pipes):
+    called = []
+    for number, fd in enumerate(ready_pipes):
+        loop.watch(fd, lambda number=number: called.append(number), last=number < 3)
+
+    loop.turn(1)
+
+    assert set(called[:2]) == {3, 4}
+    assert sorted(called) == [0, 1, 2, 3, 4]
+
+
+def test_a_flood_gets_a_part_of_each_turn_and_each_descriptor_its_share(loop, ready_pipes, monkeypatch):
+    monkeypatch.setattr(loop_module, "LAST_TIME", 0.0)
+    called = []
+    for number, fd in enumerate(ready_pipes):
+        loop.watch(fd, lambda number=number: (called.append(number), time.sleep(0.001)), last=number < 4)
+
+    for _ in range(8):
+        loop.turn(1)
+
+    assert called.count(4) == 8
+    assert all(called.count(number) >= 2 for number in range(4))
+    assert len(called) < 8 * 5
+
+
+def test_a_descriptor_that_is_put_first_no_longer_waits(loop, ready_pipes):
+    called = []
+    for number, fd in enumerate(ready_pipes):
+        loop.watch(fd, lambda number=number: called.append(number), last=number < 4)
+    loop.put_first(ready_pipes[0])
+
+    loop.turn(1)
+
+    assert set(called[:2]) == {0, 4}

@@ -6,12 +6,15 @@ import json
 import os
 import resource
 import socket
+import threading
 import time
 
 import pytest
 
-from flota.store import server_connection
-from tests.store.servers import Client, Embedded
+from flota.store import server, server_connection
+from flota.store.etcd_json import Put, StoreAnswer, WatchCreate
+from tests.launching import wait_until
+from tests.store.servers import Client, Driver, Embedded
 
 MANY = 2000
 
@@ -180,6 +183,36 @@ def test_of_pipelined_requests_the_first_is_answered_and_the_connection_closed(m
     assert_served(master)
 
 
+def test_a_client_that_does_not_take_its_answers_gets_no_more_of_them(master):
+    with Client(master.port) as writer:
+        assert writer.ask("/v3/kv/put", {"key": "YmlnCg==", "value": "A" * 1_000_000})[0] == 200
+    ask = b'{"key":"YmlnCg=="}'
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.connect(("127.0.0.1", master.port))
+
+    unsent = 0
+    for _ in range(60):
+        try:
+            deaf.sendall(b"POST /v3/kv/range HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(ask) + ask)
+        except OSError:
+            break  # two requests arrived at once, so the connection was closed
+        assert_served(master)
+        unsent = max(unsent, *(sum(map(len, one.unsent)) for one in list(master.master.connections.values())), 0)
+
+    assert unsent < 1_100_000  # one answer
+    deaf.close()
+
+
+def test_a_body_in_tiny_parts_is_refused(master):
+    head = b"POST /v3/kv/range HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+
+    answer = answer_of(dial(master, head + b"1\r\n \r\n" * 1000))
+
+    assert answer == b"" or b" 413 " in answer.split(b"\r\n")[0]
+    assert_served(master)
+
+
 def test_thousands_of_watchers_all_receive_events(master):
     ask = b'{"create_request":{"key":"cm9zdGVy"}}'
     head = b"POST /v3/watch HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(ask)
@@ -224,6 +257,152 @@ def test_memory_stays_bounded_under_connections_that_come_and_go(master):
     assert_served(master)
 
     assert resident() - before < 60 << 20
+
+
+# Strangers: clients without the job's token.
+
+TOKEN = "right"
+REQUEST = b"POST /v3/kv/range HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+FLOODS = {
+    "pipelined requests": REQUEST * 1000,
+    "tiny parts": b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 10_000,
+    "many headers": b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * 3900 + b"\r\n",
+    "byte by byte": b"P",
+}
+
+
+@pytest.fixture
+def guarded():
+    server = Embedded(token=TOKEN)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def peer(guarded):
+    driver = Driver(guarded.port, token=TOKEN)
+    assert isinstance(driver.ask(Put(key=b"a")), StoreAnswer)
+    yield driver
+    driver.client.close()
+
+
+def is_dropped(client: socket.socket) -> bool:
+    client.settimeout(0)
+    try:
+        return client.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize("requests", [1, 1000])
+def test_a_stranger_gets_one_refusal_and_the_end(guarded, requests):
+    answer = answer_of(dial(guarded, REQUEST * requests))
+
+    assert answer.startswith(b"HTTP/1.1 401 ") or (requests > 1 and not answer)  # a reset may overtake the answer
+    assert answer.count(b"HTTP/1.1 ") == answer.count(b"\r\nconnection: close\r\n") <= 1
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_peer_is_served_in_time_while_strangers_flood_the_store(guarded, peer, flood):
+    """Without a limit, a turn of the loop takes seconds: the peer loses its requests, and its node the job."""
+    flooders = [Flooder(guarded.port, FLOODS[flood]) for _ in range(30)]
+
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        assert isinstance(peer.ask(Put(key=b"a")), StoreAnswer)
+
+    for flooder in flooders:
+        flooder.stop()
+
+
+class Flooder(threading.Thread):
+    """Sends the same bytes again and again, and connects again if it is dropped."""
+
+    def __init__(self, port: int, data: bytes) -> None:
+        super().__init__(daemon=True)
+        self.port, self.data = port, data
+        self.stopped = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as client:
+                    while not self.stopped.is_set():
+                        client.send(self.data)
+            except OSError:
+                pass
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.join()
+
+
+def test_the_oldest_strangers_are_dropped_first_and_peers_never(guarded, peer, monkeypatch):
+    monkeypatch.setattr(server, "STRANGERS_MEMORY", 50 * server_connection.PLAIN_MEMORY)
+    old = [dial(guarded) for _ in range(100)]
+
+    new = [dial(guarded) for _ in range(50)]
+
+    assert isinstance(peer.ask(Put(key=b"a")), StoreAnswer)
+    wait_until(lambda: all(map(is_dropped, old)), "the old ones to be dropped")
+    assert not any(map(is_dropped, new))
+    assert len(guarded.master.connections) == 51
+    for client in old + new:
+        client.close()
+
+
+def test_half_requests_of_strangers_share_a_budget_of_memory(guarded, monkeypatch):
+    monkeypatch.setattr(server, "STRANGERS_MEMORY", 1 << 20)
+
+    clients = [dial(guarded, b"POST / HTTP/1.1\r\nx: " + b"x" * 15_000) for _ in range(200)]
+
+    wait_until(lambda: is_dropped(clients[100]), "the first ones to be dropped")
+    wait_until(lambda: guarded.master._strangers_memory <= 1 << 20, "the budget")
+    assert 0 < sum(one.memory for one in list(guarded.master.connections.values())) <= 1 << 20
+    for client in clients:
+        client.close()
+    wait_until(lambda: not guarded.master.connections, "all to be gone")
+    assert guarded.master._strangers_memory == 0
+
+
+def test_a_stranger_whose_request_has_arrived_is_served_before_it_is_dropped(guarded, monkeypatch):
+    monkeypatch.setattr(server, "STRANGERS_MEMORY", 20 * server_connection.PLAIN_MEMORY)
+    ask = REQUEST.replace(b"host: x", b"host: x\r\nauthorization: right")
+    guarded.pause()
+    clients = [dial(guarded, ask) for _ in range(100)]
+    guarded.resume()
+
+    answers = [client.recv(15) for client in clients]
+
+    assert answers == [b"HTTP/1.1 400 \r\n"] * 100  # a range without a key
+    for client in clients:
+        client.close()
+
+
+def test_a_full_store_drops_strangers_before_idle_peers_and_reports_if_there_are_none():
+    reported = []
+    full = Embedded(token=TOKEN, most_connections=20, on_full=reported.append)
+    peers = [Driver(full.port, token=TOKEN) for _ in range(10)]
+    for one in peers:
+        one.client.watch(WatchCreate(key=b"a"), lambda _: None)
+        assert isinstance(one.ask(Put(key=b"a")), StoreAnswer)
+    assert not reported
+
+    late = dial(full)
+
+    wait_until(lambda: len(full.master.connections) == 20 and full.master._strangers, "an idle peer to make room")
+    late.close()
+    watchers = []
+    for _ in range(20):
+        watchers.append(Driver(full.port, token=TOKEN))
+        watchers[-1].client.watch(WatchCreate(key=b"a"), lambda _: None)
+        watchers[-1].loop.turn(0.1)
+    wait_until(lambda: reported, "the report")
+    assert reported == [20]
+    for one in peers + watchers:
+        one.client.close()
+    full.close()
 
 
 def resident() -> int:

@@ -125,9 +125,9 @@ class CountingLoop(Loop):
         super().__init__()
         self.calls = 0
 
-    def watch(self, *args) -> None:
+    def watch(self, *args, **options) -> None:
         self.calls += 1
-        super().watch(*args)
+        super().watch(*args, **options)
 
 
 def test_the_loop_is_called_once_per_connection_and_not_per_request():

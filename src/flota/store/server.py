@@ -1,4 +1,8 @@
-"""The embedded master: a key-value store with the API of etcd's v3 JSON gateway, in the node's event loop."""
+"""The embedded master: a key-value store with the API of etcd's v3 JSON gateway, in the node's event loop.
+
+A connection is a stranger until the head of a request on it has the job's token (without a token: any valid head).
+Strangers share a small budget of memory, and of time in each turn of the loop. The oldest one is dropped first.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,14 @@ if TYPE_CHECKING:
 
 READABLE, WRITABLE = 1, 4
 MOST_CONNECTIONS = 20_000
+STRANGERS_MEMORY = 16 << 20  # bytes: 4,096 idle strangers, or 512 with TLS
 ACCEPTED_AT_ONCE = 512  # a turn of the loop with thousands of requests takes long, and the kernel's queue is short
+ACCEPT_TIME = 0.05  # seconds per turn
 BACKLOG = 4096
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 ACCEPT_PAUSE = 0.5  # seconds
-REFUSAL_INTERVAL = 1.0  # seconds: a client that guesses tokens must not fill the log
+REPORT_INTERVAL = 1.0  # seconds between messages about strangers, doubled with each: they must not fill the log
+LONGEST_REPORT_INTERVAL = 600.0
 RECONNECT_TIME = 0.25  # seconds in which a client whose connections broke must renew its lease
 LEASE_HEADER = b"x-flota-lease"  # names the lease that is shortened when the watch ends; etcd ignores it
 LONGEST_LEASE_ID = 19  # digits
@@ -44,7 +51,8 @@ HTTP_STATUS = {3: 400, 5: 404, 8: 429, 9: 400, 11: 400, 12: 501, 16: 401}
 class Master:
     """Serves until `close`. The owner calls `on_time` when `deadline` has passed.
 
-    `on_refused` is called with the address of a client with a wrong token, at most once per second.
+    `on_refused` is called with the address of a client with a wrong token, `on_full` when a client is turned away; both
+    seldom, however often that happens.
     """
 
     def __init__(
@@ -54,7 +62,9 @@ class Master:
         loop: Loop,
         token: str = "",
         tls: ssl.SSLContext | None = None,
-        on_refused: Callable[[str], object] | None = None,
+        on_refused: Callable[[str], object] = bool,
+        on_full: Callable[[int], object] = bool,
+        most_connections: int = MOST_CONNECTIONS,
     ) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.create_server((address, port), family=family, backlog=BACKLOG, reuse_port=False)
@@ -63,11 +73,15 @@ class Master:
         self._loop = loop
         self._token = token.encode()
         self._tls = tls
-        self._on_refused = on_refused
-        self._report_refusals_from = 0.0
+        self._on_refused = seldom(on_refused)
+        self._on_full = seldom(on_full)
+        self._most_connections = most_connections
         self.store = KeyValueStore(_new_lease_id)
         self.watches = ServerWatches()
         self.connections: dict[int, ServerConnection] = {}
+        self._strangers: dict[int, ServerConnection] = {}  # the oldest first
+        self._strangers_memory = 0
+        self._idle: dict[int, ServerConnection] = {}  # those of peers that carry no watch, the longest idle first
         self._slow = Deadlines()  # deadlines of requests that have begun to arrive
         self._lease_connections: dict[int, int] = {}  # number of connections by lease
         loop.watch(self._listener.fileno(), self._accept)
@@ -95,6 +109,7 @@ class Master:
             self._drop(connection)
 
     def _accept(self) -> None:
+        until = time.monotonic() + ACCEPT_TIME
         for number in range(ACCEPTED_AT_ONCE):
             try:
                 sock, _ = self._listener.accept()
@@ -104,45 +119,88 @@ class Master:
                     # New clients stay in the kernel's queue; without a pause the loop would spin.
                     self._loop.forget(self._listener.fileno())
                     self._slow[self._listener.fileno()] = time.monotonic() + ACCEPT_PAUSE
-                return
-            if len(self.connections) >= MOST_CONNECTIONS and not self._make_room():
+                    self._on_full(len(self.connections))
+                break
+            if len(self.connections) >= self._most_connections and not self._make_room():
                 sock.close()
-                return
-            sock.setblocking(False)  # noqa: FBT003
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls:
-                try:
-                    sock.getpeername()
-                    sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-                except OSError:
-                    sock.close()
-                    continue  # it has already disconnected, which is an error for Python's TLS
-            connection = ServerConnection(sock, time.monotonic(), self._is_authorized)
-            self.connections[sock.fileno()] = connection
-            self._watch(connection)
-
-    def _make_room(self) -> bool:
-        """Drop the connection that has been idle the longest: idle connections must not lock out others."""
-        idle = [one for one in self.connections.values() if not one.watch]
-        if idle:
-            self._drop(min(idle, key=lambda connection: connection.idle_since))
-        return bool(idle)
-
-    def _on_ready(self, connection: ServerConnection) -> None:
-        now = time.monotonic()
-        try:
-            connection.flush()
-            request = connection.receive(now)
-            if request and not connection.closed:
-                self._serve(connection, request, now)
-        except h11.RemoteProtocolError as error:
-            connection.refuse(error.error_status_hint, etcd.encode_error(etcd.INVALID, str(error)))
-        self._update(connection)
+                self._on_full(len(self.connections))
+                break
+            self._add(sock)
+            while self._strangers_memory > STRANGERS_MEMORY:
+                self._drop_stranger()
+            if time.monotonic() >= until:
+                break
         self._send_events()
 
-    def _serve(self, connection: ServerConnection, http: HttpRequest, now: float) -> None:
+    def _add(self, sock: socket.socket) -> None:
+        sock.setblocking(False)  # noqa: FBT003
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls:
+            try:
+                sock.getpeername()
+                sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            except OSError:
+                sock.close()
+                return  # it has already disconnected, which is an error for Python's TLS
+        connection = ServerConnection(sock, time.monotonic(), self._is_authorized)
+        self.connections[sock.fileno()] = self._strangers[sock.fileno()] = connection
+        self._strangers_memory += connection.memory
+        self._update(connection)
+
+    def _make_room(self) -> bool:
+        """Drop the oldest stranger, or else the peer's connection that has been idle the longest: peers reconnect."""
+        count = len(self.connections)
+        while self._strangers and len(self.connections) >= count:
+            self._drop_stranger()
+        if self._idle and len(self.connections) >= count:
+            self._drop(next(iter(self._idle.values())))
+        return len(self.connections) < count
+
+    def _drop_stranger(self) -> None:
+        """Drop the oldest stranger, unless its request has arrived: then it is served, and may be a peer."""
+        fd, connection = next(iter(self._strangers.items()))
+        self._proceed(connection)
+        if self._strangers.get(fd) is connection:
+            self._drop(connection)
+
+    def _on_ready(self, connection: ServerConnection) -> None:
+        self._proceed(connection)
+        while self._strangers_memory > STRANGERS_MEMORY:
+            self._drop_stranger()
+        self._send_events()
+
+    def _proceed(self, connection: ServerConnection) -> None:
+        """Send and receive what is possible now; serve at most one request."""
+        fd, now = connection.socket.fileno(), time.monotonic()
+        was_stranger, memory = connection.is_stranger, connection.memory
         try:
-            self._check_token(connection, http, now)
+            request = connection.receive(now)
+        except h11.RemoteProtocolError as error:
+            request = None
+            connection.refuse(error.error_status_hint, etcd.encode_error(etcd.INVALID, str(error)))
+        if was_stranger:
+            self._strangers_memory += connection.memory - memory
+            if not connection.is_stranger:
+                self._forget_stranger(fd)
+                self._loop.put_first(fd)
+        if request and not connection.closed:
+            self._idle.pop(fd, None)
+            self._serve(connection, request, now)
+            if not connection.is_stranger and not connection.watch:
+                self._idle[fd] = connection
+        self._update(connection)
+
+    def _forget_stranger(self, fd: int) -> None:
+        if stranger := self._strangers.pop(fd, None):
+            self._strangers_memory -= stranger.memory
+
+    def _serve(self, connection: ServerConnection, http: HttpRequest, now: float) -> None:
+        if not self._is_authorized(http.headers.get(b"authorization", b"")):
+            self._on_refused(connection.address)
+            words = "etcdserver: invalid auth token"
+            connection.refuse(HTTP_STATUS[etcd.UNAUTHENTICATED], etcd.encode_error(etcd.UNAUTHENTICATED, words))
+            return
+        try:
             if http.method == "POST" and REQUESTS.get(http.path) is etcd.WatchRequest:
                 self._begin_watch(connection, http)
             else:
@@ -165,14 +223,6 @@ class Master:
 
     def _is_authorized(self, authorization: bytes) -> bool:
         return not self._token or hmac.compare_digest(authorization, self._token)
-
-    def _check_token(self, connection: ServerConnection, http: HttpRequest, now: float) -> None:
-        if self._is_authorized(http.headers.get(b"authorization", b"")):
-            return
-        if self._on_refused and now >= self._report_refusals_from:
-            self._report_refusals_from = now + REFUSAL_INTERVAL
-            self._on_refused(connection.address)
-        raise etcd.Refusal(etcd.UNAUTHENTICATED, "etcdserver: invalid auth token")
 
     def _begin_watch(self, connection: ServerConnection, http: HttpRequest) -> None:
         request = etcd.decode(http.body, etcd.WatchRequest)
@@ -219,15 +269,18 @@ class Master:
 
     def _watch(self, connection: ServerConnection) -> None:
         """Update the events for which the loop waits, if they have changed: they rarely do."""
-        events = READABLE | (WRITABLE if connection.unsent else 0)
+        events = WRITABLE if connection.unsent else READABLE
         if events != connection.awaited:
             connection.awaited = events
-            self._loop.watch(connection.socket.fileno(), partial(self._on_ready, connection), events)
+            callback = partial(self._on_ready, connection)
+            self._loop.watch(connection.socket.fileno(), callback, events, last=connection.is_stranger)
 
     def _drop(self, connection: ServerConnection) -> None:
         fd = connection.socket.fileno()
         self._loop.forget(fd)
         self.connections.pop(fd, None)
+        self._forget_stranger(fd)
+        self._idle.pop(fd, None)
         self._slow.remove(fd)
         if connection.watch:
             self.watches.remove(connection, connection.watch)
@@ -241,6 +294,20 @@ class Master:
             # that the client is dead, or that its connection broke: then it renews the lease at once. A client that was
             # dropped because it did not read may be alive: its lease is not shortened.
             self.store.shorten(lease, time.monotonic() + RECONNECT_TIME)
+
+
+def seldom(function: Callable[..., object]) -> Callable[..., None]:
+    """Call the function at intervals that double, whatever the number of calls."""
+    next_at, interval = 0.0, REPORT_INTERVAL
+
+    def call(*arguments: object) -> None:
+        nonlocal next_at, interval
+        now = time.monotonic()
+        if now >= next_at:
+            next_at, interval = now + interval, min(2 * interval, LONGEST_REPORT_INTERVAL)
+            function(*arguments)
+
+    return call
 
 
 def _new_lease_id() -> int:

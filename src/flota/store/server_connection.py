@@ -20,8 +20,11 @@ LONGEST_HEAD = 16 << 10
 LARGEST_UNAUTHORIZED_BODY = 16 << 10  # from a client without the token, which is refused anyway
 LARGEST_BODY = 2 << 20
 LARGEST_BACKLOG = 32 << 20  # bytes that a client has not read: beyond that it is dropped
-REQUEST_TIME = 10.0  # seconds from a request's first byte to its last
+REQUEST_TIME = 10.0  # seconds from a request's first byte to its last, and until the first request
 CHUNK = 64 << 10
+STRANGERS_CHUNK = 16 << 10  # a TLS record: the rest of one would wait unseen inside the TLS library
+MOST_EVENTS = 256  # that the parser may find in one chunk: a body of tiny parts takes long
+PLAIN_MEMORY, TLS_MEMORY = 4 << 10, 32 << 10  # bytes that a connection takes before it has received anything
 TLS_REQUIRED = b"HTTP/1.1 400 TLS is required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 \r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -37,20 +40,22 @@ class HttpRequest(NamedTuple):
 
 class ServerConnection:
     def __init__(self, sock: socket.socket, now: float, is_authorized: Callable[[bytes], bool]) -> None:
-        """`is_authorized` checks the authorization header: large bodies are accepted from authorized clients only."""
+        """`is_authorized` checks the authorization header: bodies are kept for authorized clients only."""
         self.socket = sock
         self._is_authorized = is_authorized
-        self._largest = LARGEST_BODY
+        self.is_stranger = True  # until the head of a request has authorized it
+        self.memory = TLS_MEMORY if isinstance(sock, ssl.SSLSocket) else PLAIN_MEMORY  # of a stranger, in bytes
         self.watch: WatchCreate | None = None  # the watch whose events are streamed
         self.lease = 0  # the lease that ends with the client
         self.closed = False
         self.ended_by_client = False  # by itself or with its process
         self.awaited = 0  # the events for which the loop waits
-        self.idle_since = now
-        self.deadline: float | None = None  # when a request that has begun must be complete
+        self.deadline: float | None = now + REQUEST_TIME  # when the first request, or one that has begun, is complete
         self._reader: h11.Connection | None = None
         self._head: h11.Request | None = None
         self._body = b""
+        self._body_size = 0
+        self._authorized = False
         self.unsent: list[memoryview] = []
         self._unsent_bytes = 0
         self._last_answer = False
@@ -64,13 +69,18 @@ class ServerConnection:
             return "a disconnected client"
 
     def receive(self, now: float) -> HttpRequest | None:
-        """The request, once it is complete. Raises h11.RemoteProtocolError for invalid HTTP."""
+        """The request, once it is complete. Raises h11.RemoteProtocolError for invalid HTTP.
+
+        Reads nothing while an answer waits to be sent: a client that does not take its answers gets no more of them.
+        """
+        self.flush()
+        if self.unsent or self.closed:
+            return None
         try:
             if self._handshaking:
-                self.deadline = self.deadline or now + REQUEST_TIME
                 self.socket.do_handshake()  # type: ignore[attr-defined]
                 self._handshaking = False
-            data = self.socket.recv(CHUNK)
+            data = self.socket.recv(STRANGERS_CHUNK if self.is_stranger else CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
         except OSError as error:
@@ -83,7 +93,8 @@ class ServerConnection:
         if self.watch:
             return None  # what the client of a watch sends is ignored
         self.deadline = self.deadline or now + REQUEST_TIME
-        return self._parse(data, now)
+        self.memory += len(data)
+        return self._parse(data)
 
     def _answer_without_tls(self) -> None:
         """Answer a client that uses HTTP where TLS is required: without an answer it would retry forever."""
@@ -92,26 +103,35 @@ class ServerConnection:
         except OSError:
             pass
 
-    def _parse(self, data: bytes, now: float) -> HttpRequest | None:
+    def _parse(self, data: bytes) -> HttpRequest | None:
         if self._reader is None:
             self._reader = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
         self._reader.receive_data(data)
-        while True:
+        for _ in range(MOST_EVENTS):
             event = self._reader.next_event()
             if isinstance(event, h11.Request):
-                self._head, self._body = event, b""
-                authorized = self._is_authorized(dict(event.headers).get(b"authorization", b""))
-                self._largest = LARGEST_BODY if authorized else LARGEST_UNAUTHORIZED_BODY
+                self._begin(event)
             elif isinstance(event, h11.Data):
-                self._body += bytes(event.data)
-                if len(self._body) > self._largest:
-                    raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
+                self._add(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage):
-                return self._complete(now)
+                return self._complete()
             else:
                 return None  # not complete yet
+        raise h11.RemoteProtocolError("the body has too many parts", error_status_hint=413)
 
-    def _complete(self, now: float) -> HttpRequest:
+    def _begin(self, head: h11.Request) -> None:
+        self._head, self._body, self._body_size = head, b"", 0
+        self._authorized = self._is_authorized(dict(head.headers).get(b"authorization", b""))
+        self.is_stranger = self.is_stranger and not self._authorized
+
+    def _add(self, data: bytes) -> None:
+        self._body_size += len(data)
+        if self._body_size > (LARGEST_BODY if self._authorized else LARGEST_UNAUTHORIZED_BODY):
+            raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
+        if self._authorized:
+            self._body += data
+
+    def _complete(self) -> HttpRequest:
         assert self._head is not None
         assert self._reader is not None
         path = self._head.target.decode("ascii", "replace")
@@ -122,7 +142,6 @@ class ServerConnection:
         self._last_answer = self._reader.their_state is h11.MUST_CLOSE or request.method == "HEAD" or pipelined
         self._reader = self._head = self.deadline = None
         self._body = b""
-        self.idle_since = now
         return request
 
     def answer(self, status: int, body: bytes) -> None:
@@ -165,7 +184,7 @@ class ServerConnection:
         close_socket(self.socket)
 
     def refuse(self, status: int, body: bytes) -> None:
-        """Send a last answer on a connection whose HTTP is broken."""
+        """Send a last answer, as far as that is possible at once, and close: the request is invalid or not allowed."""
         self._last_answer = True
         self.answer(status, body)
         self.flush()

@@ -71,6 +71,10 @@ class ClusterMessages:
     def report_wrong_token(self, address: str) -> None:
         self.console.say("WARNING", f"refused a request from {address}: wrong FLOTA_TOKEN")
 
+    def report_full_store(self, connections: int) -> None:
+        words = f"the store has {connections} connections, and no file descriptors for more: raise `ulimit -n`"
+        self.console.say("WARNING", words)
+
     def report(self, member: Member, now: float) -> None:
         self._report_silence(member, now)
         states, member.new_states = member.new_states, []

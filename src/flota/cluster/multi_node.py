@@ -87,7 +87,8 @@ class MultiNode(NodeWatch):
         self.agreed_step = NOW
         self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
         self.messages = ClusterMessages(self.console, nodes)
-        self.store = StoreAccess(spec, nodes, self.loop, self.messages.report_wrong_token)
+        said = self.messages
+        self.store = StoreAccess(spec, nodes, self.loop, said.report_wrong_token, said.report_full_store)
         self.log_time = self._propose_log_time()
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.serve_again_at = time.monotonic() + SERVE_RETRY

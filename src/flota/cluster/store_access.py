@@ -19,15 +19,23 @@ from flota.store.revoke_lease import revoke
 from flota.store.server import MOST_CONNECTIONS, Master
 
 TOKEN_BYTES = 16
-OWN_FILES = 1000  # besides the connections of clients: logs, pipes, reserved ports
+OWN_FILES, WORKERS_FILES = 64, 12  # besides the connections of clients, and per worker: logs, pipes, reserved ports
 
 
 class StoreAccess:
     """`master`: the embedded master, if this node serves it. `chosen`: flota chose its address, so it must be shown."""
 
-    def __init__(self, spec: JobSpec, nodes: NodesSpec, loop: Loop, on_refused: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        nodes: NodesSpec,
+        loop: Loop,
+        on_refused: Callable[[str], None],
+        on_full: Callable[[int], None],
+    ) -> None:
         self._loop = loop
-        self._on_refused = on_refused
+        self._own_files = OWN_FILES + WORKERS_FILES * spec.workers
+        self._on_refused, self._on_full = on_refused, on_full
         self._nodes, self._secrets = nodes, nodes.secrets
         self._served = ""  # the address on which the master listens
         self.lacks_certificate = False  # this machine has the master's address, but no certificate
@@ -123,10 +131,11 @@ class StoreAccess:
         self.lacks_certificate = self._nodes.tls and not self._secrets.certificate
         if self.lacks_certificate:
             return None  # another node of this machine may have one
-        raise_open_files(MOST_CONNECTIONS + OWN_FILES)
+        limit = raise_open_files(MOST_CONNECTIONS + self._own_files)
+        most = limit - min(self._own_files, limit // 2)
         try:
             tls = make_tls(self._secrets, server=True) if self._nodes.tls else None
-            return Master(address, port, self._loop, self.token, tls, on_refused=self._on_refused)
+            return Master(address, port, self._loop, self.token, tls, self._on_refused, self._on_full, most)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return None
@@ -139,6 +148,9 @@ def make_tls(secrets: Secrets, *, server: bool) -> ssl.SSLContext:
         context = (
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if server else ssl.create_default_context(cafile=authority or None)
         )
+        if server:
+            # A client that renegotiates would have the master wait for a socket that is ready: its loop would spin.
+            context.options |= ssl.OP_NO_RENEGOTIATION
         if server or secrets.certificate:
             context.load_cert_chain(secrets.certificate, secrets.key)
     except OSError as error:

@@ -101,8 +101,9 @@ def name_process(name: str) -> None:
     libc.call("prctl", PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-def raise_open_files(wanted: int) -> None:
-    """Raise the limit of open files as far as allowed: the master of thousands of nodes needs more than the default."""
+def raise_open_files(wanted: int) -> int:
+    """Raise the limit of open files as far as allowed: the master of thousands of nodes needs more than the default.
+    Returns the limit, at most `wanted`."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -110,6 +111,8 @@ def raise_open_files(wanted: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
         original_open_files.append((soft, hard))
+        soft = allowed
+    return wanted if soft == resource.RLIM_INFINITY else min(wanted, soft)
 
 
 def restore_open_files() -> None:

@@ -82,3 +82,15 @@ def test_idle_connections_of_strangers_leave_a_node_the_descriptors_that_it_need
     assert [node.output() and node.wait() for node in nodes] == [0, 0]
     for client in idle:
         client.close()
+
+
+@pytest.mark.parametrize(("env", "count"), [({}, 1), (TOKEN, 0)], ids=["open", "token"])
+def test_a_store_on_loopback_that_is_open_to_other_users_gets_a_warning(flota, port, env, count):
+    words = ["--nnodes", 2, "--master", f"127.0.0.1:{port}"]
+    nodes = [flota.start(*words, "--log_dir", f"log{number}", "prints.py", env=env) for number in range(2)]
+
+    errors = "".join(node.output()[1] for node in nodes)
+
+    assert [node.wait() for node in nodes] == [0, 0]
+    warning = f"the store at 127.0.0.1:{port} accepts every user of this machine: set FLOTA_TOKEN on all nodes"
+    assert errors.count(warning) == count

@@ -46,8 +46,8 @@ class ClusterMessages:
             words = "this machine has the store's address, but this node has no --tls-cert and --tls-key to serve it"
             self.console.say("WARNING", words)
         if store.accepts_anyone:
-            words = f"the store at {store.where} accepts anyone: set FLOTA_TOKEN on all nodes"
-            self.console.say("WARNING", words)
+            who = "every user of this machine" if store.is_local_only else "anyone"
+            self.console.say("WARNING", f"the store at {store.where} accepts {who}: set FLOTA_TOKEN on all nodes")
 
     def _show_command(self, store: StoreAccess) -> None:
         """On a terminal the command contains the token. A log must not, so there the token is in a file."""

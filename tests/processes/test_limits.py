@@ -1,13 +1,18 @@
-"""A node that serves thousands may open more files than its shell allows; its workers see the shell's own limit."""
+"""The limit of open files: a node that serves thousands raises it, its workers see the shell's own, and a node that has
+no descriptors left goes on watching its workers."""
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from flota.host.ports import hold_free, port_of, release
-from tests.launching import worker_output
+from tests.launching import wait_until, worker_output
 
 CODE = """
 import os, resource
@@ -49,3 +54,72 @@ def test_workers_of_a_serving_node_have_the_shells_limit(flota, tmp_path):
     assert [node.output() and node.wait() for node in nodes] == [0, 0]
     logs = sorted(tmp_path.glob("log?/workerlog.?"))
     assert [worker_output(log) for log in logs] == ["limit 700\n"] * 2
+
+
+@pytest.mark.parametrize("limit", [6, 10, 12, 16, 20, 24, 28])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_limit_that_is_too_low_is_an_error_of_use(flota, limit, nodes):
+    result = flota.run(
+        *("--nproc_per_node", 2, "--nnodes", nodes, "--join_timeout", "1s", "prints.py"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
+    )
+
+    assert "bug in flota" not in result.stderr
+    assert "Traceback" not in result.stderr
+    assert (result.returncode == 2 and "ulimit -n 65536" in result.stderr) or (nodes == 2 and result.returncode == 75)
+
+
+@pytest.fixture
+def script(flota):
+    """Each worker creates a file, waits for the file `go`, and exits with the code in it."""
+    path = flota.directory / "waits.py"
+    path.write_text(
+        "import os, sys, time\n"
+        "open('up' + os.environ['RANK'], 'w')\n"
+        "while not os.path.exists('go'): time.sleep(0.05)\n"
+        "sys.exit(int(open('go').read()))\n"
+    )
+    return path
+
+
+def take_all_descriptors(pid: int) -> None:
+    """Lower the limit of a process, as if it had opened all that it may."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    limit = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd")) + 1
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def let_workers_exit(directory: Path, code: int) -> None:
+    (directory / "new").write_text(str(code))
+    (directory / "new").rename(directory / "go")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("words", [(), ("--console", "all"), ("--max_restart", 1)], ids=["plain", "all", "restart"])
+def test_a_node_without_descriptors_says_so_and_goes_on_watching(flota, script, code, words):
+    node = flota.start("--nproc_per_node", 2, "--framework", "torch", *words, script)
+    node.wait_for("up0", "up1")
+    wait_until(lambda: len(os.listdir(f"/proc/{node.pid}/fd")) > 20, "the node to watch its workers")
+    take_all_descriptors(node.pid)
+
+    let_workers_exit(flota.directory, code)
+
+    _, err = node.output()
+    assert node.wait() == code, err
+    assert err.count("this process has no file descriptors left; the workers keep running") == 1
+    assert "Traceback" not in err
+
+
+def test_a_master_without_descriptors_goes_on_serving(flota, script):
+    held = hold_free(1, "127.0.0.1")
+    place = f"127.0.0.1:{port_of(held[0])}"
+    release(held)
+    words = ["--nnodes", 2, "--master", place, "--framework", "torch"]
+    nodes = [flota.start(*words, "--log_dir", f"log{number}", script) for number in range(2)]
+    nodes[0].wait_for("up0", "up1")
+    for node in nodes:
+        take_all_descriptors(node.pid)
+
+    let_workers_exit(flota.directory, 0)
+
+    assert [node.output() and node.wait() for node in nodes] == [0, 0]

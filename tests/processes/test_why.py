@@ -52,7 +52,9 @@ def test_the_last_of_several_jobs_is_reported(flota):
     flota.run("fails.py", env={"FAIL_RANK": "0"})
     flota.run("prints.py")
 
-    assert re.fullmatch(r"job default, started [\d :-]+, logs in \S+: 1 worker finished successfully in [\d.]+ s\n", why(flota).stdout)
+    assert re.fullmatch(
+        r"job default, started [\d :-]+, logs in \S+: 1 worker finished successfully in [\d.]+ s\n", why(flota).stdout
+    )
 
 
 def test_a_stopped_job(flota):
@@ -62,7 +64,9 @@ def test_a_stopped_job(flota):
     os.kill(running.pid, signal.SIGTERM)
     running.wait()
 
-    assert re.fullmatch(r"job default, started [\d :-]+, logs in \S+: stopped by SIGTERM after [\d.]+ s\n", why(flota).stdout)
+    assert re.fullmatch(
+        r"job default, started [\d :-]+, logs in \S+: stopped by SIGTERM after [\d.]+ s\n", why(flota).stdout
+    )
 
 
 def events(flota):

@@ -9,7 +9,7 @@ import sys
 from flota.cli.flags import ON_ONE_MACHINE, WITHOUT_SERVERS
 from flota.cli.parse import parse
 from flota.cli.settings import Request, format_value, read_request
-from flota.errors import BUG, FlotaError, MissingPackage, UnsupportedSystem
+from flota.errors import BUG, FlotaError, MissingPackage, OutOfFiles, UnsupportedSystem
 from flota.job.spec import JobSpec
 
 TYPE_CHECKING = False
@@ -38,12 +38,22 @@ def main(argv: list[str] | None = None, *, interpreter: str | None = None, legac
         return INTERRUPTED
     except BrokenPipeError:
         return 1  # the reader of --help or --dry-run closed the pipe
-    except Exception:  # a bug in flota
+    except Exception as error:
+        if is_out_of_files(error):
+            _print_error(OutOfFiles())
+            return OutOfFiles.exit_code
+        # A bug in flota.
         import traceback
 
         traceback.print_exc()
         sys.stderr.write("flota: error: this is a bug in flota; please report it with the traceback above\n")
         return BUG
+
+
+def is_out_of_files(error: Exception) -> bool:
+    """EMFILE or ENFILE, also of an import: a module whose file cannot be opened is an ImportError."""
+    code = error.errno if isinstance(error, OSError) else 0
+    return code in (23, 24) or (isinstance(error, ImportError) and os.strerror(24) in str(error))
 
 
 def exit_process(code: int) -> None:

@@ -320,6 +320,11 @@ class MultiNode(NodeWatch):
         self.stopped_gracefully = succeeded or verdict.exit_code == TRY_AGAIN
         self.follower.workers_ended(succeeded=succeeded)
 
+    def on_files_exhausted(self) -> None:
+        super().on_files_exhausted()
+        if self.store.master:
+            self.store.master.stop_growing()
+
     def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called
         assert self.hang_watch
         detector = self.hang_watch.detector

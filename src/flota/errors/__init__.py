@@ -258,6 +258,16 @@ class TooManyOpenFiles(TemplateError[int]):
     hint = "run `ulimit -n 65536` first"
 
 
+class TooFewFiles(TemplateError[int, int, int]):
+    message = "this process may open {0} files: to watch {1} workers it needs {2}"
+    hint = "run `ulimit -n 65536` first"
+
+
+class OutOfFiles(TemplateError[()]):
+    message = "this process has no file descriptors left"
+    hint = "run `ulimit -n 65536` first"
+
+
 class NoWorkingDirectory(TemplateError[()]):
     message = "the working directory no longer exists"
     hint = "change to a directory that exists"

@@ -16,6 +16,7 @@ class Loop:
 
     def __init__(self) -> None:
         self._watched: dict[int, tuple[Callable[[], object], int, bool]] = {}
+        self.on_wake: Callable[[], object] = bool  # called in each turn, before the callbacks
         self._called = -1  # the descriptor whose callback ran last
         self._poll, self._unit = _make_poll()
 
@@ -54,6 +55,7 @@ class Loop:
         # what was registered before.
         ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(timeout)]
         began = monotonic()
+        self.on_wake()
         last = []
         for fd, watched in ready:
             if watched and self._watched.get(fd) is watched:

@@ -1,5 +1,5 @@
 """Starts one process with its standard streams connected, and sets attributes of the current process: subreaper, name,
-death signal (on Linux only), limit of open files."""
+death signal (on Linux only), limit of open files, spare descriptors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from _collections_abc import Callable
 from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
 
 from flota import libc
+from flota.errors import TooFewFiles
 from flota.values import NamedTuple
 
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 SIGKILL = 9
+SPARE_FILES = 12  # enough to import a module, to write a report, to ask py-spy
+NODES_FILES = SPARE_FILES + 12  # that a node opens when it watches workers, besides their logs
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
@@ -121,3 +124,41 @@ def restore_open_files() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_NOFILE, original_open_files[0])
+
+
+def require_files(workers: int, logs: int) -> None:
+    """Raise TooFewFiles unless the node can open what it takes to watch the workers and to read so many logs."""
+    needed, limit = NODES_FILES + logs, os.sysconf("SC_OPEN_MAX")
+    try:
+        lowest_free = os.dup(2)
+        os.close(lowest_free)
+    except OSError:
+        lowest_free = limit
+    if lowest_free + needed > limit >= 0:
+        raise TooFewFiles(limit, workers, lowest_free + needed)
+
+
+class SpareFiles:
+    """Descriptors that are held until the process has no others left: it can then do its most important work."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+        try:
+            for _ in range(SPARE_FILES):
+                self._held.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass  # fewer are better than none
+
+    def release_if_none_left(self) -> bool:
+        """Release them if no other descriptor is left. Returns whether it has done so."""
+        try:
+            os.close(os.dup(2))
+        except OSError:
+            return self.release()
+        return False
+
+    def release(self) -> bool:
+        held, self._held = self._held, []
+        for fd in held:
+            os.close(fd)
+        return bool(held)

@@ -7,6 +7,7 @@ import gc
 import time
 from abc import abstractmethod
 
+from flota.host.process_start import SpareFiles
 from flota.host.signals import Signals
 from flota.humanize import counts_in_words, ending_in_words, signal_name
 from flota.job.report import NO_STEP, Report
@@ -60,6 +61,8 @@ class NodeWatch(RoundWatch):
         self.preempt_signal = int(getattr(_signal, spec.preempt_signal)) if spec.preempt_signal else 0
         self.signals = signals
         self.console = Console(spec, environ, self.loop)
+        self.spare_files = SpareFiles()
+        self.loop.on_wake = self._check_files
         self.evidence = FailureEvidence(spec, time.monotonic(), time.time() - time.monotonic())
         self.exit_now = False  # a stop signal came after the workers had exited
         self.stopped_by = ""  # the first stop signal received
@@ -106,6 +109,13 @@ class NodeWatch(RoundWatch):
         if self.warm:
             self.warm.on_time(time.monotonic())
 
+    def _check_files(self) -> None:
+        if self.spare_files.release_if_none_left():
+            self.on_files_exhausted()
+
+    def on_files_exhausted(self) -> None:
+        self.console.say("WARNING", "this process has no file descriptors left; the workers keep running")
+
     def _check_deadlines(self) -> tuple[float | None, ...]:
         if not self.in_round or self.supervisor.phase != Phase.RUNNING:
             return ()
@@ -138,6 +148,7 @@ class NodeWatch(RoundWatch):
 
     def conclude(self, report: Report, *, writes: bool = True) -> Report:
         """Report how the job ended: first to files, then to the terminal, which may block."""
+        self.spare_files.release()
         report = report._replace(stop_step=self.saved_at)
         self.console.write_report(report, to_file=writes)
         self._flush_output()

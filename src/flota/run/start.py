@@ -9,7 +9,7 @@ import time
 
 from flota.frameworks import add_variables, backups
 from flota.host.channel import Channel
-from flota.host.process_start import ProcessSpec
+from flota.host.process_start import ProcessSpec, require_files
 from flota.host.round import Round
 from flota.host.signals import Signals
 from flota.job.plan import ERROR, Worker, WorkerPlan, own_file, plan_workers
@@ -125,6 +125,8 @@ def start_workers(
     """Start this node's workers. `first`: this is the job's first round. See Round for `on_node_death`."""
     began = time.monotonic()
     workers = plan_workers(spec, roster, seat)
+    read = [worker for worker in workers if spec.log.max_size is not None or spec.log.shows(worker.rank)]
+    require_files(len(workers), 2 * len(read))
     channel = Channel(len(workers), module_list=warm is not None)
     plans = tuple(
         add_variables(spec, roster, worker, environ, channel.page_path(number)) for number, worker in enumerate(workers)

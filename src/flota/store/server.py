@@ -102,6 +102,10 @@ class Master:
         self.store.expire(now)
         self._send_events()
 
+    def stop_growing(self) -> None:
+        """Accept no more connections than there are now: the node has no descriptors for others."""
+        self._most_connections = len(self.connections)
+
     def close(self) -> None:
         self._loop.forget(self._listener.fileno())
         close_socket(self._listener)

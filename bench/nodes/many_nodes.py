@@ -38,7 +38,6 @@ from flota.job.roster import Ports
 from flota.store.client import ANSWER_TIME
 from flota.store.etcd_json import (
     ROUTES,
-    STREAMED,
     KeyValue,
     LeaseAnswer,
     LeaseGrant,
@@ -47,7 +46,6 @@ from flota.store.etcd_json import (
     RangeAnswer,
     StoreRequest,
     TxnAnswer,
-    WatchAnswer,
     WatchCreate,
     WatchRequest,
     read_answer,
@@ -55,6 +53,7 @@ from flota.store.etcd_json import (
 from flota.store.keys import end_of, keys_of, node_of
 
 KEYS = keys_of(None)
+WATCH = WatchRequest(create_request=WatchCreate(key=KEYS.coordinator, range_end=end_of(KEYS.coordinator)))
 PATIENCE = 60.0  # seconds
 EVENTS = b'"events":'
 
@@ -96,16 +95,15 @@ class Follower:
     def _on_answer(self, body: bytes) -> None:
         request, then = self.waiting.popleft()
         self.lost_at = math.inf
-        then(read_answer(200, body, ROUTES[type(request)][1], streamed=isinstance(request, STREAMED)))
+        then(read_answer(200, body, request))
         if self.waiting and self.lost_at == math.inf:
             self._next()
 
     def _on_granted(self, answer: LeaseAnswer) -> None:
         self.lease = int(answer.id)
         self.crowd.renewals.append((time.monotonic() + self.crowd.ttl / 3, self))
-        ask = WatchCreate(key=KEYS.coordinator, range_end=end_of(KEYS.coordinator))
         self.ear = Wire(self.crowd, self._on_line, streams=True)
-        self.ear.send("/v3/watch", WatchRequest(create_request=ask), f"x-flota-lease: {self.lease}\r\n")
+        self.ear.send("/v3/watch", WATCH, f"x-flota-lease: {self.lease}\r\n")
 
     def _on_line(self, line: bytes) -> None:
         if not self.listens:  # the watch's own first line
@@ -181,8 +179,9 @@ class Crowd:
 
     def _ask_for_records(self, found: list[KeyValue]) -> None:
         answers: list[RangeAnswer] = []
-        wire = Wire(self, lambda body: answers.append(read_answer(200, body, RangeAnswer)), streams=False)
-        wire.send("/v3/kv/range", Range(key=KEYS.nodes, range_end=end_of(KEYS.nodes)))
+        request = Range(key=KEYS.nodes, range_end=end_of(KEYS.nodes))
+        wire = Wire(self, lambda body: answers.append(read_answer(200, body, request)), streams=False)
+        wire.send("/v3/kv/range", request)
         self.run_until(lambda: bool(answers))
         wire.close()
         found += answers[0].kvs
@@ -193,7 +192,7 @@ class Crowd:
         for known, is_roster in self.heard:
             if text == known:
                 return is_roster
-        answer = read_answer(200, line, WatchAnswer, streamed=True)
+        answer = read_answer(200, line, WATCH)
         values = [event.kv.value for event in answer.events if event.kv.key == KEYS.job_state]
         self.heard.appendleft((text, any(map(self.is_roster, values))))
         return self.heard[0][1]

@@ -170,3 +170,10 @@ def test_a_file_name_occurs_twice_only_for_the_same_part_of_two_features():
     names = [path.name for path in MODULES]
 
     assert {name for name in names if names.count(name) > 1} == {"__init__.py", "question.py", "detector.py"}
+
+
+def test_json_from_the_network_is_decoded_in_one_place():
+    network = [path for path in MODULES if package(path) in ("store", "cluster")]
+    decoders = [path.name for path in network if "json.decode" in path.read_text() or "json.loads" in path.read_text()]
+
+    assert decoders == ["decoding.py"]

@@ -230,6 +230,12 @@ OTHER_PROGRAMS = {
     "text": http(200, b"hello"),
     "a page": http(200, b"<html>It works!</html>", b"content-type: text/html\r\n"),
     "other json": http(200, b'{"status":"ok"}'),
+    "bad utf-8": http(200, b'{"result":{"header":{"revision":"\xff"}},"header":{"revision":"\xff"}}'),
+    "a word for a number": http(200, b'{"result":{"header":{"revision":"abc"}},"header":{"revision":"abc"}}'),
+    "5,000 digits": http(
+        200, b'{"result":{"header":{"revision":"%s"}}, "header":{"revision":"%s"}}' % ((b"9" * 5000,) * 2)
+    ),
+    "an error with bad utf-8": http(400, b'{"error":"\xff","code":3}'),
     "not found": http(404, b"404 page not found\n"),
     "not found as json": http(404, b'{"detail":"Not Found"}'),
     "an error as json": http(404, b'{"error":"Not Found","code":404}'),

@@ -127,6 +127,17 @@ def test_watchers_get_the_same_events(stores, history, wanted):
     assert received[0] == received[1]
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["put first", "range first"])
+def test_a_transaction_with_a_range_of_the_future_is_refused_as_a_whole(stores, order):
+    operations = [{"request_put": {"key": b64("new")}}, {"request_range": {"key": b64("a"), "revision": "999999999"}}]
+    for store in stores:
+        with Player(store.port) as player:
+            done, _ = player.play("/v3/kv/txn", {"success": operations[::order]})
+            _, found = player.play("/v3/kv/range", {"key": b64("new")})
+
+            assert (done, found) == (False, {"header": {"revision": 0}}), store.name
+
+
 def listen(port: int, create: dict, player: Player) -> list:
     """Every event up to the one that says it is the end."""
     stream = http.client.HTTPConnection("127.0.0.1", port, timeout=10)

@@ -15,6 +15,7 @@ from flota.cluster.node_record import NodeRecord
 from flota.job.report import MOST_RESTARTS, FailedWorker, JobEnding, PastRestart, failure_in_brief
 from flota.job.roster import Seat
 from flota.job.survey_outcomes import Question, Result
+from flota.store.decoding import BadMessage, decode_json
 from flota.stragglers.detector import SlowRank
 from flota.supervise.restart_policy import History
 
@@ -91,8 +92,8 @@ def decode_state(data: bytes) -> JobState | None:
     unpack = zlib.decompressobj()
     try:
         text = unpack.decompress(data, LARGEST)
-        job_state = msgspec.json.decode(text, type=JobState)
-    except (zlib.error, msgspec.ValidationError, msgspec.DecodeError, RecursionError):
+        job_state = decode_json(text, JobState)
+    except (zlib.error, BadMessage):
         return None
     lacks_question = job_state.phase == DECIDING and job_state.question is None
     return job_state if job_state.phase in PHASES and not lacks_question else None

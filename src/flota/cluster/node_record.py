@@ -11,6 +11,7 @@ from flota.job.report import FailedWorker
 from flota.job.roles import COLLECTIVE
 from flota.job.roster import Ports
 from flota.job.survey_outcomes import Question
+from flota.store.decoding import BadMessage, decode_json
 from flota.stragglers.detector import StepTime, is_step_time
 
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
@@ -90,8 +91,8 @@ def encode_record(record: NodeRecord) -> bytes:
 def decode_record(data: bytes) -> NodeRecord | None:
     """Returns None if it is invalid: any client with the token can write anything."""
     try:
-        record = msgspec.json.decode(data, type=NodeRecord)
-    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError):
+        record = decode_json(data, NodeRecord)
+    except BadMessage:
         return None
     return record if is_sound(record) else None
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from flota.cluster.node_record import NodeRecord, Present, decode_record
@@ -12,6 +11,7 @@ from flota.hangs import question as hangs
 from flota.hangs.watch import answer_positions, answer_stacks
 from flota.preemption import question as preemption
 from flota.preemption.stop_step import StopAnswer
+from flota.store.decoding import BadMessage, decode_json
 from flota.stragglers import question as steps
 
 ROWS = (
@@ -51,7 +51,7 @@ def read_body(record: NodeRecord) -> Any:
     if row is None or record.answer is None:
         return None
     try:
-        body: Any = msgspec.json.decode(record.answer.body, type=row.body)
-    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError):
+        body: Any = decode_json(record.answer.body, row.body)
+    except BadMessage:
         return None
     return body if row.is_sound(body) else None

@@ -186,7 +186,7 @@ class Registration:
 
     def _on_renewed(self, answer: LeaseAnswer) -> None:
         self._renew_at = self._clock() + self._ttl / 3
-        if not int(answer.ttl or 0):
+        if not int(answer.ttl):
             self._lose_lease()
         elif self._rewrite_after:
             self._rewrite_after -= 1

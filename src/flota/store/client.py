@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 
 from flota.job.nodes import Place
+from flota.job.printable import printable
 from flota.job.roster import endpoint
 from flota.store import etcd_json as etcd
 from flota.store.client_connection import ClientConnection, Lost
@@ -182,8 +183,7 @@ class Client:
         pending, self._sent = self._sent, None
         if pending is None:
             return
-        _, kind = etcd.ROUTES[type(pending.request)]
-        answer = etcd.read_answer(status, body, kind, streamed=isinstance(pending.request, etcd.STREAMED))
+        answer = etcd.read_answer(status, body, pending.request)
         if isinstance(answer, etcd.Refusal) and answer.code in CANNOT_SERVE:
             self._drop_member(self._connection_turn, answer.words)
         if isinstance(answer, etcd.Refusal) and not pending.retried and self.is_token_expired(answer):
@@ -228,7 +228,7 @@ class ClientWatch:
         self.turn = 0
         self.sent_at: float | None = None
         self._client = client
-        self._body = etcd.encode(etcd.WatchRequest(create_request=request))
+        self._request = etcd.WatchRequest(create_request=request)
         self._on_answer = on_answer
         self._lease = lease
         self._connection: ClientConnection | None = None
@@ -243,7 +243,7 @@ class ClientWatch:
         self.sent_at = now
         self._connection = self._client.connect(turn, self._on_message, self._on_lost)
         headers = [("x-flota-lease", str(self._lease))] if self._lease else []
-        self._connection.send("/v3/watch", self._body, [*self._client.headers(), *headers], stream=True)
+        self._connection.send("/v3/watch", etcd.encode(self._request), [*self._client.headers(), *headers], stream=True)
 
     def close(self) -> None:
         if connection := self._end():
@@ -269,7 +269,7 @@ class ClientWatch:
     def _on_message(self, status: int, line: bytes) -> None:
         if self._connection is None:
             return
-        answer = etcd.read_answer(status, line, etcd.WatchAnswer, streamed=True)
+        answer = etcd.read_answer(status, line, self._request)
         assert isinstance(answer, (etcd.WatchAnswer, etcd.Refusal))
         self.sent_at = None
         if isinstance(answer, etcd.WatchAnswer) and answer.canceled:
@@ -293,7 +293,8 @@ class ClientWatch:
 
 def _refusal(answer: etcd.WatchAnswer) -> etcd.Refusal:
     """etcd creates a watch that it does not permit, then cancels it: report that as a refusal."""
-    if answer.compact_revision:
+    if answer.compact_revision != etcd.ZERO:
         return etcd.Refusal(etcd.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
     head, _, words = answer.cancel_reason.partition(" desc = ")
-    return etcd.Refusal(REASONS.get(head.rpartition(" ")[2], etcd.OUT_OF_RANGE), words or answer.cancel_reason)
+    code = REASONS.get(head.rpartition(" ")[2], etcd.OUT_OF_RANGE)
+    return etcd.Refusal(code, printable(words or answer.cancel_reason))

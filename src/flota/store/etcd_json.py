@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-# Raised for invalid JSON; the last one if it is nested too deeply.
-BAD_JSON = (msgspec.ValidationError, msgspec.DecodeError, RecursionError)
+from flota.job.printable import printable
+from flota.store.decoding import BadMessage, decode_json
 
 # gRPC codes.
 UNKNOWN, INVALID, NOT_FOUND, EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 2, 3, 5, 8, 9, 11
@@ -24,6 +24,9 @@ MAX_VALUE = 1 << 20
 Key = Annotated[bytes, Meta(max_length=MAX_KEY)]
 Value = Annotated[bytes, Meta(max_length=MAX_VALUE)]
 Number = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Digits = Annotated[str, Meta(pattern=r"^[0-9]{1,19}\Z")]  # a number in an answer
+ZERO = "0"
+HeaderValue = Annotated[str, Meta(pattern=r"^[!-~]{0,8192}\Z")]
 
 
 class StoreRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -108,16 +111,16 @@ class AnswerPart(Struct, frozen=True, omit_defaults=True):
 
 
 class Header(AnswerPart, frozen=True):
-    revision: str = ""
+    revision: Digits = ZERO
 
 
 class KeyValue(AnswerPart, frozen=True):
     key: bytes = b""
-    create_revision: str = ""
-    mod_revision: str = ""
-    version: str = ""
+    create_revision: Digits = ZERO
+    mod_revision: Digits = ZERO
+    version: Digits = ZERO
     value: bytes = b""
-    lease: str = ""
+    lease: Digits = ZERO
 
 
 class Event(AnswerPart, frozen=True):
@@ -135,11 +138,11 @@ class StoreAnswer(AnswerPart, frozen=True):
 
 class RangeAnswer(StoreAnswer, frozen=True):
     kvs: list[KeyValue] = []
-    count: str = ""
+    count: Digits = ZERO
 
 
 class DeleteAnswer(StoreAnswer, frozen=True):
-    deleted: str = ""
+    deleted: Digits = ZERO
 
 
 class OperationAnswer(AnswerPart, frozen=True):
@@ -153,18 +156,18 @@ class TxnAnswer(StoreAnswer, frozen=True):
 
 
 class LeaseAnswer(StoreAnswer, frozen=True, rename={"ttl": "TTL", "id": "ID"}):
-    id: str = ""
-    ttl: str = ""
+    id: Digits = ZERO
+    ttl: Digits = ZERO
 
 
 class AuthenticateAnswer(StoreAnswer, frozen=True):
-    token: str = ""
+    token: HeaderValue = ""
 
 
 class WatchAnswer(StoreAnswer, frozen=True):
     created: bool = False
     canceled: bool = False
-    compact_revision: str = ""
+    compact_revision: Digits = ZERO
     cancel_reason: str = ""
     events: list[Event] = []
 
@@ -213,7 +216,7 @@ class ErrorBody(Struct):
     grpc_code: int = 0
 
     def refusal(self) -> Refusal | None:
-        code, words = self.code or self.grpc_code, self.error or self.message
+        code, words = self.code or self.grpc_code, printable(self.error or self.message)
         if code not in CODES or not words:
             return None  # the JSON of another program
         return Unauthenticated(code, words) if code == UNAUTHENTICATED else Refusal(code, words)
@@ -225,12 +228,20 @@ class StreamedLine(Struct):
 
 
 def decode(body: bytes, kind: type[StoreRequest]) -> StoreRequest:
-    """Decode a request. Raises one of BAD_JSON."""
-    return msgspec.json.decode(body or b"{}", type=kind, strict=False)
+    """Decode a request. Raises Refusal."""
+    try:
+        return decode_json(body or b"{}", kind, strict=False)
+    except BadMessage as error:
+        raise Refusal(INVALID, f"not supported by this store: {error}") from None
 
 
 def encode(message: StoreRequest | AnswerPart) -> bytes:
     return msgspec.json.encode(message)
+
+
+def digits(number: int) -> str:
+    """A number in an answer. msgspec omits a default only if it is the same object."""
+    return str(number) if number else ZERO
 
 
 def encode_streamed(answer: StoreAnswer) -> bytes:
@@ -241,15 +252,26 @@ def encode_error(code: int, words: str) -> bytes:
     return msgspec.json.encode({"error": words, "message": words, "code": code})
 
 
-def read_answer(status: int, body: bytes, kind: type[StoreAnswer], *, streamed: bool = False) -> StoreAnswer | Refusal:
-    """Decode an answer or a refusal; with `streamed`, from a line of a stream."""
+def read_answer(status: int, body: bytes, request: StoreRequest) -> StoreAnswer | Refusal:
+    """Decode the answer to a request, or a refusal."""
+    refusal = None
     try:
-        if streamed and status == 200:
-            line = msgspec.json.decode(body.partition(b"\n")[0], type=StreamedLine)
+        if isinstance(request, STREAMED) and status == 200:
+            line = decode_json(body.partition(b"\n")[0], StreamedLine)
             status, body = (200, bytes(line.result)) if line.error is None else (500, bytes(line.error))
-        if status == 200:
-            return msgspec.json.decode(body, type=kind)
-        refusal = msgspec.json.decode(body, type=ErrorBody).refusal()
-    except BAD_JSON:
-        refusal = None
+        if status != 200:
+            refusal = decode_json(body, ErrorBody).refusal()
+        elif _has_all(answer := decode_json(body, ROUTES[type(request)][1]), request):
+            return answer
+    except BadMessage:
+        pass
     return refusal or NotAStore(UNKNOWN, f"status {status}, not an answer of a store")
+
+
+def _has_all(answer: StoreAnswer, request: StoreRequest) -> bool:
+    """Whether an answer has what was requested: another program's JSON may only look like one."""
+    if isinstance(answer, TxnAnswer) and isinstance(request, Txn):
+        operations = request.success if answer.succeeded else request.failure
+        asked = [operation.request_range is not None for operation in operations]
+        return asked == [response.response_range is not None for response in answer.responses]
+    return not isinstance(request, LeaseGrant) or (isinstance(answer, LeaseAnswer) and answer.id != ZERO)

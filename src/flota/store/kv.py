@@ -73,7 +73,7 @@ class KeyValueStore:
     def _range(self, request: etcd.Range) -> etcd.RangeAnswer:
         _check_key(request.key)
         found = [self._entries[key] for key in self._keys_between(request.key, request.range_end)]
-        return etcd.RangeAnswer(self.header(), found, str(len(found)) if found else "")
+        return etcd.RangeAnswer(self.header(), found, etcd.digits(len(found)))
 
     def _put_one(self, request: etcd.Put) -> etcd.StoreAnswer:
         self._check_put(request)
@@ -85,7 +85,7 @@ class KeyValueStore:
         _check_key(request.key)
         keys = self._keys_between(request.key, request.range_end)
         self._delete(keys)
-        return etcd.DeleteAnswer(self.header(), str(len(keys)) if keys else "")
+        return etcd.DeleteAnswer(self.header(), etcd.digits(len(keys)))
 
     def _txn(self, request: etcd.Txn) -> etcd.TxnAnswer:
         """All or nothing: checked before anything is changed. All changes have the same revision."""
@@ -158,7 +158,7 @@ class KeyValueStore:
             mod_revision=str(revision),
             version=str(int(before.version) + 1 if before else 1),
             value=request.value,
-            lease=str(request.lease) if request.lease else "",
+            lease=etcd.digits(request.lease),
         )
         self._events.append(etcd.Event(kv=self._entries[key]))
 
@@ -170,7 +170,7 @@ class KeyValueStore:
             self._events.append(etcd.Event(type="DELETE", kv=etcd.KeyValue(key=key, mod_revision=str(self.revision))))
 
     def _detach(self, entry: etcd.KeyValue) -> None:
-        if entry.lease:
+        if entry.lease != etcd.ZERO:
             self._leases[int(entry.lease)].keys.discard(entry.key)
 
     def _keys_between(self, key: bytes, end: bytes) -> list[bytes]:

@@ -211,8 +211,6 @@ class Master:
                 connection.answer(200, self._answer(http, now))
         except etcd.Refusal as refusal:
             connection.answer(HTTP_STATUS[refusal.code], etcd.encode_error(refusal.code, refusal.words))
-        except etcd.BAD_JSON as error:
-            connection.answer(400, etcd.encode_error(etcd.INVALID, f"not supported by this store: {error}"))
 
     def _answer(self, http: HttpRequest, now: float) -> bytes:
         if (http.method, http.path) == ("GET", "/version"):

@@ -33,27 +33,56 @@ while clients.append(server.accept()[0]) is None:
 }
 
 
+MUTE = """
+import socket
+server, clients = socket.create_server(("10.77.0.1", 8090)), []
+while clients.append(server.accept()[0]) is None:
+    pass
+"""
+
+
 @pytest.fixture
 def stranger(shared):
-    """Starts somebody else's service where host 1 would serve."""
+    """Starts somebody else's service where host 1 would serve. Returns its pid."""
 
-    def start(kind: str) -> None:
-        shared.lab.host(1).popen([sys.executable, "-c", STRANGERS[kind]], stdout=-3, stderr=-3)
+    def start(program: str) -> int:
+        process = shared.lab.host(1).popen([sys.executable, "-c", program], stdout=-3, stderr=-3)
         probe = [sys.executable, "-c", "import socket; socket.create_connection(('10.77.0.1', 8090), 5)"]
         wait_until(lambda: shared.lab.host(1).run(probe).returncode == 0, "the stranger")
+        return process.pid
 
     return start
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_another_service_is_not_mistaken_for_the_master(shared, tmp_path, stranger, kind):
-    stranger(kind)
+    stranger(STRANGERS[kind])
     job = Job(shared.lab, tmp_path, shared.master(HTTP))
     nodes = job.start([1, 2], "--nnodes 2")
 
     assert job.codes() == [2, 2]
     for node in nodes:
         assert "10.77.0.1:8090 does not answer as a store: check the port" in node.err
+
+
+def test_a_mute_service_on_the_master_s_port_is_named(shared, tmp_path, stranger):
+    pid = stranger(MUTE)
+    job = Job(shared.lab, tmp_path, shared.master(HTTP))
+    node = job.node(1, "--nnodes 2")
+
+    assert node.wait(10) == 2
+    assert f"10.77.0.1:8090: the port is in use by pid {pid}, python" in node.err
+
+
+@pytest.mark.parametrize("hosts", [[9], [2, 3]], ids=["on its machine", "on others"])
+def test_an_etcd_without_its_scheme_is_recognised(shared, tmp_path, hosts):
+    address = shared.etcd.addresses[0]
+    job = Job(shared.lab, tmp_path, address)
+    nodes = job.start(hosts, "--nnodes 2")
+
+    assert job.codes(10) == [2] * len(nodes)
+    for node in nodes:
+        assert f"this is an etcd: write --master etcd://{address}" in node.err
 
 
 def test_nodes_that_do_not_fit_are_refused_and_the_right_one_is_taken(job):

@@ -12,7 +12,7 @@ from flota.cluster.node_record import Present, encode_record
 from flota.cluster.questions import read_record
 from flota.cluster.registration import Registration
 from flota.cluster.terms import Terms
-from flota.store.etcd_json import BadServerCertificate, KeyValue, NotAStore, Refusal, Unauthenticated
+from flota.store.etcd_json import BadServerCertificate, KeyValue, NotAStore, Refusal, Unauthenticated, UnexpectedEtcd
 
 LAST_TRY = 1.0  # seconds to remove this node's record from a store that does not answer
 PERMISSION_DENIED = 7  # gRPC code
@@ -29,6 +29,8 @@ def refusal_in_words(refusal: Refusal, where: str) -> str:
         return f"{where} does not accept this node's token: set the same FLOTA_TOKEN on all nodes"
     if isinstance(refusal, NotAStore):
         return f"{where} does not answer as a store: check the port; if the store uses TLS, use https:// or etcds://"
+    if isinstance(refusal, UnexpectedEtcd):
+        return f"{where}: {refusal.words}"
     if isinstance(refusal, BadServerCertificate):
         advice = "--tls-ca must name the CA that signed it, and it must be issued for the host in --master"
         return f"cannot verify the certificate of {where}: {refusal.words.rstrip('.')}; {advice}"

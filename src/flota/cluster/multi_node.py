@@ -187,6 +187,8 @@ class MultiNode(NodeWatch):
             if self._waits_for_store() and self.store.take_over():
                 self.messages.warn(self.store)
                 self.member = self._make_member(self.follower.name, self.member.began)
+            elif self._waits_for_store() and self.member.registration.trouble:
+                self.store.check_port_owner()
 
     def _waits_for_store(self) -> bool:
         return self.member.silent_since is not None and self.has_not_begun()

@@ -9,6 +9,7 @@ from flota.cluster.lease_times import lease_of
 from flota.errors import BadCertificate, CannotServe
 from flota.host.addresses import is_loopback, resolve_own
 from flota.host.loop import Loop
+from flota.host.ports import owner_of_port, pid_of_port
 from flota.host.process_start import raise_open_files
 from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.roster import endpoint
@@ -38,6 +39,7 @@ class StoreAccess:
         self._on_refused, self._on_full = on_refused, on_full
         self._nodes, self._secrets = nodes, nodes.secrets
         self._served = ""  # the address on which the master listens
+        self._port_in_use = False  # by another process of this machine
         self.lacks_certificate = False  # this machine has the master's address, but no certificate
         self.chosen = not nodes.places
         made = os.urandom(TOKEN_BYTES).hex() if self.chosen else ""
@@ -61,7 +63,16 @@ class StoreAccess:
         # when thousands of nodes start at once, retries would only add load.
         patience = max(1.0 if self._nodes.etcd else ANSWER_TIME, lease_of(self._nodes) / 5)
         user, password = self._secrets.user, self._secrets.password
-        return Client(members, self._loop, self.token, tls, user=user, password=password, answer_time=patience)
+        return Client(
+            members,
+            self._loop,
+            self.token,
+            tls,
+            user=user,
+            password=password,
+            answer_time=patience,
+            accepts_etcd=self._nodes.etcd,
+        )
 
     @property
     def where(self) -> str:
@@ -112,6 +123,12 @@ class StoreAccess:
                 return True
         return False
 
+    def check_port_owner(self) -> None:
+        """Raise CannotServe if another program has the master's port on this machine. Another node may have it."""
+        host, port = self.places[0]
+        if self._port_in_use and (owner := owner_of_port(port)) and not _is_flota(pid_of_port(port)):
+            raise CannotServe(endpoint(host, str(port)), f"the port is in use by {owner}, which does not answer")
+
     def close(self) -> None:
         self.client.close()
         if self.master:
@@ -133,13 +150,24 @@ class StoreAccess:
             return None  # another node of this machine may have one
         limit = raise_open_files(MOST_CONNECTIONS + self._own_files)
         most = limit - min(self._own_files, limit // 2)
+        self._port_in_use = False
         try:
             tls = make_tls(self._secrets, server=True) if self._nodes.tls else None
             return Master(address, port, self._loop, self.token, tls, self._on_refused, self._on_full, most)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
+                self._port_in_use = True
                 return None
             raise CannotServe(endpoint(address, str(port)), error.strerror or str(error)) from None
+
+
+def _is_flota(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as words:
+            command = words.read()
+    except OSError:
+        return False
+    return b"flota" in command or b"fleetrun" in command
 
 
 def make_tls(secrets: Secrets, *, server: bool) -> ssl.SSLContext:

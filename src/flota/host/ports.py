@@ -78,18 +78,26 @@ def tcp_sockets() -> Iterator[tuple[int, list[str]]]:
 
 def owner_of_port(port: int) -> str:
     """Return the process that has a port, as `pid 123, python`; empty if it is unknown."""
+    pid = pid_of_port(port)
+    try:
+        with open(f"/proc/{pid}/comm") as name:
+            return f"pid {pid}, {name.read().strip()}"
+    except OSError:
+        return ""  # no process, or it has just exited
+
+
+def pid_of_port(port: int) -> int:
+    """Return the process that has a port; 0 if it is unknown, as for a process of another user."""
     from glob import iglob
 
     sockets = {f"socket:[{row[9]}]" for own, row in tcp_sockets() if own == port and row[9] != "0"}
     for link in iglob("/proc/[0-9]*/fd/*") if sockets else ():
         try:
             if os.readlink(link) in sockets:
-                pid = link.split("/")[2]
-                with open(f"/proc/{pid}/comm") as name:
-                    return f"pid {pid}, {name.read().strip()}"
+                return int(link.split("/")[2])
         except OSError:
             continue  # closed, or a process of another user
-    return ""
+    return 0
 
 
 def port_of(holder: socket) -> str:

@@ -54,6 +54,7 @@ class Client:
         user: str = "",
         password: str = "",
         answer_time: float = ANSWER_TIME,
+        accepts_etcd: bool = True,
     ) -> None:
         self.members = members
         self.token = token
@@ -61,6 +62,7 @@ class Client:
         self._user, self._password = user, password
         self._authenticated = not user
         self._answer_time = answer_time
+        self._accepts_etcd = accepts_etcd
         self._turn = 0  # which member is used, modulo their number
         self._queue: deque[PendingRequest] = deque()
         self._sent: PendingRequest | None = None
@@ -183,7 +185,7 @@ class Client:
         pending, self._sent = self._sent, None
         if pending is None:
             return
-        answer = etcd.read_answer(status, body, pending.request)
+        answer = self._check_kind(etcd.read_answer(status, body, pending.request))
         if isinstance(answer, etcd.Refusal) and answer.code in CANNOT_SERVE:
             self._drop_member(self._connection_turn, answer.words)
         if isinstance(answer, etcd.Refusal) and not pending.retried and self.is_token_expired(answer):
@@ -191,6 +193,16 @@ class Client:
         else:
             pending.then(answer)
         self._send_next(time.monotonic())
+
+    def _check_kind(self, answer: etcd.StoreAnswer | etcd.Refusal) -> etcd.StoreAnswer | etcd.Refusal:
+        """Refuse an etcd that is used as an embedded master: none of its clients would ever coordinate the job."""
+        by_etcd = isinstance(answer, etcd.StoreAnswer) and answer.header.cluster_id != ""
+        has_users = isinstance(answer, etcd.Refusal) and "user name is empty" in answer.words
+        if self._accepts_etcd or not (by_etcd or has_users):
+            return answer
+        listed = ",".join(endpoint(host, str(port)) for host, port in self.members)
+        words = f"this is an etcd: write --master {'etcds' if self._tls else 'etcd'}://{listed}"
+        return etcd.UnexpectedEtcd(etcd.UNKNOWN, words)
 
     def _on_lost(self, reason: Lost | etcd.Refusal) -> None:
         self._close_connection()

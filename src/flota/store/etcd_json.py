@@ -111,7 +111,10 @@ class AnswerPart(Struct, frozen=True, omit_defaults=True):
 
 
 class Header(AnswerPart, frozen=True):
+    """`cluster_id`: only an etcd has one."""
+
     revision: Digits = ZERO
+    cluster_id: str = ""
 
 
 class KeyValue(AnswerPart, frozen=True):
@@ -197,6 +200,10 @@ class Refusal(Exception):
 
 class NotAStore(Refusal):
     """Another program answers at this address."""
+
+
+class UnexpectedEtcd(Refusal):
+    """An etcd answers where an embedded master is expected."""
 
 
 class BadServerCertificate(Refusal):

@@ -26,7 +26,7 @@ DEADLINE = 20.0
 class Member:
     """One etcd process, and what it needs to be started again."""
 
-    def __init__(self, host: Host, directory: Path, program: str, cluster: str) -> None:
+    def __init__(self, host: Host, directory: Path, program: str, cluster: str, more: Sequence[str]) -> None:
         self.host = host
         self.address = f"{host.address}:{CLIENTS}"
         self.address6 = f"[{host.address6}]:{CLIENTS}"
@@ -41,7 +41,7 @@ class Member:
             "initial-advertise-peer-urls": _peer_url(host),
             "initial-cluster": cluster,
         }
-        self._argv = [program, *(word for flag, value in flags.items() for word in (f"--{flag}", value))]
+        self._argv = [program, *(word for flag, value in flags.items() for word in (f"--{flag}", value)), *more]
         self.start()
 
     def start(self) -> None:
@@ -76,11 +76,14 @@ class Member:
 
 
 class Etcd:
-    """One member on each of these hosts, ready for requests. It ends with the lab."""
+    """One member on each of these hosts, ready for requests. It ends with the lab. `more`: more flags of etcd."""
 
-    def __init__(self, hosts: Sequence[Host], directory: Path, program: str | None = None) -> None:
+    def __init__(
+        self, hosts: Sequence[Host], directory: Path, program: str | None = None, more: Sequence[str] = ()
+    ) -> None:
         cluster = ",".join(f"{host.name}={_peer_url(host)}" for host in hosts)
-        self.members = {host.number: Member(host, directory, program or packaged_etcd(), cluster) for host in hosts}
+        path = program or packaged_etcd()
+        self.members = {host.number: Member(host, directory, path, cluster, more) for host in hosts}
         self._wait(self.members.values())
 
     @property

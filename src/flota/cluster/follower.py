@@ -25,6 +25,7 @@ from flota.stragglers.detector import StepTime, reported_steps
 from flota.values import NamedTuple
 
 SIGINT = 2
+FAILING_LIMIT = 60.0  # seconds, if a store answers, but refuses or loses some requests
 DECISION_TIMEOUT = 3.0  # seconds that a leaving node waits for the coordinator's decision
 # Situations of a node; the first that fits applies.
 OVER, NO_STATE, ASKED = "the job is over for this node", "no job state yet", "a question"
@@ -179,10 +180,14 @@ class Follower:
 
     # What this node does about it.
 
-    def advance(self, now: float, silent_since: float | None, where: str) -> list[NodeAction]:
-        """`silent_since`: since when a request to the store at `where` is unanswered; None if none is."""
+    def advance(
+        self, now: float, silent_since: float | None, where: str, failing_since: float | None = None
+    ) -> list[NodeAction]:
+        """`silent_since`: since when the store at `where` does not answer; None if it does. `failing_since`: since when
+        it does not do all that this node requests.
+        """
         self.deadline = None
-        self._check_store(now, silent_since, where)
+        self._check_store(now, silent_since, failing_since, where)
         self._check_ending(now)
         return TABLE[self._situation(), self.working](self)
 
@@ -209,17 +214,22 @@ class Follower:
             return ASKED
         return ROUND_ENDS if QUESTIONS[question.kind].ends_round else ""
 
-    def _check_store(self, now: float, silent_since: float | None, where: str) -> None:
-        """End if the store has been silent for too long. Before the job begins, its node may be restarted."""
-        if self.ending or silent_since is None:
-            return
+    def _check_store(self, now: float, silent_since: float | None, failing_since: float | None, where: str) -> None:
+        """End if the store has failed for too long. Before the job begins, its node may be restarted."""
         begun = self.job_state is not None and bool(self.job_state.seats)
-        limit = silent_since + (self._outage_limit if begun else self._join_timeout)
-        if now < limit:
-            self._wake_at(limit)
-        else:
-            words = f"lost the connection to the store: {where}" if begun else f"no answer from {where}"
-            self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, words))
+        silence = f"lost the connection to the store: {where}" if begun else f"no answer from {where}"
+        failing_limit = max(FAILING_LIMIT, self._outage_limit)
+        for since, limit, words in (
+            (silent_since, self._outage_limit, silence),
+            (failing_since, failing_limit, f"the store failed: {where}"),
+        ):
+            if since is None or self.ending:
+                continue
+            end = since + (limit if begun else self._join_timeout)
+            if now < end:
+                self._wake_at(end)
+            else:
+                self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, words))
 
     def _check_ending(self, now: float) -> None:
         job_state = self.job_state

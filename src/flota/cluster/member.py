@@ -64,7 +64,7 @@ class Member:
         self._coordinate(now)
         if self.registration.refusal:
             self.follower.refused(refusal_in_words(self.registration.refusal, self.where))
-        actions = self.follower.advance(now, self.silent_since, self.trouble)
+        actions = self.follower.advance(now, self.silent_since, self.trouble, self.failing_since)
         if self.follower.ending is not None:
             self._ended_at = now if self._ended_at is None else self._ended_at
             if not self._is_needed(now):
@@ -83,6 +83,12 @@ class Member:
     def silent_since(self) -> float | None:
         """Since when a request to the store is unanswered; None if none is."""
         return self.began if self.registration.answered_at is None else self.registration.silent_since
+
+    @property
+    def failing_since(self) -> float | None:
+        """Since when the store does not do all that this node requests, or does not answer; None if it does."""
+        times = (self.silent_since, self.registration.failing_since)
+        return min((time for time in times if time is not None), default=None)
 
     def is_gone(self, now: float) -> bool:
         """Whether nothing of this node is left in the store, or the store is unreachable."""

@@ -83,14 +83,17 @@ class ClusterMessages:
             self._report_state(job_state, before, member.follower.name)
 
     def _report_silence(self, member: Member, now: float) -> None:
-        since = member.silent_since
+        silent_since, since = member.silent_since, member.failing_since
         if since is None or member.follower.ending:
             self.deadline = None
         elif self.deadline is None:
             self.deadline = max(now, since + FIRST_MESSAGE)
         elif now >= self.deadline:
             self.deadline = now + NEXT_MESSAGE
-            if member.follower.working:
+            if silent_since is None:
+                goes_on = "; the workers keep running" if member.follower.working else ""
+                self.console.say("WARNING", f"the store fails: {member.trouble}{goes_on}")
+            elif member.follower.working:
                 self.console.say("WARNING", f"no answer from {member.trouble}; the workers keep running")
             else:
                 self.console.say("INFO", f"waiting for {member.trouble}")

@@ -11,8 +11,10 @@ from typing import Any, TypeGuard
 from flota.store.client import Client, ClientWatch
 from flota.store.client_connection import Lost
 from flota.store.etcd_json import (
+    EXHAUSTED,
     OUT_OF_RANGE,
     TEMPORARY,
+    DeleteRange,
     KeyValue,
     LeaseAnswer,
     LeaseGrant,
@@ -33,6 +35,7 @@ from flota.store.keys import Keys, apply, end_of, node_of
 WATCH_RETRY = 0.02  # seconds before a lost watch is requested again
 RETRY = 0.2  # seconds before a request that was lost is sent again
 MAX_SILENCE = 0.5  # of the lease: if the store was silent for longer, it may be why nodes lost their leases
+FULL_TIME = 2.0  # seconds without space until all nodes are made to notice
 FINAL_LEASE = 60  # seconds that the final job state stays in the store, for nodes that were disconnected
 
 
@@ -49,6 +52,7 @@ class Registration:
         self.refusal: Refusal | None = None  # one that a retry will not change
         self.answered_at: float | None = None
         self.silent_since: float | None = None  # when the first unanswered request was sent
+        self.failing_since: float | None = None  # when the first request failed that has not succeeded since
         self.trusted_from = 0.0  # from then on a missing record means that its node is lost
         self.trouble = ""  # why the last request was lost
         self.lease = 0
@@ -58,6 +62,7 @@ class Registration:
         self._record: bytes | None = None
         self._has_joined = False  # at least once
         self._joined = False  # the current record is in the store
+        self._is_full = False  # the store has no space for writes
         self._unwritten: bytes | None = None  # the coordinator's job state, to be written
         self._written: bytes | None = None  # and the one that was written last
         self._is_final, self._final_lease = False, 0  # the last job state has a lease of its own
@@ -110,6 +115,9 @@ class Registration:
             self._ask(LeaseGrant(ttl=self._ttl), self._on_granted)
         elif self._renew_at is not None and now >= self._renew_at:
             self._ask(LeaseKeepAlive(id=self.lease), self._on_renewed)
+        elif self._is_full and self._coordinator_taken and now >= (self.failing_since or now) + FULL_TIME:
+            # A full etcd does delete. Then every node wants to coordinate, notices that etcd is full, and ends in time.
+            self._ask(DeleteRange(key=keys.coordinator), lambda _: self._forget_coordinator())
         elif self._state_watch is None:
             # Before the record: when thousands of nodes join, all are watching when the roster is published.
             watch = WatchCreate(key=keys.coordinator, range_end=end_of(keys.coordinator))
@@ -117,7 +125,13 @@ class Registration:
         elif not self._joined and self._watching:
             request = keys.put_record(self._name, record, self.lease, reads=not self._knows_coordinator)
             self._ask(request, lambda answer: self._on_joined(answer, record))
-        elif self._may_coordinate and not self._coordinator_taken:
+        else:
+            self._reconcile_coordinator()
+
+    def _reconcile_coordinator(self) -> None:
+        """The same for the coordinator's keys. If nothing is missing, the store has done all that was requested."""
+        keys = self._keys
+        if self._may_coordinate and not self._coordinator_taken:
             self._ask(keys.take_coordinator(self._name, self.lease), self._read_coordinator)
         elif self.is_coordinator and self._record_watch is None:
             self._ask(Range(key=keys.nodes, range_end=end_of(keys.nodes)), self._on_records)
@@ -127,6 +141,8 @@ class Registration:
                 return
             request = keys.put_state(state, self._coordinator_since, self._final_lease or self.lease)
             self._ask(request, lambda answer: self._on_state_written(answer, state))
+        elif self._joined:
+            self._end_failing()
 
     def _ask(self, request: StoreRequest, then: Callable[[Any], object]) -> None:
         self._asking = True
@@ -144,6 +160,8 @@ class Registration:
             self._on_refusal(answer)
         else:
             self._note_answer()
+            if isinstance(answer, TxnAnswer):
+                self._end_failing()
             then(answer)
         self.reconcile()
 
@@ -154,13 +172,20 @@ class Registration:
         self.answered_at = now
         self.silent_since = None
 
+    def _note_failure(self, why: str, since: float) -> None:
+        self.failing_since = since if self.failing_since is None else self.failing_since
+        self.trouble = why
+
+    def _end_failing(self) -> None:
+        self.failing_since, self._is_full = None, False
+
     def _suspend_trust(self) -> None:
         """Other nodes may have lost their leases as well: give them time to register again."""
         self.trusted_from = self._clock() + self._ttl
 
     def _on_lost(self, why: str, sent_at: float) -> None:
         self.silent_since = sent_at if self.silent_since is None else self.silent_since
-        self.trouble = why
+        self._note_failure(why, sent_at)
         self._rewrite_after = 2  # a lost request may be executed late, and overwrite what was written after it
         self.changed = True
         self._retry_at = self._clock() + RETRY
@@ -170,6 +195,12 @@ class Registration:
         if "lease not found" in refusal.words:
             self._note_answer()
             self._lose_lease()
+        elif refusal.code == EXHAUSTED:
+            self._note_answer()
+            self._note_failure(f"it refuses to write: {refusal.words}", self._clock())
+            self._is_full = self._may_coordinate and "space exceeded" in refusal.words
+            self.changed = True
+            self._retry_at = self._clock() + RETRY
         elif refusal.code in TEMPORARY or by_proxy:
             self._on_lost(refusal.words, self._clock())
         else:
@@ -198,8 +229,7 @@ class Registration:
         self._suspend_trust()
         self.lease = self._final_lease = 0
         self._renew_at = None
-        self._lose_coordinator()
-        self._coordinator_taken = False
+        self._forget_coordinator()
         self._close_state_watch()
 
     def _on_joined(self, answer: TxnAnswer, written: bytes) -> None:
@@ -241,6 +271,10 @@ class Registration:
         self.records = self._unwritten = self._written = None
         self._close_record_watch()
 
+    def _forget_coordinator(self) -> None:
+        self._lose_coordinator()
+        self._coordinator_taken = False
+
     # Events of the watches.
 
     def _on_coordinator_event(self, answer: WatchAnswer | Refusal | Lost) -> None:
@@ -252,8 +286,7 @@ class Registration:
             if event.type != "DELETE":
                 self._on_entry(event.kv)
             elif event.kv.key == self._keys.coordinator:
-                self._lose_coordinator()
-                self._coordinator_taken = False
+                self._forget_coordinator()
         self.reconcile()
 
     def _on_entry(self, entry: KeyValue) -> None:
@@ -281,6 +314,8 @@ class Registration:
             return True
         if isinstance(answer, Refusal) and answer.code != OUT_OF_RANGE:  # which only means that events were missed
             self._on_refusal(answer)
+        if isinstance(answer, Lost):
+            self._note_failure(answer.why, self._clock())
         self._retry_at = self._clock() + WATCH_RETRY
         self._renew_at = self._clock() if self.lease else None  # or the master would take this node for dead
         return False

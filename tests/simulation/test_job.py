@@ -55,6 +55,22 @@ def test_a_failure_restarts_all_nodes_and_is_counted_once():
     assert {node.follower.job_state.attempt for node in cluster.nodes} == {1}
 
 
+@pytest.mark.parametrize("cut_at", [9.0, 12.0], ids=["before the end", "at the end"])
+@pytest.mark.parametrize("etcd", [False, True])
+def test_a_node_that_is_done_and_cut_off_for_a_while_gets_the_result(etcd, cut_at):
+    cluster = Cluster(3, terms(3, 3), etcd=etcd)
+    for _ in range(3):
+        cluster.add()
+    node = cluster.nodes[1]
+    cluster.world.after(8, lambda: node._finish_work(node.at_work))
+    cluster.world.after(cut_at, lambda: node.cut(10.0))
+
+    cluster.run(60)
+
+    assert cluster.endings() == {(SUCCEEDED, 0)}
+    assert all(one.over for one in cluster.nodes)
+
+
 @pytest.mark.parametrize("shepherd", [False, True])
 def test_a_lost_node_of_a_fixed_job_ends_it_by_name(shepherd):
     cluster = Cluster(3, terms(3, 3))

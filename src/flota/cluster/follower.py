@@ -25,6 +25,7 @@ from flota.stragglers.detector import StepTime, reported_steps
 from flota.values import NamedTuple
 
 SIGINT = 2
+DONE_OUTAGE = 15.0  # seconds that a node whose workers have succeeded waits for a silent store
 FAILING_LIMIT = 60.0  # seconds, if a store answers, but refuses or loses some requests
 DECISION_TIMEOUT = 3.0  # seconds that a leaving node waits for the coordinator's decision
 # Situations of a node; the first that fits applies.
@@ -219,8 +220,9 @@ class Follower:
         begun = self.job_state is not None and bool(self.job_state.seats)
         silence = f"lost the connection to the store: {where}" if begun else f"no answer from {where}"
         failing_limit = max(FAILING_LIMIT, self._outage_limit)
+        done = self.record is not None and self.record.state == DONE
         for since, limit, words in (
-            (silent_since, self._outage_limit, silence),
+            (silent_since, max(DONE_OUTAGE, self._outage_limit) if done else self._outage_limit, silence),
             (failing_since, failing_limit, f"the store failed: {where}"),
         ):
             if since is None or self.ending:

@@ -57,6 +57,7 @@ class Member:
         self._decide_at: float | None = None
         self._not_before = 0.0
         self._ended_at: float | None = None
+        self._disconnected: set[str] = set()  # nodes that are done, but have no record; for the final job state
 
     def advance(self, now: float) -> list[NodeAction]:
         """What this node must do now."""
@@ -104,14 +105,16 @@ class Member:
         return min((time for time in times if time is not None), default=None)
 
     def _is_needed(self, now: float) -> bool:
-        """The coordinator stays until all nodes have received the final job state, for one lease at most. New records
-        may belong to the next run."""
+        """The coordinator stays until all nodes have received the final job state, for one lease at most. Nodes that
+        are done may be disconnected, and connect again. New records may belong to the next run."""
         job_state, ended_at = self.follower.job_state, self._ended_at or 0.0
         has_ended = job_state is not None and job_state.ending is not None
         if not has_ended or not self.coordinator or self.silent_since is not None or now >= ended_at + LEASE:
             return False
         others = self.coordinator.gathering.members - {self.follower.name}
-        return any(name in others for name in self.registration.records or {})
+        records = self.registration.records or {}
+        self._disconnected -= records.keys()
+        return bool(self._disconnected) or any(name in others for name in records)
 
     def _read_states(self) -> None:
         received, self.registration.job_states = self.registration.job_states, []
@@ -148,6 +151,7 @@ class Member:
         is_blank = job_state == JobState(job_state.phase) and job_state.phase != ENDED
         if job_state != self._published and not is_blank:
             self._published = job_state
+            self._disconnected = self.coordinator.done - self.coordinator.gone - own.records.keys()
             own.publish_state(encode_state(job_state), final=job_state.phase == ENDED)
 
     def _present(self, records: dict[str, KeyValue]) -> list[Present]:

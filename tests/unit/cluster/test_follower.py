@@ -6,7 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from flota.cluster import node_record
-from flota.cluster.follower import AnswerQuestion, Begin, Follower, Offer, Recall, ResumeRound
+from flota.cluster.follower import (
+    DONE_OUTAGE,
+    FAILING_LIMIT,
+    AnswerQuestion,
+    Begin,
+    Follower,
+    Offer,
+    Recall,
+    ResumeRound,
+)
 from flota.cluster.job_state import DECIDING, GATHERING, RUNNING, JobState
 from flota.cluster.node_record import NodeRecord
 from flota.cluster.questions import ROLL_CALL, STACKS
@@ -75,6 +84,25 @@ def test_a_question_is_put_once_and_again_when_the_workers_are_gone(working):
     working.workers_ended(succeeded=False)
     assert advance(working) == [AnswerQuestion(state.question, workers_gone=True)]
     assert advance(working) == []
+
+
+@pytest.mark.parametrize(("succeeded", "limit"), [(True, DONE_OUTAGE), (False, 3.0)])
+def test_a_node_that_is_done_waits_longer_for_a_silent_store(working, succeeded, limit):
+    """A lossy network, or a master that was stopped: the others may succeed, and so must this node."""
+    working.workers_ended(succeeded=succeeded)
+
+    working.advance(limit - 0.1, 0.0, "nowhere")
+    assert working.ending is None
+    working.advance(limit, 0.0, "nowhere")
+    assert working.ending.code == 75
+
+
+def test_a_store_that_refuses_requests_for_a_minute_ends_the_job(working):
+    working.advance(FAILING_LIMIT - 0.1, None, "nowhere", 0.0)
+    assert working.ending is None
+
+    working.advance(FAILING_LIMIT, None, "nowhere", 0.0)
+    assert (working.ending.code, working.ending.reason) == (75, "the store failed: nowhere")
 
 
 def test_a_reply_to_another_question_is_not_sent(working):

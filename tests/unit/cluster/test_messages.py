@@ -24,7 +24,9 @@ def told():
     def tell(*job_states):
         said.clear()
         follower = SimpleNamespace(name="n1", ending=None, working=True, job_state=job_states[-1])
-        messages.report(SimpleNamespace(follower=follower, new_states=list(job_states), silent_since=None, failing_since=None), 0.0)
+        messages.report(
+            SimpleNamespace(follower=follower, new_states=list(job_states), silent_since=None, failing_since=None), 0.0
+        )
         return list(said)
 
     return tell

@@ -55,6 +55,34 @@ def test_a_failure_restarts_all_nodes_and_is_counted_once():
     assert {node.follower.job_state.attempt for node in cluster.nodes} == {1}
 
 
+@pytest.mark.parametrize("failing", [0, 2], ids=["the coordinator's node", "another node"])
+def test_a_full_etcd_ends_the_job_everywhere_within_a_minute(failing):
+    cluster = Cluster(4, terms(4, 4, join_timeout=60.0), work=1000.0)
+    for _ in range(4):
+        cluster.add()
+    cluster.world.after(5, lambda: setattr(cluster.store, "full", True))
+    cluster.world.after(6, lambda: cluster.nodes[failing].fail())
+
+    cluster.run(75)
+
+    assert cluster.endings() == {(INCOMPLETE, 75)}
+    assert all(node.over for node in cluster.nodes)
+
+
+def test_a_full_etcd_that_has_space_again_is_survived():
+    cluster = Cluster(5, terms(4, 4, RESTARTS))
+    for _ in range(4):
+        cluster.add()
+    cluster.world.after(5, lambda: setattr(cluster.store, "full", True))
+    cluster.world.after(6, lambda: cluster.nodes[2].fail())
+    cluster.world.after(30, lambda: setattr(cluster.store, "full", False))
+
+    cluster.run(100)
+
+    assert cluster.endings() == {(SUCCEEDED, 0)}
+    assert all(node.over for node in cluster.nodes)
+
+
 @pytest.mark.parametrize("cut_at", [9.0, 12.0], ids=["before the end", "at the end"])
 @pytest.mark.parametrize("etcd", [False, True])
 def test_a_node_that_is_done_and_cut_off_for_a_while_gets_the_result(etcd, cut_at):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flota.store.client import Lost
-from flota.store.etcd_json import Refusal, WatchAnswer, WatchCreate
+from flota.store.etcd_json import EXHAUSTED, LeaseGrant, Put, Refusal, Txn, WatchAnswer, WatchCreate
 from flota.store.kv import KeyValueStore
 from flota.store.server_watches import ServerWatches
 
@@ -51,6 +51,7 @@ class Store:
         self.watches = ServerWatches()
         self.paused_until = 0.0
         self.dead = False
+        self.full = False  # as an etcd without space
         self.loss = 0.0
         self._requests = 0
         self._watchers: dict[Watching, WatchCreate] = {}
@@ -67,6 +68,8 @@ class Store:
     def serve(self, request: Any) -> Any:
         self._requests += 1
         try:
+            if self.full and isinstance(request, (Put, Txn, LeaseGrant)):
+                raise Refusal(EXHAUSTED, "etcdserver: mvcc: database space exceeded")
             answer = self.core.answer(request, self.world.now)
         except Refusal as refusal:
             answer = refusal

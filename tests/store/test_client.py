@@ -56,7 +56,7 @@ def test_keys_end_with_their_lease(driver):
     driver.ask(LeaseRevoke(id=int(lease.id)))
 
     assert driver.ask(Range(key=b"mine")).kvs == []
-    assert driver.ask(LeaseKeepAlive(id=int(lease.id))).ttl == ""
+    assert driver.ask(LeaseKeepAlive(id=int(lease.id))).ttl == "0"
 
 
 def test_a_lease_that_is_not_kept_alive_expires(driver):

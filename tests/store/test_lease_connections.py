@@ -53,7 +53,7 @@ def test_a_nodes_keys_go_with_its_connection(master, observer):
 
     assert [event.type for event in received[1].events] == ["DELETE"]
     assert time.monotonic() - began < 2
-    assert observer.ask(LeaseKeepAlive(id=node.lease)).ttl == ""
+    assert observer.ask(LeaseKeepAlive(id=node.lease)).ttl == "0"
 
 
 def test_a_node_that_moves_on_is_kept_until_its_last_connection_ends(master, observer):

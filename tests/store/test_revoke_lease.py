@@ -64,7 +64,7 @@ def test_a_final_value_outlives_the_lease_by_some_seconds(store, driver, lease, 
 def test_a_lease_and_its_keys_are_gone(store, driver, lease, patient):
     assert revoke([(HERE, store.port)], lease) is True
 
-    assert driver.ask(LeaseKeepAlive(id=lease)).ttl == ""
+    assert driver.ask(LeaseKeepAlive(id=lease)).ttl == "0"
     assert driver.ask(Range(key=b"node")).kvs == []
 
 
@@ -156,7 +156,7 @@ def test_it_carries_the_token(token, done, patient):
 
     assert revoke([(HERE, server.port)], number, [("authorization", token)]) is done
 
-    assert driver.ask(LeaseKeepAlive(id=number)).ttl == ("" if done else "60")
+    assert driver.ask(LeaseKeepAlive(id=number)).ttl == ("0" if done else "60")
     driver.client.close()
     server.close()
 
@@ -170,7 +170,7 @@ def test_it_speaks_tls(certificates, patient):
     assert revoke([(HERE, server.port)], number, tls=context) is True
     assert revoke([(HERE, server.port)], number) is False  # without TLS
 
-    assert driver.ask(LeaseKeepAlive(id=number)).ttl == ""
+    assert driver.ask(LeaseKeepAlive(id=number)).ttl == "0"
     driver.client.close()
     server.close()
 

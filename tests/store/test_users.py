@@ -185,4 +185,4 @@ def test_revoke_gets_a_token_of_its_own(driver, etcd, monkeypatch):
     assert revoke(places, lease, [("authorization", "forgotten")]) is False
     assert revoke(places, lease, [("authorization", "forgotten")], None, **FLOTA) is True
 
-    assert driver.ask(LeaseKeepAlive(id=lease)).ttl == ""
+    assert driver.ask(LeaseKeepAlive(id=lease)).ttl == "0"

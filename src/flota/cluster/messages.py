@@ -123,6 +123,7 @@ class ClusterMessages:
         if job_state.failures:
             failed = job_state.failures[0]
             culprit = culprit_in_words(failed, name_host=True, first=False)
+            self.console.pump()  # the last output of the round comes first
             restart = restart_in_words(job_state.attempt, self.console.spec.restarts.limit, job_state.delay)
             self.console.say("WARNING", f"{culprit}; {restart}", *restart_details(failed))
         elif job_state.why:

@@ -139,6 +139,7 @@ class Console:
         from flota.failures.report_text import culprit_in_words, restart_details
 
         restart = restart_in_words(action.attempt, self.spec.restarts.limit, action.delay)
+        self.pump()  # the last output of the round comes first
         self.say("WARNING", f"{culprit_in_words(culprit, first=False)}; {restart}", *restart_details(culprit))
 
     def write_report(self, report: Report, *, to_file: bool) -> None:

@@ -124,9 +124,17 @@ def test_a_server_that_exits_after_the_work_is_not_waited_for_and_no_failure(flo
     result = flota.run("--run_mode", "ps", "--grace", 600, PLAYS, env=play("trainer=end server=outlive.5"))
 
     assert result.returncode == 0
-    assert "all other workers finished; waiting up to " in result.stderr
+    assert "all other workers finished; waiting 1 s for 1 server to exit, then stopping (up to 600 s)" in result.stderr
     assert "server 0 failed: exit code 5; ignored: all others had finished; log: " in result.stderr
     assert (report(flota)["failures"], report(flota)["stopped_by_flota"]) == ([], [])
+
+
+def test_a_server_that_does_not_exit_after_the_work_is_stopped_without_waiting_for_the_grace_period(flota):
+    result = flota.run("--run_mode", "ps", "--grace", 600, PLAYS, env=play("trainer=end"))
+
+    assert result.returncode == 0
+    assert has_note(flota, "server.0", "stopped")
+    assert report(flota)["stopped_by_flota"] == ["server 0"]
 
 
 def test_a_job_of_servers_alone_ends_when_they_do(flota):
@@ -146,7 +154,7 @@ def test_a_job_of_servers_alone_ends_when_they_do(flota):
 
 @pytest.mark.parametrize("victim", ["node", "shepherd"])
 def test_a_signal_after_the_work_is_not_a_failure(flota, victim):
-    running = flota.start("--run_mode", "ps", PLAYS, env=play("trainer=end"))
+    running = flota.start("--run_mode", "ps", "--grace", 5, PLAYS, env=play("trainer=0 server=deaf"))
     log = flota.directory / "log"
     wait_until(
         lambda: any("all other workers finished" in path.read_text() for path in log.glob("default.*.log")), "the word"

@@ -22,7 +22,7 @@ class Role(NamedTuple):
 
     name: str
     workers: int
-    serves: bool = False  # it runs until the other roles are done, and is stopped then
+    serves: bool = False  # it runs until the other roles are done, and is stopped a second later
     on_failure: str = RESTART  # RESTART: follow the job's policy; END: end the job; IGNORE: continue without the worker
     endpoints: tuple[str, ...] = ()
     own: tuple[int, ...] = ()

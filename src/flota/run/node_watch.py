@@ -250,13 +250,13 @@ class NodeWatch(RoundWatch):
         self.console.say("WARNING", f"{label(worker.name, worker.rank)} {failure}; {effect}; log: {worker.stderr}")
 
     def wait_for_servers(self) -> None:
-        """All other workers have finished: give servers time to exit on their own."""
+        """All other workers have finished: give servers a moment to exit on their own before they are stopped."""
         names = [self.started.plans[worker].worker.name for worker in self.supervisor.alive]
         self.act_on(WorkIsDone())
         if self.in_round and self.supervisor.phase == Phase.LINGERING:
             servers = counts_in_words({name: names.count(name) for name in sorted(set(names))})
-            wait = f"waiting up to {self.spec.grace:g} s for {servers} to exit"
-            self.console.say("INFO", f"all other workers finished; {wait}")
+            wait = f"waiting {self.supervisor.server_exit_wait:g} s for {servers} to exit"
+            self.console.say("INFO", f"all other workers finished; {wait}, then stopping (up to {self.spec.grace:g} s)")
 
     def stop_hung_workers(self, event: HangFound | RoundRecalled, *, blind: bool) -> None:
         """Stop the workers of a hung round. `blind`: workers dump their own stacks as they die, so suspend all of them

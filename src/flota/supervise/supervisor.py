@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
 CANNOT_RUN = 127  # exit code of a shell if a program cannot be executed
 FIRST_FAILURE_WAIT = 0.5  # seconds to wait for the first failure after secondary ones have been seen
+SERVER_EXIT_WAIT = 1.0  # seconds for servers to exit on their own after the work is done, at most the grace period
 
 
 class Phase:
     """The phases of a round. Strings: enum would cost 3 ms of CPU while the workers' interpreters start."""
 
     RUNNING = "running"
-    LINGERING = "lingering"  # the work is done; workers that served may exit on their own
+    LINGERING = "lingering"  # the work is done; for a second, workers that served may exit on their own
     PREEMPTING = "preempting"  # workers were asked to save and exit on their own
     STOPPING = "stopping"  # workers were sent a signal to stop
     SWEEPING = "sweeping"  # all workers have exited, leftover processes are killed
@@ -88,6 +89,10 @@ class Supervisor:
     def only_serves(self) -> bool:
         """Whether all remaining workers of this node only serve others."""
         return self.phase == Phase.RUNNING and not self.failures and bool(self.alive) and self.alive <= self.serving
+
+    @property
+    def server_exit_wait(self) -> float:
+        return min(SERVER_EXIT_WAIT, self.grace)
 
     def ignores_exit(self, worker: int) -> bool:
         """Whether its exit code is ignored: the job continues without it, or the work is done."""
@@ -180,7 +185,7 @@ class Supervisor:
     def _work_is_done(self, _event: WorkIsDone, now: float) -> list[Action]:
         self.released = True
         self.phase = Phase.LINGERING
-        self.deadline = now + self.grace
+        self.deadline = now + self.server_exit_wait
         return self._sweep_if_all_exited()
 
     def _stop_now(self, _event: Event, now: float) -> list[Action]:

@@ -34,6 +34,7 @@ BAD_INPUT = [
     (["--python", "no-python", "train.py"], "no interpreter at `no-python`", "--python PATH"),
     (["--nproc_per_node", "0", "train.py"], "`0`", "--nproc_per_node 8"),
     (["--nproc_per_node", "-3", "train.py"], "`-3`", "--nproc_per_node 8"),
+    (["--nproc_per_node", "two", "train.py"], "a number of 1 to 10000, or gpu, cpu, auto: `two`", "--nproc_per_node 8"),
     (
         ["--nproc_per_node", "gpu", "train.py"],
         "--nproc_per_node gpu: this machine has no such device",

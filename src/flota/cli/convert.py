@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.devices import KINDS
 from flota.errors import BadValue
 from flota.frameworks import REGISTRY as FRAMEWORKS
 from flota.frameworks import load
@@ -20,6 +21,7 @@ FALSE = ("n", "no", "f", "false", "off", "0")
 LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
 MOST_WORKERS = 10_000  # each needs its own port
 LAST_PORT = 65535
+COUNTED = {"auto", "cpu", *(kind.name for kind in KINDS)}  # --nproc_per_node: one worker for each of these
 UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 # Already in use: child processes and job control, Ctrl-C, errors of the process itself.
 RESERVED_SIGNALS = ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGINT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
@@ -73,7 +75,7 @@ def _number(word: str, least: int = 0, most: float = float("inf")) -> int:
 
 
 def _workers(word: str) -> int | str:
-    return word if word.isalpha() else _number(word, 1, MOST_WORKERS)
+    return word if word in COUNTED else _number(word, 1, MOST_WORKERS)
 
 
 def _duration(word: str) -> float:

@@ -7,7 +7,7 @@ import sys
 
 from flota import errors
 from flota.cli.convert import LAST_PORT
-from flota.cli.flags import ROLE_FLAGS
+from flota.cli.flags import ROLE_FLAGS, find_flag
 from flota.cli.parse import nearest
 from flota.cli.settings import Request, Settings
 from flota.devices import choose_devices, find_devices
@@ -66,6 +66,7 @@ def make_spec(request: Request) -> JobSpec:
         preempt_signal=get("preempt_signal") or "",
         stop_signals=tuple(get("signals_to_handle").split(",")),
         frameworks=get("framework"),
+        misplaced=find_misplaced(request.line.args),
         threads=count_threads(get("threads"), workers, devices),
         threads_given=get("threads") != "auto",
         legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
@@ -151,6 +152,12 @@ def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
     if wanted not in ("auto", devices.kind) or not devices.chosen:
         raise errors.NoDevices(f"--nproc_per_node {wanted}")
     return len(devices.chosen)
+
+
+def find_misplaced(args: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the flags of flota among the script's arguments."""
+    flags = (word.partition("=")[0] for word in args if word.startswith("--"))
+    return tuple(flag for flag in flags if find_flag(flag[2:]))
 
 
 def choose_start_port(settings: Settings, workers: int) -> int | None:

@@ -16,6 +16,9 @@ MEMORY_ERRORS = ("MemoryError", "ArrayMemoryError")
 SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 LOCAL_RANK_TEXTS = ("unrecognized arguments: --local-rank", "unrecognized arguments: --local_rank")
 CANNOT_OPEN_FILE = ": can't open file "  # printed by python itself, with exit code 2
+# Printed by python -m, with exit code 1.
+NO_MODULE, NO_SPECIFICATION = ": No module named ", ": Error while finding module specification for "
+NEEDS_TERMINAL = ("bdb.BdbQuit", "EOFError: EOF when reading a line")  # of breakpoint() and of input()
 ABSL_USAGE_ERROR = "FATAL Flags parsing error:"
 USAGE_CODE = 2
 
@@ -35,6 +38,7 @@ class Evidence(NamedTuple):
     root: str = ""
     tail: tuple[str, ...] = ()
     other_service: bool = False  # raised by a client of a service outside the job
+    misplaced: tuple[str, ...] = ()  # flags after the script that flota has as well
     memory: str = ""
     counted: bool = False
 
@@ -81,8 +85,23 @@ def diagnosed(failed: FailedWorker, evidence: Evidence) -> FailedWorker:
         said=evidence.said,
         is_secondary=is_secondary(evidence),
         exception=exception_name(raised) if evidence.code else "",
-        hint=causes.HINTS[causes.SHARED_MEMORY_FULL if words == BUS_ERROR else cause],
+        hint=_hint(evidence, cause, words),
     )
+
+
+def _hint(evidence: Evidence, cause: str, words: str) -> str:
+    """The hint for a cause, or a more specific one."""
+    refused = words if cause == causes.USAGE else evidence.raised if cause == causes.EXCEPTION else ""
+    named = {word.strip("'`\"[](),.") for word in refused.replace("=", " ").split()}
+    flags = [flag for flag in evidence.misplaced if flag in named or (cause == causes.USAGE and flag[2:] in named)]
+    if flags:
+        which = f"flags {', '.join(flags)}" if len(flags) > 1 else f"a flag {flags[0]}"
+        return f"flota has {which}: write flota's flags before the script"
+    if cause == causes.EXCEPTION and evidence.raised.startswith(NEEDS_TERMINAL):
+        return "workers have no terminal: run a single worker with --interactive"
+    if cause == causes.MISSING_MODULE and words.endswith(".py'"):
+        return "leave out --module to run a file, or give the name of a module, without .py"
+    return causes.HINTS[causes.SHARED_MEMORY_FULL if words == BUS_ERROR else cause]
 
 
 def is_secondary(evidence: Evidence) -> bool:
@@ -132,9 +151,13 @@ def _by_import_error(evidence: Evidence) -> tuple[str, str] | None:
         return causes.MISSING_MODULE, message[:1].lower() + message[1:] or "missing module"
     if name == "ImportError" or (name and _has(evidence.raised, patterns.SHARED_OBJECT)):
         return causes.FAILED_IMPORT, f"failed import: {message}" if message else "failed import"
-    if evidence.code == 1 and not name and ": No module named " in evidence.last:  # python -m
-        return causes.MISSING_MODULE, f"no module named {evidence.last.partition(': No module named ')[2]}"
-    return None
+    if evidence.code != 1 or name:
+        return None
+    if NO_SPECIFICATION in evidence.last:
+        module = evidence.last.partition(NO_SPECIFICATION)[2].partition(" (")[0]
+    else:
+        module = evidence.last.partition(NO_MODULE)[2]
+    return (causes.MISSING_MODULE, f"no module named {module}") if module else None
 
 
 def _by_syntax_error(evidence: Evidence) -> tuple[str, str] | None:

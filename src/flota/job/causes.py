@@ -37,7 +37,7 @@ HINTS = {
     MISSING_MODULE: "install it for the workers' interpreter, or choose another interpreter with --python PATH",
     FAILED_IMPORT: "the package is installed but does not load: check its version and the libraries that it needs",
     BAD_PATH: "every node needs the script under the same path: run `ls` on that machine",
-    SYNTAX_ERROR: "the workers' interpreter cannot parse the script: choose another one with --python PATH",
+    SYNTAX_ERROR: "correct the line; if the workers' Python is too old for it, choose another with --python PATH",
     USAGE: "the script rejected its arguments; flags of flota go before the script",
     LOCAL_RANK: "accept both `--local-rank` and `--local_rank` in the script, or read LOCAL_RANK from the environment "
     "and add --use-env",

@@ -113,6 +113,7 @@ class JobSpec(NamedTuple):
     stop_signals: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
     frameworks: tuple[str, ...] = ()  # frameworks whose variables workers get
     env: tuple[tuple[str, str], ...] = ()
+    misplaced: tuple[str, ...] = ()  # flags of flota among the script's arguments, which the script may know as well
     threads: int | None = None
     threads_given: bool = False
     backend: str = "auto"

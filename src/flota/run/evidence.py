@@ -208,7 +208,8 @@ class FailureEvidence:
 
         tails = self._tails(worker)
         kill = self._kills.get(failed.worker) or self._child_kill(tails)
-        seen = Evidence(failed.code, failed.asked_to_stop, memory=kill.killed, counted=kill.counted)
+        seen = Evidence(failed.code, failed.asked_to_stop, misplaced=self.spec.misplaced)
+        seen = seen._replace(memory=kill.killed, counted=kill.counted)
         return recorded_exception(recorded, seen) or last_output(tails, seen)
 
     def _child_kill(self, tails: list[list[str]]) -> MemoryEvidence:

@@ -56,7 +56,10 @@ BLOCK = [
 ]
 ARGPARSE = ["usage: train.py [-h] [--local_rank LOCAL_RANK]", "train.py: error: unrecognized arguments: --local-rank=1"]
 
+SPECIFICATION = "/usr/bin/python: Error while finding module specification for '{}' (ModuleNotFoundError: {})"
+TRY_NAME = ". Try using 'a' instead of 'a.py' as the module name."
 CLICK = ["Usage: train.py [OPTIONS]", "Try 'train.py --help' for help.", "", "Error: No such option: --lrr"]
+UNKNOWN = ["usage: train.py [-h]", "train.py: error: unrecognized arguments: --nproc_per_node 2 --grace=3 --node-rank"]
 TYPER = [*CLICK[:2], "╭─ Error ─────────────────────────╮", "│ No such option: --lrr           │", "╰─────────────────────────────────╯"]  # fmt: skip
 
 
@@ -99,6 +102,8 @@ def raised(line: str, *more: str) -> Evidence:
         (raised("OSError: [Errno 24] Too many open files"), causes.TOO_MANY_FILES, "too many open files"),
         (raised("ModuleNotFoundError: No module named 'apex'"), causes.MISSING_MODULE, "no module named 'apex'"),
         (evidence(1, "/usr/bin/python: No module named trainer"), causes.MISSING_MODULE, "no module named trainer"),
+        (evidence(1, SPECIFICATION.format("pkg.none", "No module named 'pkg'")), causes.MISSING_MODULE, "(no module named 'pkg.none')"),
+        (evidence(1, SPECIFICATION.format("a.py", "__path__ attribute not found on 'a'") + TRY_NAME), causes.MISSING_MODULE, "(no module named 'a.py')"),
         (raised("ImportError: cannot import name 'f' from 'm'"), causes.FAILED_IMPORT, "failed import: cannot import"),
         (raised("OSError: libcudart.so.12: cannot open shared object file: No such file"), causes.FAILED_IMPORT, "failed import"),
         (raised("OSError: [Errno 98] Address already in use"), causes.PORT_IN_USE, "the port is already in use"),
@@ -145,6 +150,30 @@ def test_each_end_has_its_cause(found, cause, words):
 
     assert (failed.cause, words in failed.ending) == (cause, True), failed
     assert cause in causes.ALL
+
+
+@pytest.mark.parametrize(
+    ("found", "hint"),
+    [
+        (evidence(2, *UNKNOWN, misplaced=("--nproc_per_node",)), "flota has a flag --nproc_per_node: write"),
+        (evidence(2, *UNKNOWN, misplaced=("--nproc_per_node", "--grace")), "flota has flags --nproc_per_node, --grace:"),
+        (evidence(2, *UNKNOWN, misplaced=("--rank", "--node")), "the script rejected its arguments"),
+        (evidence(2, *CLICK[:-1], "Error: No such option: --console", misplaced=("--console",)), "flota has a flag --console"),
+        (evidence(1, "FATAL Flags parsing error:", "  Unknown command line flag 'tee'.", misplaced=("--tee",)), "flota has a flag --tee"),
+        (evidence(1, *STACK, "ValueError: not used by the HfArgumentParser: ['--tee', '3']", misplaced=("--tee",)), "flota has a flag --tee"),
+        (evidence(1, *STACK, "ValueError: no backend", misplaced=("--backend",)), ""),
+        (raised("bdb.BdbQuit"), "run a single worker with --interactive"),
+        (raised("EOFError: EOF when reading a line"), "run a single worker with --interactive"),
+        (raised("EOFError: Ran out of input"), ""),
+        (raised("SyntaxError: invalid syntax"), "correct the line; if the workers' Python is too old for it"),
+        (evidence(1, SPECIFICATION.format("a.py", "__path__") + TRY_NAME), "leave out --module to run a file"),
+        (evidence(1, SPECIFICATION.format("pkg.none", "x")), "install it"),
+    ],
+)  # fmt: skip
+def test_a_hint_is_as_specific_as_the_output_allows(found, hint):
+    given = diagnosed(FailedWorker(code=found.code), found).hint
+
+    assert hint in given and bool(hint) is bool(given)
 
 
 @pytest.mark.parametrize(

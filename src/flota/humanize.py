@@ -5,7 +5,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 from _collections_abc import Iterable
 
-from flota.job.roles import TRAINER
+from flota.job.roles import HETER, TRAINER, label
 
 OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
 NAMES = {
@@ -13,6 +13,7 @@ NAMES = {
     for name in dir(_signal)
     if name.startswith("SIG") and "_" not in name and name not in OTHER_NAMES
 }
+NOUNS = ("er", "or", "chief", "rank", "restart")  # endings of words that can be counted
 SIGNALS_IN_WORDS = {
     "SIGABRT": "aborted",
     "SIGBUS": "bus error",
@@ -58,8 +59,9 @@ def workers_in_words(workers: Iterable[tuple[str, int]]) -> str:
     for role, rank in workers:
         ranks.setdefault(role, []).append(rank)
     return "; ".join(
-        f"{plural('rank' if role == TRAINER else role) if len(own) > 1 else ('rank' if role == TRAINER else role)} "
-        f"{numbers_in_words(own)}"
+        label(role, own[0])
+        if len(own) == 1
+        else f"{noun('rank' if role == TRAINER else role, 2)} {numbers_in_words(own)}"
         for role, own in ranks.items()
     )
 
@@ -70,11 +72,15 @@ def restart_in_words(attempt: int, limit: int, delay: float) -> str:
 
 def counts_in_words(sizes: dict[str, int]) -> str:
     """Workers by role, e.g. `2 servers, 4 trainers`."""
-    return ", ".join(f"{count} {name if count == 1 else plural(name)}" for name, count in sizes.items() if count)
+    return ", ".join(f"{count} {noun(name, count)}" for name, count in sizes.items() if count)
 
 
-def plural(name: str) -> str:
-    return name if name.endswith("s") else f"{name}s"
+def noun(name: str, count: int) -> str:
+    """`server` or `servers`. Role names that are not words for a worker get one: `2 data workers`."""
+    if name.endswith(("ers", "ors")):
+        return name
+    singular = name if name.endswith(NOUNS) and name != HETER else f"{name} worker"
+    return singular if count == 1 else f"{singular}s"
 
 
 def bytes_in_words(number: int) -> str:

@@ -98,9 +98,9 @@ def test_servers_start_first_answer_all_trainers_and_are_stopped_after_the_work(
     assert listed[:3] == ["PADDLE_TRAINER_ENDPOINTS:", *trainers]
     assert listed[3:6] == ["PADDLE_PSERVERS_IP_PORT_LIST:", *servers]
 
-    assert "2 servers, 1 coordinator, 3 heters, 2 trainers on " in result.stderr
+    assert "2 servers, 1 coordinator, 3 heter workers, 2 trainers on " in result.stderr
     assert "all other workers finished; " in result.stderr
-    assert "2 servers, 1 coordinator, 3 heters, 2 trainers finished successfully" in result.stderr
+    assert "2 servers, 1 coordinator, 3 heter workers, 2 trainers finished successfully" in result.stderr
     assert (report(flota)["verdict"], report(flota)["failures"]) == ("succeeded", [])
     assert report(flota)["stopped_by_flota"] == [f"{role} {rank}" for role, rank in served]
     assert has_note(flota, "server.0", "stopped")

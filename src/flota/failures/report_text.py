@@ -9,7 +9,7 @@ from flota.humanize import (
     duration_in_words,
     ending_in_words,
     list_in_words,
-    plural,
+    noun,
     workers_in_words,
 )
 from flota.job.causes import HUNG, LEFT_EARLY, LOST_CONNECTION, NOT_STARTED, SHEPHERD_LOST, is_hang
@@ -131,8 +131,7 @@ def _in_full(failed: FailedWorker, *, name_host: bool) -> list[str]:
 
 
 def abort_line(size: int, ranks: list[int], role: str = TRAINER) -> str:
+    """Paddle's line, which programs look for."""
     listed = ",".join(str(rank) for rank in sorted(ranks))
-    return (
-        f"ABORT!!! Out of all {size} {plural(role)}, the {role} process with rank=[{listed}] was aborted. "
-        "Please check its log."
-    )
+    who = f"Out of all {size} {noun(role, size)}, the" if size > 1 else "The"
+    return f"ABORT!!! {who} {role} process with rank=[{listed}] was aborted. Please check its log."

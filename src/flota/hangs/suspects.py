@@ -1,7 +1,7 @@
 """Which ranks block the others: groups ranks by what they wait on, and finds those that differ. Pure."""
 
 from flota.hangs.wait_sites import COLLECTIVE, ENDED, HALTED, WAITS, RankPosition
-from flota.humanize import plural, workers_in_words
+from flota.humanize import noun, workers_in_words
 from flota.job.roles import TRAINER
 
 Positions = tuple[RankPosition, ...]
@@ -64,7 +64,7 @@ def groups_in_words(positions: Positions) -> tuple[str, ...]:
 def _group_in_words(group: Positions, positions: Positions) -> str:
     role = group[0].role
     size, of_role = len(group), sum(one.role == role for one in positions)
-    name = plural("rank" if role == TRAINER else role)
+    name = noun("rank" if role == TRAINER else role, 2)
     if size == 1:
         return f"{group[0].label}{f' on {group[0].host}' if group[0].host else ''}"
     if size == of_role:

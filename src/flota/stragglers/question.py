@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.humanize import list_in_words, plural, workers_in_words
+from flota.humanize import list_in_words, noun, workers_in_words
 from flota.job.printable import are_printable
 from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER, label
@@ -55,7 +55,7 @@ def _role_in_words(role: str, rows: list[StepTime], size: int) -> str:
     """`steps: all 8 ranks at 1200, 0.21 s per step`, or `steps: 1180 (rank 7) to 1200, …; rank 3 takes 0.90 s`."""
     steps = sorted({row.step for row in rows})
     last = [row.rank for row in rows if row.step == steps[0]]
-    name = plural("rank" if role == TRAINER else role)
+    name = noun("rank" if role == TRAINER else role, 2)
     if len(rows) == 1:
         where = f"{label(role, rows[0].rank)} at {steps[0]}"
     elif len(steps) == 1:

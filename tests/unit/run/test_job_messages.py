@@ -20,6 +20,8 @@ def report(kind=SUCCEEDED, code=0, attempt=0, seconds=11.8, signal=0, reason="",
         ({}, "all 4 workers finished successfully in 11.8 s"),
         ({"sizes": {"trainer": 1}, "seconds": 0.26}, "1 worker finished successfully in 0.3 s"),
         ({"sizes": {"server": 2, "trainer": 4}}, "2 servers, 4 trainers finished successfully in 11.8 s"),
+        ({"sizes": {"data": 2, "heter": 1, "chief": 1}}, "2 data workers, 1 heter worker, 1 chief finished successfully in 11.8 s"),
+        ({"sizes": {"readers": 2, "ps": 1}}, "2 readers, 1 ps worker finished successfully in 11.8 s"),
         (
             {"attempt": 2, "seconds": 192, "restarts": (PastRestart(0, 1040.0, "rank 2 FileNotFoundError"), PastRestart(1, 1100.5, "rank 0 SIGKILL"))},
             ("all 4 workers finished successfully in 3m12s "

@@ -136,6 +136,7 @@ def test_the_abort_line_is_exactly_so():
         abort_line(8, [3, 2])
         == "ABORT!!! Out of all 8 trainers, the trainer process with rank=[2,3] was aborted. Please check its log."
     )
+    assert abort_line(1, [0]) == "ABORT!!! The trainer process with rank=[0] was aborted. Please check its log."
 
 
 @pytest.mark.parametrize(
@@ -212,6 +213,7 @@ def test_the_exit_code_is_the_first_that_says_something(ends, expected):
         ([("trainer", 3)], "rank 3"),
         ([("trainer", 1), ("trainer", 0), ("trainer", 4)], "ranks 0-1, 4"),
         ([("server", 0), ("server", 1), ("trainer", 2)], "servers 0-1; rank 2"),
+        ([("data", 0), ("data", 1), ("heter", 2)], "data workers 0-1; heter 2"),
     ],
 )
 def test_workers_are_folded(workers, words):

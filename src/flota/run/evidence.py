@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SIGINT, SIGKILL, SIGTERM = 2, 9, 15
 STOP_SIGNALS = (SIGTERM, SIGKILL, SIGINT)  # SIGINT: some scripts turn SIGTERM into Ctrl-C
+MOST_DIAGNOSED = 64  # stopped workers whose logs are read for the report: some milliseconds each
 CHILD_KILLED = "killed by signal: Killed"  # torch's message about a data loader's process
 # Exceptions that a worker raises because it was asked to stop.
 STOP_EXCEPTIONS = ("", "KeyboardInterrupt", "SystemExit", "SignalException")
@@ -106,7 +107,9 @@ class FailureEvidence:
             began=self.began + self.epoch,
             restarts=tuple(self.restarts[-MOST_RESTARTS:]),
         )
-        return with_failures(report, self.found, self.succeeded()) if verdict.failures else report
+        return (
+            with_failures(report, self.found + self._consequences(), self.succeeded()) if verdict.failures else report
+        )
 
     def note_restart(self, ended_round: int) -> None:
         at = time.monotonic() + self.epoch
@@ -154,6 +157,13 @@ class FailureEvidence:
             if not asked or (had_failed and not one.is_secondary):
                 found.append(one)
         return found
+
+    def _consequences(self) -> tuple[FailedWorker, ...]:
+        """Workers that were asked to stop after they had raised an exception about a lost process."""
+        known = {one.worker for one in self.found}
+        stopped = [end for number, end in self.exits.items() if end.asked_to_stop and end.code and number not in known]
+        diagnoses = map(self.complete, stopped[:MOST_DIAGNOSED])
+        return tuple(one for one in diagnoses if one.is_secondary and one.exception)
 
     def complete(self, failure: FailedWorker) -> FailedWorker:
         """Add everything that is known by now to a failure that the supervisor reported."""

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+
 from flota.job.causes import EXCEPTION, EXITED, SHEPHERD_LOST
 from flota.job.plan import plan_workers
-from flota.job.report import FailedWorker
+from flota.job.report import FAILED, FailedWorker, Verdict
 from flota.job.roster import Roster, Seat
 from flota.job.spec import Command, JobSpec, LogSpec
 from flota.run.evidence import FailureEvidence
+from flota.supervise.events import WorkerExited
 from tests.rosters import ports_of
 
 EPOCH = 1_000_000.0
+STACK = "Traceback (most recent call last):\n  File 'x'\n"
 
 
-def evidence(directory):
-    """Of one worker of a round whose channel is closed."""
-    spec = JobSpec(Command("script", "train.py", (), "python"), 1, LogSpec(str(directory)))
-    roster = Roster(0, 2, (Seat("", "gpu01", "127.0.0.1", ports_of(1, 2, 3, 4)),))
-    (worker,) = plan_workers(spec, roster, 0)
+def evidence(directory, workers=1):
+    """Of the workers of a round whose channel is closed, and the log of the last one."""
+    spec = JobSpec(Command("script", "train.py", (), "python"), workers, LogSpec(str(directory)))
+    roster = Roster(0, 2, (Seat("", "gpu01", "127.0.0.1", ports_of(*range(1, workers + 4))),))
+    planned = plan_workers(spec, roster, 0)
     found = FailureEvidence(spec, 0.0, EPOCH)
     found.last = SimpleNamespace(
         roster=roster,
         seat=0,
-        plans=[SimpleNamespace(worker=worker)],
-        marks=dict.fromkeys(worker.logs, (0, 0)),
+        plans=[SimpleNamespace(worker=worker) for worker in planned],
+        marks={path: (0, 0) for worker in planned for path in worker.logs},
         rotating=(),
         channel=SimpleNamespace(fd=-1),
     )
-    return found, directory / "workerlog.0"
+    return found, directory / f"workerlog.{workers - 1}"
 
 
 def test_a_failure_is_completed_with_where_when_and_of_what(tmp_path):
@@ -62,3 +66,34 @@ def test_a_log_is_diagnosed_again_only_if_it_has_grown(tmp_path):
     grown = found.complete(failure).exception
 
     assert (first, same_size, grown) == ("ValueError", "ValueError", "IndexError")
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "listed"),
+    [
+        (f"{STACK}RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer\n", -15, "secondary"),
+        (f"{STACK}RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer\n", 0, "stopped"),
+        (f"{STACK}KeyboardInterrupt\n", 1, "stopped"),
+        ("Connection closed by peer\n", -15, "stopped"),
+        ("step 3\n", -15, "stopped"),
+    ],
+)
+def test_a_worker_that_raised_because_of_another_before_it_was_stopped_failed_as_a_consequence(
+    tmp_path, output, code, listed
+):
+    found, log = evidence(tmp_path, workers=2)
+    (tmp_path / "workerlog.0").write_text(f"{STACK}ValueError: bad shard\n")
+    log.write_text(output)
+    found.note(WorkerExited(0, 1, asked_to_stop=False, at=5.0))
+    found.note(WorkerExited(1, code, asked_to_stop=True, at=5.1))
+    failure = FailedWorker(worker=0, code=1, cause=EXITED, at=5.0)
+
+    found.find([failure])
+    report = found.report(Verdict(FAILED, 1, 0, (failure,)))
+
+    assert [one.rank for one in report.failed] == [0]
+    assert {"secondary": [one.rank for one in report.secondary], "stopped": [rank for _, rank in report.stopped]} == {
+        "secondary": [],
+        "stopped": [],
+        listed: [1],
+    }

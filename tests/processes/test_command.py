@@ -423,6 +423,24 @@ def test_torch_launch_with_use_env_inserts_nothing(flota):
     assert dump(flota)["argv"][1:] == ["x"]
 
 
+def test_settings_do_not_show_a_local_rank_that_use_env_leaves_out(flota):
+    launch = [sys.executable, "-m", "flota.torch_launch"]
+
+    shown = [flota.run("--verbose", *flags, "dumps_env.py", command=launch).stderr for flags in ([], ["--use-env"])]
+
+    assert ["legacy_local_rank: True" in block for block in shown] == [True, False]
+    assert "use_env: True" in shown[1]
+
+
+def test_a_flag_after_the_script_that_the_script_refuses_is_named(flota):
+    (flota.directory / "strict.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
+
+    result = flota.run("strict.py", "--lr=1", "--nproc-per-node=2")
+
+    assert result.returncode == 2
+    assert "hint: flota has a flag --nproc-per-node: write flota's flags before the script\n" in result.stderr
+
+
 def test_torch_launch_without_python_needs_use_env(flota):
     result = flota.run("--no-python", "true", command=[sys.executable, "-m", "flota.torch_launch"])
 

@@ -160,7 +160,8 @@ def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...
     rows |= {"training_script": str(line.script), "training_script_args": str(list(line.args))}
     rows |= {"worker_num": str(settings["trainer_num"]), "workers": str(settings["trainers"])}
     for dest, given in settings.given.items():
-        if dest not in rows and dest not in HIDDEN:
+        overruled = dest == "legacy_local_rank" and not spec.legacy_local_rank  # by --use-env
+        if dest not in rows and dest not in HIDDEN and not overruled:
             rows[dest] = format_value(dest, given.value)
     return tuple(rows.items())
 

@@ -357,6 +357,19 @@ def test_log_level_quietens_flota(flota):
     assert flota.run("--log_level", "warning", "prints.py", env={"LINES_TO_PRINT": "1"}).stderr == ""
 
 
+def test_log_level_debug_shows_events(flota):
+    result = flota.run("--log_level", "debug", "prints.py", env={"LINES_TO_PRINT": "1"})
+
+    events = [line.removeprefix("flota: debug: ") for line in result.stderr.splitlines() if "debug: " in line]
+    assert [event.partition(":")[0] for event in events] == [
+        *("job started", "round started", "worker started", "worker exited", "job ended")
+    ]
+    assert events[3:] == [
+        "worker exited: rank 0, code 0, asked to stop False",
+        "job ended: verdict succeeded, exit code 0",
+    ]
+
+
 def test_no_colour_unless_on_a_terminal(flota):
     result = flota.run("fails.py", env={"FAIL_RANK": "0"})
 

@@ -15,7 +15,7 @@ from flota.logs.nonblocking_writer import NonblockingWriter
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 RED, YELLOW, PLAIN = "\033[31m", "\033[33m", "\033[0m"
 COLOURS = {"WARNING": YELLOW, "ERROR": RED}
-LABELS = {"WARNING": "warning: ", "ERROR": "error: "}
+LABELS = {"DEBUG": "debug: ", "WARNING": "warning: ", "ERROR": "error: "}
 
 
 class OwnLog:
@@ -77,6 +77,13 @@ class EventLog:
         append(self.file, line)
         if self._writer:
             self._writer.write(line)
+
+
+def event_in_words(event: str, facts: Mapping[str, object]) -> str:
+    """For example `worker started: rank 0, pid 4711`, without lists and mappings."""
+    simple = {name: value for name, value in facts.items() if isinstance(value, str | int | float)}
+    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in simple.items())
+    return f"{event.replace('_', ' ')}{': ' * bool(words)}{words}"
 
 
 def to_json(value: object) -> str:

@@ -15,7 +15,7 @@ from flota.job.spec import ERR, OUT, JobSpec
 from flota.logs.directory import give_name, open_append, remove, write_whole
 from flota.logs.follow import RANK_COLOURS, FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
-from flota.logs.own_logs import EventLog, OwnLog, to_json_lines
+from flota.logs.own_logs import LEVELS, EventLog, OwnLog, event_in_words, to_json_lines
 from flota.run.job_messages import start_message, stopped_message, success_message
 from flota.run.start import Started
 from flota.supervise.actions import StartRound
@@ -49,7 +49,7 @@ class Console:
             events, spec.job_id, os.uname().nodename, self.err if spec.log.events_on_console else None
         )
         self.say = self.own_log.write_line
-        self.event = self.events.write
+        self._shows_events = LEVELS[spec.log.level] <= LEVELS["DEBUG"]
         terminal = os.isatty(1) and environ.get("TERM") != "dumb"
         self._coloured_ranks = terminal and not environ.get("NO_COLOR")
         self.follower = LogFollower(self.out, timestamps=spec.log.timestamps, terminal=terminal)
@@ -75,6 +75,12 @@ class Console:
         give_name(self.events.file, events)
 
     # Messages of flota.
+
+    def event(self, event: str, **facts: object) -> None:
+        """Write an event to events.<node>.jsonl, and at level DEBUG also as a message."""
+        self.events.write(event, **facts)
+        if self._shows_events:
+            self.say("DEBUG", event_in_words(event, facts))
 
     def begin_job(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> None:
         if not self.spec.log.per_run:

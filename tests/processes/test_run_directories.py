@@ -41,6 +41,18 @@ def test_host_and_pid_and_a_job_id_that_would_lead_elsewhere(flota):
     assert os.listdir(flota.directory) == ["runs"]
 
 
+def test_a_flota_in_a_worker_has_a_log_directory_of_its_own(flota):
+    nested = f"import subprocess, sys; sys.exit(subprocess.call([{str(COMMAND)!r}, *sys.argv[1:], 'inner.py']))"
+    (flota.directory / "outer.py").write_text(nested)
+    (flota.directory / "inner.py").write_text("")
+
+    codes = [flota.run("outer.py").returncode, flota.run("outer.py", "--log_dir", "log").returncode]
+
+    assert codes == [0, 2]
+    assert (flota.directory / "log.trainer.0" / "report.json").exists()
+    assert sorted(path.name for path in flota.directory.iterdir() if path.is_dir()) == ["log", "log.trainer.0"]
+
+
 def test_restarts_stay_in_the_directory_of_the_run(flota):
     env = {"FAIL_RANK": "0", "FAIL_HOW": "3", "FAIL_UNTIL": "0"}
     ended = flota.run("--log_dir", TEMPLATE, "--max_restart", 1, "fails.py", env=env)

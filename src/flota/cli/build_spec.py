@@ -58,7 +58,7 @@ def make_spec(request: Request) -> JobSpec:
     spec = JobSpec(
         command=role_set.own_command or resolve_command(request),
         workers=workers,
-        log=make_log_spec(settings),
+        log=make_log_spec(settings, request.parent),
         devices=devices,
         address=get("host") or get("ips"),
         start_port=None if role_set.hosts else choose_start_port(settings, workers),  # listed addresses include ports
@@ -183,12 +183,15 @@ def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | 
     return 1 if devices.chosen else max(1, count_cpus() // workers)
 
 
-def make_log_spec(settings: Settings) -> LogSpec:
+def make_log_spec(settings: Settings, parent: tuple[str, str] = ("", "")) -> LogSpec:
+    """`parent`: see Request. Its job has locked its log directory, so this job uses another beside it by default."""
     get = settings.__getitem__
     console, only = get("console"), get("local_ranks_filter")
     if only is not None and not settings.source("console"):
         console = only
     directory, per_run = read_log_dir(get("log_dir"), settings.source("log_dir"))
+    if directory == parent[0] and not per_run and not settings.source("log_dir").startswith("-"):
+        directory = f"{directory}.{parent[1]}"
     return LogSpec(
         directory,
         per_run=per_run,

@@ -66,7 +66,7 @@ class IpuJob(NamedTuple):
 
 
 def make_ipu_spec(request: Request) -> JobSpec:
-    line, settings, environ, _ = request
+    line, settings, environ = request.line, request.settings, request.environ
     for dest, why in REFUSED.items():
         if settings[dest] != BY_NAME[dest.replace("_", "-")].default:
             raise RefusedFlag(settings.source(dest), why)
@@ -80,7 +80,7 @@ def make_ipu_spec(request: Request) -> JobSpec:
     poprun = line._replace(script=program, args=arguments)
     ids = tuple(str(number) for number in range(job.ipus))
     spec = make_spec(request._replace(line=poprun, settings=Settings(given)))
-    return spec._replace(devices=DeviceSet("ipu", "", ids, ids, by_id=True))
+    return spec._replace(devices=DeviceSet("ipu", "", ids, ids, by_id=True), misplaced=())  # those are poprun's
 
 
 def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:

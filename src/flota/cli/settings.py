@@ -62,11 +62,12 @@ class Request(NamedTuple):
     settings: Settings
     environ: dict[str, str]
     interpreter: str | None  # the one that runs `python -m flota`
+    parent: tuple[str, str] = ("", "")  # of a flota in a worker of another flota: the log directory and worker of that
 
 
 def read_request(line: CommandLine, interpreter: str | None) -> Request:
     environ = without_parents_variables(os.environ)
-    request = Request(line, gather(line.given, environ, os.curdir), environ, interpreter)
+    request = Request(line, gather(line.given, environ, os.curdir), environ, interpreter, find_parent(os.environ))
     found = find_platform(os.environ)
     if found:
         from flota.cli.platform_settings import add_platform_settings
@@ -106,6 +107,15 @@ def without_parents_variables(environ: Mapping[str, str]) -> dict[str, str]:
     # The empty name is dropped as well: such a variable cannot be passed to a worker.
     dropped = {"", "FLOTA_GIVEN", *environ.get("FLOTA_GIVEN", "").split(",")}
     return {name: value for name, value in environ.items() if name not in dropped}
+
+
+def find_parent(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The log directory of the flota that started this process as a worker, and the worker's role and rank."""
+    names = ("FLOTA_LOG_DIR", "FLOTA_ROLE", "FLOTA_RANK")
+    if not set(names) <= set(environ.get("FLOTA_GIVEN", "").split(",")):
+        return "", ""
+    directory, role, rank = (environ.get(name, "") for name in names)
+    return directory, f"{role}.{rank}"
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:

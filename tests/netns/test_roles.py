@@ -244,7 +244,7 @@ def test_a_lost_host_of_servers_alone_is_waited_for(job):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])
 def test_a_signal_after_the_work_concerns_its_host_alone(job, number, code):
     words = "--nnodes 2 --server_num 1 --trainer_num 1"
-    one, two = start(job, f"{words} --rank 0 --grace 1", f"{words} --rank 1 --grace 60")
+    one, two = start(job, f"{words} --rank 0 --grace 1", f"{words} --rank 1 --grace 5", play="server=stay")
     wait_for_answers(job, 2)
     job.finish()
     for node in (one, two):

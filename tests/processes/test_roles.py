@@ -154,7 +154,7 @@ def test_a_job_of_servers_alone_ends_when_they_do(flota):
 
 @pytest.mark.parametrize("victim", ["node", "shepherd"])
 def test_a_signal_after_the_work_is_not_a_failure(flota, victim):
-    running = flota.start("--run_mode", "ps", "--grace", 5, PLAYS, env=play("trainer=0 server=deaf"))
+    running = flota.start("--run_mode", "ps", "--grace", 5, PLAYS, env=play("trainer=end server=stay"))
     log = flota.directory / "log"
     wait_until(
         lambda: any("all other workers finished" in path.read_text() for path in log.glob("default.*.log")), "the word"

@@ -2,6 +2,7 @@
 
 PLAY says which, for a role or for one worker of it, as in `server=outlive trainer=end trainer.1=3`:
   serve        answers calls at its endpoint until it is told to stop (what servers do unless told otherwise)
+  stay         the same, and ignores SIGTERM
   work         calls all servers, notes who answered, and waits for the file `finish` (what others do)
   end          the same, without waiting
   outlive[.N]  serves until no trainer is left, and ends with code N
@@ -113,7 +114,9 @@ def trainers_are_gone():
 
 
 def play(word):
-    if word == "serve":
+    if word in ("serve", "stay"):
+        if word == "stay":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         serve(lambda: False)
     elif word == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -16,6 +16,7 @@ from tests.launching import WORKERS, assert_nobody_left, children, name_of, wait
 
 ENDINGS = ["well", "raises", "interrupted", "exits", "words", "hard", "killed"]
 FORKED = "warm: workers are forked from one interpreter"
+WILL_BE_PARKED = "one interpreter per worker will be parked for the next start"
 # Until the node has parked what it parks, a worker works; then rank 0 of the first attempt fails.
 FIRST_FAILS = """
 import glob, os, sys, time
@@ -32,6 +33,14 @@ def first_fails(*words):
     while not all(word in own_log() for word in words) and time.monotonic() < give_up:
         time.sleep(0.02)
     sys.exit(3 if os.environ["RANK"] == "0" else 0)
+"""
+
+# The first import takes longer than a test may.
+SLOW_ONCE = """
+import os, time
+if not os.path.exists('importing'):
+    os.mkdir('importing')
+    time.sleep(600)
 """
 
 
@@ -222,6 +231,41 @@ def test_what_is_never_forked_has_a_parked_interpreter_for_each_worker(flota, he
     assert ended.returncode == 0
     assert "warm: cold start: jax is never forked" in ended.stderr
     assert [flota.log(rank) for rank in range(2)] == ["cold\nparked\n"] * 2
+
+
+@pytest.mark.parametrize("named", ["paddle", "auto"])
+def test_a_module_known_to_read_its_rank_starts_cold_at_once(flota, here, named):
+    (here / "paddle.py").write_text(SLOW_ONCE)
+    (here / "train.py").write_text("import os\nos.path.exists('importing') or os.mkdir('importing')\nimport paddle\n")
+
+    ended = flota.run("--warm", named, "--max_restart", 1, "--nproc_per_node", 2, "train.py")
+
+    assert ended.returncode == 0
+    [line] = [line for line in ended.stderr.splitlines() if "warm:" in line]
+    assert line == f"flota: warm: cold start: paddle reads the rank of its worker when it is imported; {WILL_BE_PARKED}"
+
+
+def test_imports_end_when_a_fork_becomes_impossible(flota, here):
+    (here / "asks.py").write_text(f"import os\nos.environ.get('RANK')\nimport colorsys\n{SLOW_ONCE}")
+    (here / "train.py").write_text("import os\nprint(os.path.exists('importing'))")
+
+    ended = flota.run("--warm", "asks", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
+
+    assert flota.log(0) == "False\n"
+    [line] = [line for line in ended.stderr.splitlines() if "warm:" in line]
+    assert line == f"flota: warm: cold start: an import read RANK, which differs between workers; {WILL_BE_PARKED}"
+
+
+def test_the_first_start_does_not_wait_for_long_imports(flota, here):
+    (here / "slow.py").write_text(SLOW_ONCE)
+    (here / "train.py").write_text("import at_first, slow\nprint('runs')\nat_first.first_fails('workers are forked')")
+
+    ended = flota.run("--warm", "slow", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
+
+    assert ended.returncode == 0
+    assert "warm: cold start: the imports take more than 8 s" in ended.stderr
+    assert FORKED in ended.stderr  # the next one
+    assert flota.log(0) == "runs\nruns\n"
 
 
 def test_parked_interpreters_that_would_take_too_much_are_given_up(flota, here):

@@ -24,6 +24,7 @@ from flota.standby.strategy import (
     common_variables,
     first_never_forked,
     initial_strategy,
+    varying_variables,
 )
 from flota.standby.warm_start import WarmStart
 
@@ -83,6 +84,31 @@ def test_without_memory_for_parked_interpreters_the_start_is_cold(monkeypatch):
 )
 def test_when_a_fork_is_not_safe(outcome, unforkable):
     assert outcome.unforkable == unforkable
+
+
+@pytest.mark.parametrize(
+    ("named", "script", "workers", "strategy"),
+    [
+        (("auto",), "import os, paddle", 2, POOL),
+        (("auto",), "import os, paddle", 1, FORK),
+        (("auto",), "import jax.numpy", 1, POOL),
+        (("auto",), "from lightning.fabric import Fabric", 2, POOL),
+        (("auto",), "import torch", 8, FORK),
+        (("torch",), "import jax", 2, FORK),
+        (("torch", "jax"), "", 2, POOL),
+    ],
+)
+def test_modules_known_to_be_unforkable_are_known_before_any_import(tmp_path, named, script, workers, strategy):
+    (tmp_path / "train.py").write_text(script)
+    command = SCRIPT._replace(target=str(tmp_path / "train.py"))
+
+    assert WarmStart(JobSpec(command, workers, LogSpec("/log"), warm=named)).strategy == strategy
+
+
+def test_ranks_vary_while_they_are_unknown():
+    assert varying_variables([{"A": "1", "RANK": "0"}, {"A": "1", "RANK": "1", "B": "2"}]) == ["B", "RANK"]
+    assert varying_variables([{"A": "1", "RANK": "0"}]) == []
+    assert varying_variables([{"A": "1"}]) == ["LOCAL_RANK", "PADDLE_TRAINER_ID", "RANK"]
 
 
 def test_which_modules_are_never_forked():

@@ -8,7 +8,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,6 +70,10 @@ class ImportEffects:
     def changed_variable(self, env: Mapping[str, str]) -> str:
         """Return a variable that an import read and that has another value in this environment; empty if none."""
         return next((name for name, value in self._read.items() if env.get(name) != value), "")
+
+    def first_read(self, names: Sequence[str]) -> str:
+        """Return one of these variables that an import has read; empty if none."""
+        return next((name for name in names if name in self._read), "")
 
     def environ(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return a worker's variables with the changes that imports made."""

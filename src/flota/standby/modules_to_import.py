@@ -7,12 +7,16 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pkgutil import get_importer
 from typing import Any
 
 from flota.standby.strategy import AUTO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.job.spec import Command
 
 # Modules that a framework imports late: with the first optimizer or the first process group.
 LATE = {
@@ -39,17 +43,13 @@ class ModulesToImport:
         self.required: list[str] = [name for name in request["modules"] if name != AUTO]
         learnt: list[str] = []
         if AUTO in request["modules"]:
-            found, changes_imports = script_imports(self._source(), self._is_installed)
+            source = source_file(self.script, [self.folder, *sys.path], is_module=self.is_module)
+            found, changes_imports = script_imports(source, self._is_installed)
             self.required += found
             learnt = [] if changes_imports else self._safe(request["learnt"])
         self.required = list(dict.fromkeys(self.required))
         packages = {name.partition(".")[0] for name in self.required}
         self.optional = [name for package, names in LATE.items() if package in packages for name in names] + learnt
-
-    def _source(self) -> str:
-        if self.is_module:
-            return module_file(self.script, "__main__.py", [self.folder, *sys.path])
-        return os.path.join(self.script, "__main__.py") if os.path.isdir(self.script) else self.script
 
     def _safe(self, learnt: list[str]) -> list[str]:
         """Return the installed modules; none if a module of the user changes what imports find or read.
@@ -60,6 +60,22 @@ class ModulesToImport:
         folders = [self.folder, *sys.path]
         own = [_parse(module_file(name, "__init__.py", folders)) for name in learnt if name not in installed]
         return [] if any(_changes_imports(_walk(statements)) for statements in own) else installed
+
+
+def known_modules(command: Command, modules: Sequence[str]) -> list[str]:
+    """Return the modules that a parked interpreter will import, as far as they are known without that interpreter."""
+    named = [name for name in modules if name != AUTO]
+    if AUTO not in modules:
+        return named
+    source = source_file(command.target, [os.getcwd()], is_module=command.kind == "module")
+    return named + script_imports(source, bool)[0]
+
+
+def source_file(script: str, folders: Iterable[str], *, is_module: bool) -> str:
+    """Return the file that runs as `__main__`. A module is looked for in these folders."""
+    if is_module:
+        return module_file(script, "__main__.py", folders)
+    return os.path.join(script, "__main__.py") if os.path.isdir(script) else script
 
 
 def script_folder(script: str) -> str:

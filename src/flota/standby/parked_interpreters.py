@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from flota.host.kill_tree import kill_tree
 from flota.host.process_start import ProcessSpec, become_subreaper, execute
 from flota.host.shepherd import fork_shepherd
 from flota.standby.parked_protocol import import_request, pack, receive, send
-from flota.standby.strategy import common_variables
+from flota.standby.strategy import common_variables, varying_variables
 
 SITE = os.path.join(os.path.dirname(__file__), "site")
 
@@ -56,13 +57,13 @@ class ForkTemplate:
     """One parked interpreter from which workers are forked. `link` becomes readable when it sends a report or exits."""
 
     def __init__(self, processes: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str]) -> None:
-        env = common_variables([process.env for process in processes])
-        with _to_park([processes[0]._replace(env=env)]) as ([self.link], [command]):
+        environments = [process.env for process in processes]
+        with _to_park([processes[0]._replace(env=common_variables(environments))]) as ([self.link], [command]):
             become_subreaper()  # the shepherds that it forks must become children of the node
             self._pid = execute(command, own_session=True)
             assert isinstance(command.stderr, int)
             self._stderr = os.dup(command.stderr)
-        send(self.link, import_request(processes[0], modules, learnt))
+        send(self.link, import_request(processes[0], modules, learnt, varying=varying_variables(environments)))
 
     def fork(self, processes: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
         """Like `fork_shepherd`, but the pid arrives later, on the report pipe. If the template is gone, the pipe closes
@@ -83,6 +84,14 @@ class ForkTemplate:
         self.link.close()
         os.close(self._stderr)
 
+    def clock(self) -> float:
+        """Return the time in seconds, without the time for which the template was runnable but had no CPU."""
+        try:
+            with open(f"/proc/{self._pid}/schedstat") as file:
+                return time.monotonic() - int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError):
+            return time.monotonic()
+
     def last_line(self) -> str:
         """Return the last line that the template printed to stderr."""
         size = os.fstat(self._stderr).st_size
@@ -102,7 +111,7 @@ class StandbyPool:
         self.asked = 0  # interpreters that were asked to import
         self._limit = limit
         self._largest = 0  # bytes of the largest interpreter
-        self._requests = [import_request(process, modules, learnt, limit) for process in processes]
+        self._requests = [import_request(process, modules, learnt, limit=limit) for process in processes]
         with _to_park(processes) as (self.links, commands):
             self._shepherd = fork_shepherd(commands, own_session=True, close_fds=True)
         self._ask_next()

@@ -23,7 +23,7 @@ from flota.host.shepherd import Shepherd, WorkerForked, run_to_end
 from flota.standby.import_effects import BLAS_THREADS, ImportEffects
 from flota.standby.modules_to_import import ModulesToImport
 from flota.standby.parked_protocol import receive, send, unpack
-from flota.standby.strategy import ImportOutcome, first_never_forked
+from flota.standby.strategy import NEVER_FORKED, ImportOutcome, first_never_forked
 
 SIGSTOP = 19
 LARGEST_OUTPUT = 1 << 20  # bytes of the imports' output that workers repeat
@@ -65,16 +65,29 @@ class ParkedInterpreter:
             allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
         if not self.outcome.unforkable:
-            self._watch_imports(modules, forks=forks)
+            self._watch_imports(modules, request["varying"], forks=forks)
         if forks:
             die_with_parent(request["node"])
         self._report(seconds=time.monotonic() - began, names=modules.required)
 
-    def _watch_imports(self, modules: ModulesToImport, *, forks: bool) -> None:
+    def _watch_imports(self, modules: ModulesToImport, varying: list[str], *, forks: bool) -> None:
+        def check_fork() -> None:
+            """Report as soon as forking is impossible: the workers wait for these imports."""
+            self.outcome = ImportOutcome(
+                never_forked=next((name for name in NEVER_FORKED if name in sys.modules), ""),
+                changed_variable=self.effects.first_read(varying),
+            )
+            if self.outcome.unforkable:
+                self._report()
+                while True:
+                    time.sleep(60)  # until the node closes the link, and the guard kills this process
+
+        finders = [SlowDown(self._has_request), *([OnEachImport(check_fork)] if forks else [])]
         with self.effects.watch(forks=forks), guarded(self.link) if forks else nullcontext():
-            failed = run_imports(modules, self._has_request)
+            failed = run_imports(modules, finders)
         self.outcome = ImportOutcome(
             failed=failed,
+            changed_variable=self.effects.first_read(varying),
             never_forked=first_never_forked(list(sys.modules)),
             threads=len(os.listdir("/proc/self/task")),
             opened=next(iter(self.effects.opened), ""),
@@ -220,15 +233,14 @@ def fork_workers(
     return None  # unreachable: the shepherd has exited
 
 
-def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool]) -> str:
-    """Import the modules, slowly until `is_urgent()`. Returns why a required one failed; empty if none did."""
+def run_imports(modules: ModulesToImport, finders: list[Any]) -> str:
+    """Import the modules, with these finders first. Returns why a required one failed; empty if none did."""
     main = sys.modules["__main__"]
     if not modules.is_module:
         main.__file__ = modules.script  # for modules that check whether they run in a shell
     folders = [modules.folder] if modules.folder else []
-    slow_down = SlowDown(is_urgent)
     sys.path[:0] = folders
-    sys.meta_path.insert(0, slow_down)
+    sys.meta_path[:0] = finders
     try:
         for name in (*modules.required, *modules.optional):
             try:
@@ -239,7 +251,7 @@ def run_imports(modules: ModulesToImport, is_urgent: Callable[[], bool]) -> str:
         return ""
     finally:
         sys.path[:] = [folder for folder in sys.path if folder not in folders]
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not slow_down]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
         vars(main).pop("__file__", None)
 
 
@@ -259,6 +271,16 @@ class SlowDown:
         self._used = used
         while (owed := until - time.monotonic()) > 0 and not self._is_urgent() and is_busy():
             time.sleep(min(0.1, owed))
+
+
+class OnEachImport:
+    """A finder that finds no module, but calls a function before each import."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def find_spec(self, *_: object) -> None:
+        self._call()
 
 
 def is_busy() -> bool:

@@ -64,9 +64,15 @@ def unpack(packed: Sequence[Sequence[Any]], fds: Sequence[int]) -> list[ProcessS
 
 
 def import_request(
-    command: ProcessSpec, modules: Sequence[str], learnt: Sequence[str], limit: int | None = None
+    command: ProcessSpec,
+    modules: Sequence[str],
+    learnt: Sequence[str],
+    *,
+    limit: int | None = None,
+    varying: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """`limit`: bytes of memory for one interpreter; None for a fork template."""
+    """`limit`: bytes of memory for one interpreter; None for a fork template. `varying`: variables that imports of a
+    fork template must not read."""
     _, _, target, *rest = command.argv  # python -u train.py …, or python -u -m train …
     return {
         "do": "import",
@@ -75,6 +81,7 @@ def import_request(
         "script": rest[0] if target == "-m" else target,
         "is_module": target == "-m",
         "limit": limit,
+        "varying": varying,
         "node": os.getpid(),
         "open_files": original_open_files,
     }

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 AUTO = "auto"
 # They start native threads, or document that they are not fork-safe.
 NEVER_FORKED = ("jax", "jaxlib", "tensorflow")
+# They read the rank of their worker when they are imported.
+READ_RANK = ("paddle", "lightning", "lightning_fabric", "pytorch_lightning", "torchmetrics")
+RANKS = ("RANK", "LOCAL_RANK", "PADDLE_TRAINER_ID")
 FORK, POOL, COLD = "fork", "pool", "cold"  # the strategies
 
 
@@ -72,11 +75,32 @@ def initial_strategy(commands: Sequence[Command], wrappers: Sequence[str]) -> tu
 
 def first_never_forked(modules: Sequence[str]) -> str:
     """Return a package among these modules that must not be forked; empty if there is none."""
+    return _first_package(NEVER_FORKED, modules)
+
+
+def first_that_reads_rank(modules: Sequence[str]) -> str:
+    """Return a package among these modules that reads the worker's rank when it is imported; empty if there is none."""
+    return _first_package(READ_RANK, modules)
+
+
+def _first_package(wanted: Sequence[str], modules: Sequence[str]) -> str:
     packages = {module.partition(".")[0] for module in modules}
-    return next((name for name in NEVER_FORKED if name in packages), "")
+    return next((name for name in wanted if name in packages), "")
 
 
 def common_variables(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the variables that are the same for all workers."""
     first, *others = environments
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def varying_variables(environments: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the variables that differ between workers. They include the ranks while no rank is known."""
+    common = common_variables(environments)
+    varying = {name for env in environments for name in env if name not in common}
+    return sorted(varying if knows_ranks(environments) else varying.union(RANKS))
+
+
+def knows_ranks(environments: Sequence[Mapping[str, str]]) -> bool:
+    """Whether the workers have their ranks: not before all nodes have joined."""
+    return any(name in env for env in environments for name in RANKS)

@@ -14,13 +14,25 @@ from flota.host.channel import Channel
 from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
-from flota.job.spec import JobSpec
+from flota.job.spec import Command, JobSpec
+from flota.standby.modules_to_import import known_modules
 from flota.standby.parked_interpreters import ForkTemplate, StandbyPool, with_site
 from flota.standby.parked_protocol import receive
-from flota.standby.strategy import AUTO, COLD, FORK, POOL, ImportOutcome, initial_strategy
+from flota.standby.strategy import (
+    AUTO,
+    COLD,
+    FORK,
+    POOL,
+    ImportOutcome,
+    first_never_forked,
+    first_that_reads_rank,
+    initial_strategy,
+    knows_ranks,
+)
 
 CHECK_INTERVAL = 1.0  # seconds between checks for the workers' first step, which they write to shared memory
 LONGEST_FIRST_STEP = 30.0  # seconds after which workers that report no steps are assumed to have finished one
+LONGEST_IMPORTS = 8.0  # seconds for which the first workers wait to be forked, not counting waits for a CPU
 POOL_SHARE = 4  # a pool may use 1 / POOL_SHARE of the available memory
 
 
@@ -32,6 +44,8 @@ class WarmStart:
         self.deadline: float | None = None
         self.learnt: list[str] = []  # modules that the first attempt imported
         self._processes: list[ProcessSpec] = []
+        self._is_forkable = False  # whether a template has finished its imports, and could be forked
+        self._asked_at = 0.0  # on the template's clock
         self._round: tuple[Round, Channel, list[int], float] | None = None
         self._callbacks: dict[socket, Callable[[], None]] = {}  # for the links to interpreters
         self._loop: Loop | None = None
@@ -42,8 +56,23 @@ class WarmStart:
         self.strategy, reason = initial_strategy(commands, [one.python for one in commands if _is_script(one.python)])
         if not hasattr(os, "memfd_create"):
             self.strategy, reason = COLD, "this system has no memfd_create()"
+        self._parks_early = False  # whether the pool can be parked before the ranks are known
+        if self.strategy == FORK:
+            reason = self._known_unforkable(commands[0])
         if reason:
-            self._print_cold_start(reason)
+            self._print_without_fork(reason)
+
+    def _known_unforkable(self, command: Command) -> str:
+        """Choose a pool if the modules to import are known to be unforkable. Returns why; empty if they are not."""
+        modules = known_modules(command, self.spec.warm)
+        never, reads_rank = first_never_forked(modules), first_that_reads_rank(modules)
+        if never:
+            self.strategy, self._parks_early = POOL, self.spec.nodes is not None
+            return f"{never} is never forked"
+        if reads_rank and (self.spec.nodes or self.spec.workers > 1):
+            self.strategy = POOL
+            return f"{reads_rank} reads the rank of its worker when it is imported"
+        return ""
 
     def attach(self, loop: Loop, print_: Callable[[str, str], None]) -> None:
         self._loop, self._print = loop, print_
@@ -55,10 +84,18 @@ class WarmStart:
     def _print_cold_start(self, reason: str) -> None:
         self._print("INFO", f"warm: cold start: {reason}")
 
+    def _print_without_fork(self, reason: str) -> None:
+        if self._parks_early:
+            self._print("INFO", f"warm: one interpreter per worker is parked: {reason}")
+        elif self.strategy == POOL and self._may_restart:
+            self._print_cold_start(f"{reason}; one interpreter per worker will be parked for the next start")
+        else:
+            self._print_cold_start(reason)
+
     def prepare(self, processes: list[ProcessSpec]) -> None:
         """Start imports before all nodes have joined: they need not wait for that."""
         self._processes = processes
-        if self.strategy == FORK:
+        if self.strategy == FORK or self._parks_early:
             self._park()
 
     def start(self, processes: list[ProcessSpec]) -> Callable[[], tuple[int, int, int]] | None:
@@ -67,6 +104,7 @@ class WarmStart:
             self.prepare(processes)
         self._processes = processes
         if self.template:
+            self._asked_at = self.template.clock()
             return partial(self.template.fork, processes, records=self._is_learning)
         if self.pool and not self.pool.is_alive:
             self.discard_parked()
@@ -103,11 +141,18 @@ class WarmStart:
         self.deadline = now + CHECK_INTERVAL
         if round_.is_pending:
             self._round = round_, channel, working, now
+            self._limit_wait()
             return
         is_late = now > began + LONGEST_FIRST_STEP or not self._may_restart
         if is_late or all(channel.read(worker).step >= 0 for worker in working):
             self.deadline = None
             self._prepare_next(channel.imported_modules() if self._is_learning else [])
+
+    def _limit_wait(self) -> None:
+        """Start the workers cold if the imports take long, unless these modules are known to be forkable."""
+        if self.template and not self._is_forkable and self.template.clock() - self._asked_at > LONGEST_IMPORTS:
+            self._print_cold_start(f"the imports take more than {LONGEST_IMPORTS:.0f} s")
+            self.discard_parked()
 
     def _prepare_next(self, learnt: list[str]) -> None:
         self.learnt = self.learnt or learnt
@@ -138,6 +183,7 @@ class WarmStart:
         report = received[0] if received else {}
         outcome = ImportOutcome(*report.get("outcome", ()))
         is_ready = bool(report) and not outcome.unforkable
+        self._is_forkable = self._is_forkable or is_ready
         if is_ready and self.learnt:
             self._print("INFO", "warm: modules that workers imported since are ready for the next start as well")
         elif is_ready:
@@ -153,12 +199,13 @@ class WarmStart:
                 self._print("WARNING", f"warm: {exited}: {line}" if line else f"warm: {exited}")
 
     def _change_strategy(self, outcome: ImportOutcome) -> None:
-        self._print_cold_start(outcome.unforkable)
         self.strategy = outcome.strategy_without_fork
-        if self.strategy == POOL and self._may_restart:
-            self._print("INFO", "warm: one interpreter per worker will be parked for the next start")
-            if self.deadline is None:  # otherwise `on_time` does this after the first step
-                self._park()
+        # Without ranks, an interpreter whose imports read one is useless. In a round, `on_time` parks interpreters.
+        has_ranks = not outcome.changed_variable or knows_ranks([process.env for process in self._processes])
+        self._parks_early = self.strategy == POOL and self._may_restart and self.deadline is None and has_ranks
+        self._print_without_fork(outcome.unforkable)
+        if self._parks_early:
+            self._park()
 
     def _on_standby(self, pool: StandbyPool, number: int) -> None:
         report = pool.read(number)

@@ -1,10 +1,12 @@
-"""The log directory: creates and locks it for a job, and writes a header to each worker's log when a round starts."""
+"""The log directory: creates and locks it for a job, opens files in it, and begins each round in the workers' logs."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
+from errno import EINVAL, ELOOP, ENOSPC, ENXIO
 
 from flota.errors import LogDirInUse, UnwritableLogDir
 from flota.job.plan import Worker
@@ -12,10 +14,80 @@ from flota.job.roles import label
 from flota.job.roster import Roster
 from flota.job.spec import JobSpec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 LOCK = ".flota.lock"
+LOCK_BEGINS = "job "
 ROUND_HEADER = "===== flota: "  # begins each round in a worker's log
+FULL = 16 << 10  # bytes
 TRIES_SHARED = 50  # one per 10 ms
 TRIES_ALONE = 3  # another process may hold the lock for a moment, in `is_locked`
+
+
+def open_file(path: str, flags: int, mode: int = 0o644) -> int:
+    """Open a file of a log directory. Never waits, as for the other end of a FIFO, and opens only regular files and
+    /dev/null.
+
+    Another user may have prepared the directory, so links are followed only where no other user can have made them.
+    Every file in a log directory is opened through this function.
+    """
+    flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        file = os.open(path, flags | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        if error.errno == ENXIO:  # a FIFO without a reader, or a socket
+            raise _not_regular(path) from None
+        if error.errno != ELOOP:
+            raise
+        file = _open_linked(path, flags, mode)
+    try:
+        info = os.fstat(file)
+        if not stat.S_ISREG(info.st_mode) and info.st_rdev != os.stat(os.devnull).st_rdev:
+            raise _not_regular(path)
+        if info.st_nlink > 1 and not _is_private(os.stat(os.path.dirname(path) or ".")):
+            raise OSError(ELOOP, f"{os.path.basename(path)} is a hard link, and other users may have made it")
+        os.set_blocking(file, True)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _open_linked(path: str, flags: int, mode: int) -> int:
+    directory, name = os.path.split(path)
+    above = os.open(directory or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        link = os.stat(name, dir_fd=above, follow_symlinks=False)
+        if not _is_private(os.fstat(above)) or link.st_uid not in (0, os.geteuid()):
+            raise OSError(ELOOP, f"{name} is a link, and other users may have made it")
+        return os.open(name, flags, mode, dir_fd=above)
+    finally:
+        os.close(above)
+
+
+def _is_private(directory: os.stat_result) -> bool:
+    """Whether only this user and root can write there."""
+    return directory.st_uid in (0, os.geteuid()) and not directory.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _not_regular(path: str) -> OSError:
+    return OSError(EINVAL, f"{os.path.basename(path)} is not a regular file")
+
+
+def read_end(path: str, most: int) -> bytes:
+    """The last bytes of a file in a log directory, at most `most`; nothing if it cannot be read."""
+    try:
+        file = open_file(path, os.O_RDONLY)
+    except (OSError, ValueError):  # ValueError: a path with a NUL
+        return b""
+    with os.fdopen(file, "rb") as opened:
+        try:
+            opened.seek(max(0, os.fstat(file).st_size - most))
+            return opened.read(most)
+        except OSError:
+            return b""
 
 
 def open_directory(directory: str, job_id: str, *, shared: bool = False, option: str = "--log_dir") -> int:
@@ -25,13 +97,16 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False, option:
     """
     try:
         os.makedirs(directory, exist_ok=True)
-        lock = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = open_file(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise UnwritableLogDir(directory, error.strerror or str(error), option) from None
-    owner = f"job {job_id}, "
+    owner = f"{LOCK_BEGINS}{job_id}, "
     try:
         for _ in range(TRIES_SHARED if shared else TRIES_ALONE):
             if _try_lock(lock, fcntl.LOCK_EX):
+                if _owner(lock) and not _owner(lock).startswith(LOCK_BEGINS):
+                    os.close(lock)
+                    raise UnwritableLogDir(directory, f"{LOCK} was not written by flota", option)
                 os.ftruncate(lock, 0)
                 os.pwrite(lock, os.fsencode(f"{owner}pid {os.getpid()}\n"), 0)
                 if shared:
@@ -51,7 +126,7 @@ def open_directory(directory: str, job_id: str, *, shared: bool = False, option:
 def is_locked(directory: str) -> bool | None:
     """Whether a running job has locked the directory; None if that is unknown."""
     try:
-        lock = os.open(f"{directory}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+        lock = open_file(f"{directory}/{LOCK}", os.O_RDONLY)
     except FileNotFoundError:
         return False
     except OSError:
@@ -83,8 +158,6 @@ def write_round_headers(
 
     `first`: this node's first round, at which --log_overwrite truncates the logs of an earlier job.
     """
-    fresh = spec.log.overwrite and first
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
     clock = time.strftime("%Y-%m-%d %H:%M:%S")
     offsets: dict[str, tuple[int, int]] = {}
     for worker in workers:
@@ -94,35 +167,45 @@ def write_round_headers(
         )
         for path in worker.logs:
             try:
-                offsets[path] = _append_header(path, flags, header)
+                if not first and not os.path.isdir(spec.log.directory):
+                    # It was removed. The descriptor of the new lock stays open until this process exits.
+                    open_directory(spec.log.directory, spec.job_id, shared=spec.nodes is not None)
+                offsets[path] = _append_header(path, header, first=first, overwrite=spec.log.overwrite)
             except OSError as error:
                 raise UnwritableLogDir(spec.log.directory, error.strerror or str(error)) from None
     return offsets
 
 
-def _append_header(path: str, flags: int, header: bytes) -> tuple[int, int]:
-    log = os.open(path, flags, 0o666)
+def _append_header(path: str, header: bytes, *, first: bool, overwrite: bool) -> tuple[int, int]:
+    log = open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         before = os.fstat(log).st_size
+        if first and overwrite and before:
+            os.ftruncate(log, 0)
+            before = 0
         if before and os.pread(log, 1, before - 1) != b"\n":
             header = b"\n" + header  # the last line of the earlier output is incomplete
-        os.write(log, header)
+        return before, before + os.write(log, header)
+    except OSError as error:
+        if first or error.errno != ENOSPC:
+            raise
+        return before, before  # a full disk does not prevent a restart
     finally:
         os.close(log)
-    return before, before + len(header)
 
 
-def open_append(path: str) -> int:
+def open_append(path: str, on_error: Callable[[str], object] = str) -> int:
     """Open a file for appending, or /dev/null if that fails, so that a job does not stop because of a log.
 
-    Without a path, keep the lines in memory until `give_name`.
+    Without a path, keep the lines in memory until `give_name`. `on_error` gets a sentence for the user.
     """
     if not path and hasattr(os, "memfd_create"):
         return os.memfd_create("flota", os.MFD_CLOEXEC)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    except OSError:
+        return open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    except OSError as error:
+        on_error(f"cannot write {path}: {error.strerror}")
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
@@ -132,8 +215,26 @@ def give_name(log: int, path: str) -> None:
     os.lseek(log, 0, os.SEEK_SET)
     while data := os.read(log, 1 << 16):
         append(named, data)
-    os.dup2(named, log, inheritable=False)
-    os.close(named)
+    _move(named, log)
+
+
+def reopen(log: int, path: str) -> None:
+    """Go on in a new file at this path, because the one before was removed."""
+    _move(open_append(path), log)
+
+
+def _move(file: int, number: int) -> None:
+    os.dup2(file, number, inheritable=False)
+    os.close(file)
+
+
+def is_disk_full(directory: str) -> bool:
+    """Whether the file system of a directory has no room for this user."""
+    try:
+        free = os.statvfs(directory)
+    except OSError:
+        return False
+    return (free.f_bavail if os.geteuid() else free.f_bfree) * free.f_frsize < FULL
 
 
 def append(log: int, data: bytes) -> bool:
@@ -155,7 +256,8 @@ def remove(path: str) -> None:
 def write_whole(path: str, text: str, mode: int = 0o644) -> None:
     """Replace a file. Readers see the old content or the new content, never a part of it."""
     temporary = f"{path}.{os.getpid()}.tmp"
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    remove(temporary)  # left by a process with the same pid, as in an earlier container
+    file = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(file, "w") as out:
             out.write(text)

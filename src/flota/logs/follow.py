@@ -7,7 +7,7 @@ import time
 from _collections_abc import Container, Iterable, Sequence
 
 from flota import libc
-from flota.logs.directory import append
+from flota.logs.directory import append, open_file
 from flota.logs.nonblocking_writer import NonblockingWriter
 
 CHUNK = 256 << 10
@@ -30,7 +30,7 @@ class Segment:
     """One file of a log. With rotation a log has several, which are read one after the other."""
 
     def __init__(self, path: str) -> None:
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.fd = open_file(path, os.O_RDONLY)
         self.position = 0
         self.skipped: list[tuple[int, int]] = []  # the round headers, which are not shown
 
@@ -119,6 +119,12 @@ class LogFollower:
         number = libc.call("inotify_add_watch", self.inotify, os.fsencode(log.path), IN_MODIFY)
         self.needs_polling = self.needs_polling or number < 0
         self._watched[number] = log
+
+    def follow_replaced(self) -> None:
+        """Go on in the new files of logs that were removed, as together with their directory."""
+        for log in self.logs:
+            if not os.fstat(log.segments[-1].fd).st_nlink:
+                self.rotated(log.path)
 
     def rotated(self, path: str) -> None:
         """The log continues in a new file of the same name."""

@@ -6,7 +6,7 @@ JSON is written without the json module, which imports re: 5 ms of CPU while the
 from __future__ import annotations
 
 import time
-from _collections_abc import Mapping
+from _collections_abc import Callable, Mapping
 from _json import encode_basestring_ascii as quoted
 
 from flota.logs.directory import append, open_append
@@ -24,12 +24,21 @@ class OwnLog:
     `quiet`: only errors go to stderr.
     """
 
-    def __init__(self, path: str, writer: NonblockingWriter, level: str, *, quiet: bool, colour: bool) -> None:
+    def __init__(
+        self,
+        path: str,
+        writer: NonblockingWriter,
+        level: str,
+        *,
+        quiet: bool,
+        colour: bool,
+        on_error: Callable[[str], object] = str,
+    ) -> None:
         self.writer = writer
         self._lowest = LEVELS[level]
         self._lowest_shown = max(self._lowest, LEVELS["ERROR"]) if quiet else self._lowest
         self._colour = colour
-        self.file = open_append(path)
+        self.file = open_append(path, on_error)
 
     def write_line(self, level: str, text: str, *details: str) -> None:
         """A sentence, and indented lines that belong to it."""
@@ -64,10 +73,17 @@ def stamp(level: str) -> str:
 class EventLog:
     """Writes one JSON object per line to the file and, with a `writer`, to the console as well."""
 
-    def __init__(self, path: str, job_id: str, node: str, writer: NonblockingWriter | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        job_id: str,
+        node: str,
+        writer: NonblockingWriter | None,
+        on_error: Callable[[str], object] = str,
+    ) -> None:
         self._common = {"job_id": job_id, "node": node}
         self._writer = writer
-        self.file = open_append(path)
+        self.file = open_append(path, on_error)
 
     def write(self, event: str, **facts: object) -> None:
         now = time.time()

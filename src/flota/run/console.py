@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from flota.frameworks import left_out, shown_variables
 from flota.host.loop import WRITABLE, Loop
@@ -12,7 +13,7 @@ from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, exception
 from flota.job.roles import COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
 from flota.job.spec import ERR, OUT, JobSpec
-from flota.logs.directory import give_name, open_append, remove, write_whole
+from flota.logs.directory import give_name, open_append, remove, reopen, write_whole
 from flota.logs.follow import RANK_COLOURS, FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
 from flota.logs.own_logs import LEVELS, EventLog, OwnLog, event_in_words, to_json_lines
@@ -44,10 +45,12 @@ class Console:
         self.err = NonblockingWriter(2)
         own, events = self._own_paths()
         colour = os.isatty(2) and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        self.own_log = OwnLog(own, self.err, spec.log.level, quiet=spec.log.quiet, colour=colour)
-        self.events = EventLog(
-            events, spec.job_id, os.uname().nodename, self.err if spec.log.events_on_console else None
+        problems: list[str] = []
+        self.own_log = OwnLog(
+            own, self.err, spec.log.level, quiet=spec.log.quiet, colour=colour, on_error=problems.append
         )
+        on_console = self.err if spec.log.events_on_console else None
+        self.events = EventLog(events, spec.job_id, os.uname().nodename, on_console, problems.append)
         self.say = self.own_log.write_line
         self._shows_events = LEVELS[spec.log.level] <= LEVELS["DEBUG"]
         terminal = os.isatty(1) and environ.get("TERM") != "dumb"
@@ -59,6 +62,8 @@ class Console:
         self._shows_blocks = False
         if self.follower.inotify >= 0:
             loop.watch(self.follower.inotify, self.follower.on_changed)
+        for problem in problems:
+            self.say("WARNING", problem)
 
     def _own_paths(self) -> tuple[str, str]:
         """Empty while the directory of this run is not known."""
@@ -73,6 +78,17 @@ class Console:
         own, events = self._own_paths()
         give_name(self.own_log.file, own)
         give_name(self.events.file, events)
+
+    def _reopen_removed_logs(self) -> None:
+        """Go on in a new log directory if the directory was removed."""
+        removed = [log for log in (self.own_log.file, self.events.file) if _is_removed(log)]
+        if not removed or self.spec.log.per_run:
+            return
+        for log, path in zip((self.own_log.file, self.events.file), self._own_paths(), strict=True):
+            if log in removed:
+                reopen(log, path)
+        directory = self.spec.log.directory
+        self.say("WARNING", f"files in the log directory {directory} were removed; flota writes new ones")
 
     # Messages of flota.
 
@@ -151,6 +167,7 @@ class Console:
     def write_report(self, report: Report, *, to_file: bool) -> None:
         """Write the report for programs, before any output that may block on a terminal. `to_file`: this node also
         writes report.json."""
+        self._reopen_removed_logs()
         values = report_as_dict(report)
         self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code, report=values)
         if to_file and not self.spec.interactive:
@@ -184,11 +201,13 @@ class Console:
     def begin_round(self, started: Started) -> None:
         if self.spec.interactive:
             return
+        self._reopen_removed_logs()
         if started.seat == 0:
             self._save("endpoints.log", "".join(f"{line}\n" for line in _endpoint_lines(self.spec, started.roster)))
         for log in started.rotating:
             self._start_copying(log)
         self.follower.keep_only(started.marks)  # a node with another seat has other ranks and logs
+        self.follower.follow_replaced()
         if not self.follower.logs:
             self._follow(started)
         for stream in self.follower.logs:
@@ -269,6 +288,11 @@ class Console:
 
     def has_more(self) -> bool:
         return self.follower.busy or self.out.pending or self.err.pending
+
+
+def _is_removed(log: int) -> bool:
+    info = os.fstat(log)
+    return stat.S_ISREG(info.st_mode) and not info.st_nlink
 
 
 def _worker_fields(started: Started, number: int) -> dict[str, object]:

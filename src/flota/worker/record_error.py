@@ -81,7 +81,9 @@ def write_error(error: Exception, traceback: TracebackType | None) -> None:
     part = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        with open(part, "w") as file:
+        if os.path.lexists(part):
+            os.unlink(part)
+        with open(part, "x") as file:
             json.dump({"message": message}, file)
         os.replace(part, path)
     except OSError as failure:

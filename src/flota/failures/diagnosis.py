@@ -72,6 +72,8 @@ CAUSES_BY_SIGNAL = {
     causes.SIGTERM: (causes.TERMINATED, "terminated by another process"),
 }
 BUS_ERROR = "bus error"
+FULL_LOG_DISK = "the disk of the log directory is full"
+UNCAUGHT, UNFLUSHED = 1, 120  # exit codes of Python: an uncaught exception, output that could not be written at exit
 
 
 def diagnosed(failed: FailedWorker, evidence: Evidence) -> FailedWorker:
@@ -102,6 +104,17 @@ def _hint(evidence: Evidence, cause: str, words: str) -> str:
     if cause == causes.MISSING_MODULE and words.endswith(".py'"):
         return "leave out --module to run a file, or give the name of a module, without .py"
     return causes.HINTS[causes.SHARED_MEMORY_FULL if words == BUS_ERROR else cause]
+
+
+def with_full_log_disk(failed: FailedWorker) -> FailedWorker:
+    """Explain an exit without a known cause when the disk of the log directory is full. A Python program fails there
+    when it prints, and its traceback is lost."""
+    if failed.cause != causes.EXITED or not failed.code:
+        return failed
+    if failed.code not in (UNCAUGHT, UNFLUSHED):
+        return failed._replace(hint=f"{FULL_LOG_DISK}, so its last output may be missing")
+    ending = ending_in_words(failed.code, FULL_LOG_DISK)
+    return failed._replace(cause=causes.DISK_FULL, ending=ending, hint=causes.HINTS[causes.DISK_FULL])
 
 
 def is_secondary(evidence: Evidence) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 
-from flota.failures.diagnosis import Evidence, exception_name, names_lost_peer
+from flota.failures.diagnosis import UNCAUGHT, Evidence, exception_name, names_lost_peer
 from flota.failures.patterns import OTHER_SERVICES
+from flota.logs.directory import open_file, read_end
 from flota.values import NamedTuple
 
 TAIL_BYTES = 64 << 10
+MOST_RECORDED = 1 << 20  # bytes of a recorded exception
 MAX_WIDTH = 200
 MAX_LINES_AFTER = 40
-UNCAUGHT = 1  # python's exit code after an uncaught exception
 TRACEBACK_LINES = 11  # of a traceback to show
 MORE_LINES = 4  # for the rest of its message, and for another exception of the chain
 LAST_LINES = TRACEBACK_LINES - 3  # of other output
@@ -40,14 +41,29 @@ FATAL, CURRENT = "Fatal Python error: ", "Current thread "
 def read_tail(path: str, start: int) -> list[str]:
     """The last lines of a log, but none before the offset `start`."""
     try:
-        with open(path, "rb") as log:
+        with os.fdopen(open_file(path, os.O_RDONLY), "rb") as log:
             size = log.seek(0, os.SEEK_END)
             begin = log.seek(max(start, size - TAIL_BYTES))
-            text = log.read().decode(errors="replace")
+            text = log.read(TAIL_BYTES).decode(errors="replace")
     except OSError:
         return []
-    lines = [_printable(line.rstrip().rpartition("\r")[2]) for line in text.split("\n")]  # a progress bar's last state
+    lines = _shown_lines(text)
     return lines[1:] if begin > start else lines
+
+
+def _shown_lines(text: str) -> list[str]:
+    """Lines as a terminal shows them: of a progress bar the last state. An exception is kept whole: its message may
+    contain anything.
+    """
+    lines: list[str] = []
+    prefix: str | None = None  # of the traceback that has begun
+    for raw in text.split("\n"):
+        line = raw.rstrip()
+        raises = prefix is not None and line.removeprefix(prefix)[:1] not in ("", " ", "\r")
+        line = _printable(line.replace("\r", " ") if raises else line.rpartition("\r")[2])
+        prefix = _prefix(line) if TRACEBACK in line else None if raises else prefix
+        lines.append(line)
+    return lines
 
 
 def _printable(line: str) -> str:
@@ -96,17 +112,15 @@ def evidence_of(chain: list[Traceback], known: Evidence) -> Evidence:
 
 def recorded_exception(path: str, known: Evidence) -> Evidence | None:
     """Add the exception that flota.record or torch's @record has written. None if there is none."""
-    try:
-        with open(path) as file:
-            text = file.read()
-    except (OSError, ValueError):
+    text = read_end(path, MOST_RECORDED)
+    if not text:
         return None
     import json
 
     try:
-        message = json.loads(text)["message"]
+        message = json.loads(text.decode(errors="replace"))["message"]
         stack = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     lines = [_printable(line) for line in str(stack).split("\n") if line]
     chain = last_chain(lines)

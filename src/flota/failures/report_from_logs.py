@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from flota.failures.blame import in_order_of_blame
 from flota.failures.diagnosis import Evidence, diagnosed
 from flota.failures.last_output import last_output, read_tail
-from flota.job.report import FAILED, FailedWorker, Report, Verdict, exit_code_of_all, report_from_dict, with_failures
+from flota.job.report import (
+    FAILED,
+    MOST_WORKERS,
+    FailedWorker,
+    Report,
+    Verdict,
+    exit_code_of_all,
+    report_from_dict,
+    with_failures,
+)
 from flota.job.roles import TRAINER, log_stem
-from flota.logs.directory import ROUND_HEADER
+from flota.logs.directory import ROUND_HEADER, read_end
 from flota.logs.find_runs import run_directories
+from flota.logs.parse_events import MOST_EVENTS, is_count, is_integer, is_number, parse_object
 from flota.values import NamedTuple
 
 Json = dict[str, Any]
 SKEW = 10.0  # seconds by which the clocks of a job's machines may differ
+MOST_REPORT = 16 << 20  # bytes
 
 
 class NodeHistory(NamedTuple):
@@ -59,63 +70,54 @@ def select_last_job(found: list[NodeHistory]) -> list[NodeHistory]:
 
 
 def _read(directory: str) -> list[NodeHistory]:
-    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     histories = []
-    for name in names:
+    for name in _names(directory):
         events = _last_job(f"{directory}/{name}") if name.startswith("events.") and name.endswith(".jsonl") else []
         if events:
             last = events[-1]
             report = _report(last.get("report")) if last["event"] == "job_ended" else None
             times = [_seconds(event.get("time")) for event in (events[0], last)]
             histories.append(NodeHistory(str(last.get("node", "")), directory, report, tuple(events), *times))
-    saved = _report(_parse(_text_of(f"{directory}/report.json")))
+    saved = _report(parse_object(read_end(f"{directory}/report.json", MOST_REPORT)))
     if saved and all(history.report != saved for history in histories):
-        ended_at = os.path.getmtime(f"{directory}/report.json")
+        ended_at = _changed_at(f"{directory}/report.json")
         histories.append(NodeHistory("", directory, saved, (), ended_at - saved.seconds, ended_at))
     return histories
 
 
-def _report(values: Json | None) -> Report | None:
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _report(values: object) -> Report | None:
     """None if there is no report, or if the file contains something else."""
     try:
-        return report_from_dict(values) if values else None
+        return report_from_dict(values) if values and isinstance(values, dict) else None
     except (TypeError, ValueError, AttributeError):
         return None
 
 
 def _last_job(path: str) -> list[Json]:
     """The events of the last job. The last line may be incomplete."""
-    events = [event for line in _text_of(path).splitlines() if (event := _parse(line)) and _is_event(event)]
+    lines = read_end(path, MOST_EVENTS).splitlines()
+    events = [event for line in lines if (event := parse_object(line)) and _is_event(event)]
     starts = [number for number, event in enumerate(events) if event["event"] == "job_started"]
     return events[starts[-1] if starts else 0 :]
 
 
 def _is_event(value: Json) -> bool:
     """Whether it has all fields that are used here. Other lines in the file are skipped."""
-    numbers = {
-        "job_started": ("pid",),
-        "round_started": ("attempt",),
-        "worker_started": ("rank", "pid", "monotonic"),
-        "worker_exited": ("rank", "code", "monotonic"),
+    checks: dict[str, dict[str, Callable[[object], bool]]] = {
+        "job_started": {"pid": is_count},
+        "round_started": {"attempt": is_count},
+        "worker_started": {"rank": is_count, "pid": is_count, "monotonic": is_number},
+        "worker_exited": {"rank": is_count, "code": is_integer, "monotonic": is_number},
     }
     name = value.get("event")
-    return isinstance(name, str) and all(isinstance(value.get(key), (int, float)) for key in numbers.get(name, ()))
-
-
-def _text_of(path: str) -> str:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _parse(text: str) -> Json | None:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+    return isinstance(name, str) and all(check(value.get(key)) for key, check in checks.get(name, {}).items())
 
 
 # Jobs whose flota or machine died.
@@ -124,7 +126,7 @@ def _parse(text: str) -> Json | None:
 def reconstruct_report(histories: list[NodeHistory]) -> Report:
     """Make a report from events and logs of nodes without one. Assumes that their clocks agree."""
     events = [event for history in histories for event in history.events]
-    sizes = [int(event.get("world_size") or 0) for event in events if event["event"] == "job_started"]
+    sizes = [event.get("world_size") for event in events if event["event"] == "job_started"]
     rounds = [(history, _last_round(history)) for history in histories]
     exits = [
         (history, round_, event) for history, round_ in rounds for event in round_ if event["event"] == "worker_exited"
@@ -134,7 +136,7 @@ def reconstruct_report(histories: list[NodeHistory]) -> Report:
     report = Report(
         job_id=str(events[0].get("job_id", "")),
         verdict=Verdict(FAILED, exit_code_of_all(blamed), max((one.attempt for one in found), default=0)),
-        sizes={TRAINER: max(sizes, default=0)},
+        sizes={TRAINER: max((size for size in sizes if is_count(size) and size <= MOST_WORKERS), default=0)},
         rounds=0,
         seconds=0.0,
         log_dir=histories[0].directory,
@@ -165,7 +167,7 @@ def _failed(history: NodeHistory, round_: tuple[Json, ...], event: Json) -> Fail
         ran=max(0.0, event["monotonic"] - start["monotonic"]),
         log=next(iter(logs), ""),
         role=role,
-        attempt=round_[0].get("attempt", 0),
+        attempt=round_[0]["attempt"] if round_[0]["event"] == "round_started" else 0,
         at=_seconds(event.get("time")),
     )
     return diagnosed(failed, last_output(list(logs.values()), Evidence(failed.code)))
@@ -178,15 +180,22 @@ def _logs(combined: str, began: float) -> dict[str, list[str]]:
     for path in (f"{combined}.err", combined, f"{combined}.out"):
         lines = read_tail(path, 0)
         begins = [number for number, line in enumerate(lines) if line.startswith(ROUND_HEADER)]
-        if begins or (lines and os.path.getmtime(path) > began - SKEW):
+        if begins or (lines and _changed_at(path) > began - SKEW):
             clock = lines[begins[-1]].rpartition(", ")[2] if begins else ""
             found[path] = clock, lines[begins[-1] + 1 if begins else 0 :]
     newest = max((clock for clock, _ in found.values()), default="")
     return {path: lines for path, (clock, lines) in found.items() if clock in ("", newest)}
 
 
+def _changed_at(path: str) -> float:
+    try:
+        return os.path.getmtime(path)
+    except OSError:
+        return 0.0
+
+
 def _seconds(clock: object) -> float:
     try:
         return datetime.fromisoformat(str(clock)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
         return 0.0

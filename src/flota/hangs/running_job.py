@@ -1,6 +1,5 @@
 """`flota stack`: reads the stacks of a running job, whose workers are found in its events file."""
 
-import json
 import os
 import socket
 import struct
@@ -14,7 +13,10 @@ from flota.hangs.suspects import groups_in_words, snapshot_in_words
 from flota.hangs.wait_sites import RankPosition
 from flota.host.kill_tree import stat_fields
 from flota.host.loop import Loop
+from flota.job.printable import printable
 from flota.job.roles import TRAINER
+from flota.logs.directory import read_end
+from flota.logs.parse_events import MOST_EVENTS, is_count, parse_object
 
 Header = Callable[[int, list[RankPosition]], tuple[str, ...]]  # from the node's pid (0: do not ask it) and its workers
 
@@ -85,7 +87,7 @@ def ask_whole_job(node: int, kind: str) -> tuple[str, ...]:
             text = client.recv(LARGEST)
         except OSError:
             return ()  # a job of one node, or one that has just ended
-    return tuple(text.decode(errors="replace").splitlines())
+    return tuple(printable(line) for line in text.decode(errors="replace").splitlines())
 
 
 def peer_of(connected: socket.socket) -> tuple[int, int]:
@@ -99,12 +101,8 @@ def running_workers(log_dir: str) -> tuple[int, list[RankPosition]]:
     """The pid of the node on this machine whose job logs to this directory, and its workers, from its events file."""
     nodes: set[int] = set()
     workers: dict[tuple[str, int], int] = {}
-    try:
-        with open(f"{log_dir}/events.{os.uname().nodename}.jsonl", errors="replace") as lines:
-            for line in lines:
-                _note_event(line, nodes, workers)
-    except OSError:
-        pass
+    for line in read_end(f"{log_dir}/events.{os.uname().nodename}.jsonl", MOST_EVENTS).splitlines():
+        _note_event(line, nodes, workers)
     above = {pid: _node_above(pid, nodes) for pid in workers.values()}
     living = [(role, rank, pid) for (role, rank), pid in sorted(workers.items()) if above[pid]]
     return max(above.values(), default=0), [
@@ -112,17 +110,18 @@ def running_workers(log_dir: str) -> tuple[int, list[RankPosition]]:
     ]
 
 
-def _note_event(line: str, nodes: set[int], workers: dict[tuple[str, int], int]) -> None:
-    try:
-        event = json.loads(line)
-        if event["event"] == "job_started":
-            nodes.add(event["pid"])
-        elif event["event"] == "worker_started":
-            workers[event.get("role", TRAINER), event["rank"]] = event["pid"]
-        elif event["event"] == "worker_exited":
-            workers.pop((event.get("role", TRAINER), event["rank"]), None)
-    except (ValueError, KeyError, TypeError):
-        pass  # an incomplete line, which is being written
+def _note_event(line: bytes, nodes: set[int], workers: dict[tuple[str, int], int]) -> None:
+    event = parse_object(line)  # empty for an incomplete line, which is being written
+    name, role = event.get("event"), event.get("role", TRAINER)
+    pid, rank = event.get("pid"), event.get("rank")
+    if name == "job_started" and is_count(pid):
+        nodes.add(pid)
+    if not isinstance(role, str) or not is_count(rank):
+        return
+    if name == "worker_started" and is_count(pid):
+        workers[role, rank] = pid
+    elif name == "worker_exited":
+        workers.pop((role, rank), None)
 
 
 def _node_above(pid: int, nodes: set[int]) -> int:

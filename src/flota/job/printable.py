@@ -1,4 +1,4 @@
-"""Makes texts from other nodes safe for a terminal: printable and of limited length. Pure."""
+"""Makes texts from other nodes and from files safe for a terminal: printable and of limited length. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def printable(text: str, longest: int = LONGEST_TEXT) -> str:
 
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)[:longest]
     return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for each line of a text."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def are_printable(texts: Iterable[str]) -> bool:

@@ -18,6 +18,10 @@ INCOMPLETE = "incomplete"  # too few nodes joined, or too few are left
 HANG_IN_WORDS = "hang"  # shown instead of an exit code
 NO_STEP = -1
 MOST_RESTARTS = 50  # that a report lists
+# Limits for what is read from a file, which may be damaged.
+MOST_WORKERS = 1 << 20
+MOST_SAID = 200  # lines
+LARGEST_NUMBER = 1e12
 
 
 class FailedWorker(NamedTuple):
@@ -225,9 +229,10 @@ def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
 def report_from_dict(data: Mapping[str, Any]) -> Report:
     """Read what `report_as_dict` wrote. Keys that another version did not write keep their defaults."""
     report = _fill(Report("", Verdict(FAILED, 0, 0), {}, 0, 0.0, ""), REPORT_KEYS, data)
+    sizes = data.get("roles") or {TRAINER: data.get("world_size") or 0}
     return report._replace(
         verdict=_fill(report.verdict, VERDICT_KEYS, data),
-        sizes=dict(data.get("roles") or {TRAINER: int(data.get("world_size") or 0)}),
+        sizes={_checked("", role): _checked(0, size, MOST_WORKERS) for role, size in sizes.items()},
         failed=tuple(map(_failure_from_dict, data.get("failures") or ())),
         secondary=tuple(
             _failure_from_dict(one)._replace(is_secondary=True) for one in data.get("secondary_failures") or ()
@@ -246,17 +251,31 @@ def _restart_from_dict(data: Mapping[str, Any]) -> PastRestart:
 
 def _failure_from_dict(data: Mapping[str, Any]) -> FailedWorker:
     failed = _fill(FailedWorker(), FAILURE_KEYS, data)
-    return failed._replace(code=-failed.code if data.get("signal") else failed.code, said=tuple(map(str, failed.said)))
+    said = tuple(map(str, failed.said[:MOST_SAID]))
+    return failed._replace(code=-failed.code if data.get("signal") else failed.code, said=said)
 
 
 def _fill(value: Value, keys: Mapping[str, str], data: Mapping[str, Any]) -> Value:
-    """Return the value with the fields that `data` has, converted to their types."""
+    """Return the value with the fields that `data` has."""
     known = {key: field for key, field in keys.items() if data.get(key) is not None}
-    return value._replace(**{field: type(getattr(value, field))(data[key]) for key, field in known.items()})
+    return value._replace(**{field: _checked(getattr(value, field), data[key]) for key, field in known.items()})
 
 
-def _parse_worker(worker: int | str) -> tuple[str, int]:
-    if isinstance(worker, int):
-        return TRAINER, worker
-    role, _, rank = worker.rpartition(" ")
-    return TRAINER if role == "rank" else role, int(rank)
+def _checked(default: object, value: object, largest: float = LARGEST_NUMBER) -> Any:
+    """The value, with the type of the default. Raises TypeError or ValueError if a report cannot contain it."""
+    if isinstance(default, tuple) and isinstance(value, list):
+        return tuple(value)
+    if isinstance(default, float) and type(value) is int:
+        value = float(value) if abs(value) <= largest else value
+    if type(value) is not type(default):
+        raise TypeError(f"{value!r} instead of {default!r}")
+    if isinstance(value, (int, float)) and not abs(value) <= largest:  # not a number: no comparison is true
+        raise ValueError(f"{value!r} is out of range")
+    return value
+
+
+def _parse_worker(worker: object) -> tuple[str, int]:
+    if isinstance(worker, str):
+        role, _, rank = worker.rpartition(" ")
+        return TRAINER if role == "rank" else role, _checked(0, int(rank))
+    return TRAINER, _checked(0, worker)

@@ -6,6 +6,8 @@ from glob import escape, glob
 from flota.job.log_template import LATEST, PLACEHOLDERS, fill, split_at_run
 from flota.logs.directory import LOCK, is_locked
 
+MOST_LINKS = 8  # `latest` below `latest`
+
 
 def latest_run(directory: str) -> str:
     """The run beside its link `latest` in a directory; empty if there is none. A link that leads anywhere else is not
@@ -24,11 +26,18 @@ def run_directories(path: str) -> list[str]:
     """Where nodes of the last job may have left something: a directory, its latest run, or the directories below it, as
     when those of several nodes were put side by side.
     """
-    latest = latest_run(path)
-    if latest:
-        return [path, *run_directories(latest)]
-    below = sorted(entry.path for entry in os.scandir(path) if entry.is_dir()) if os.path.isdir(path) else []
-    return [path, *(place for one in below for place in (one, latest_run(one) or f"{one}/log"))]
+    found = [path]
+    while (latest := latest_run(found[-1])) and len(found) < MOST_LINKS:
+        found.append(latest)
+    below = [] if latest else _directories_in(found[-1])
+    return [*found, *(place for one in below for place in (one, latest_run(one) or f"{one}/log"))]
+
+
+def _directories_in(path: str) -> list[str]:
+    try:
+        return [f"{path}/{name}" for name in sorted(os.listdir(path)) if os.path.isdir(f"{path}/{name}")]
+    except OSError:
+        return []
 
 
 def matching_runs(base: str, template: str) -> list[str]:
@@ -44,11 +53,18 @@ def running_directory(base: str, template: str = "") -> str:
     own_events = f"events.{os.uname().nodename}.jsonl"
     places = [_pattern(template)] if template else [".", "*", "*/*"]
     found = [lock for place in places for lock in _find(base, f"{place}/{LOCK}")]
-    for lock in sorted(found, key=os.path.getmtime, reverse=True):
+    for lock in sorted(filter(os.path.isfile, found), key=_changed_at, reverse=True):
         directory = os.path.dirname(lock)
         if is_locked(directory) and os.path.exists(f"{directory}/{own_events}"):
             return directory
     return base
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.path.getmtime(path)
+    except OSError:
+        return 0.0
 
 
 def _pattern(template: str) -> str:

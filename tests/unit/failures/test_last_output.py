@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import traceback
 
 import pytest
@@ -173,3 +174,31 @@ def test_reading_a_large_log_begins_at_a_whole_line(tmp_path):
 
 def test_a_missing_log_is_empty(tmp_path):
     assert read_tail(str(tmp_path / "none"), 0) == []
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank1]: "])
+@pytest.mark.parametrize(
+    "text", ["ValueError: got\rhidden", "ValueError: got\r\x1b[Khidden\r", "ValueError: got\rhidden\r\n"]
+)
+def test_a_carriage_return_in_an_exception_hides_nothing(tmp_path, prefix, text):
+    log = tmp_path / "log"
+    log.write_bytes("\n".join([f"{prefix}{line}" for line in (*TRACE[:-1], text)]).encode())
+
+    words = last_output([read_tail(str(log), 0)], Evidence(1))
+
+    assert words.raised == "ValueError: got hidden"
+
+
+def test_of_a_progress_bar_before_and_after_a_traceback_the_last_state_is_read(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes("\n".join(["a: 1%\ra: 2%", *TRACE, "b: 1%\rb: 2%"]).encode())
+
+    assert read_tail(str(log), 0) == ["a: 2%", *TRACE, "b: 2%"]
+
+
+def test_a_recorded_exception_that_is_not_a_file_is_ignored(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "deep").write_text('{"message":' * 100_000)
+
+    assert recorded_exception(str(tmp_path / "fifo"), Evidence(1)) is None
+    assert recorded_exception(str(tmp_path / "deep"), Evidence(1)) is None

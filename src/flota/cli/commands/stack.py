@@ -8,6 +8,7 @@ from flota.cli.build_spec import locate_log_dir
 from flota.cli.convert import convert
 from flota.cli.settings import find_log_dir
 from flota.errors import BadValue, FlotaError, UnknownFlag
+from flota.job.printable import printable, printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float)
     asker = StackReader(directory, os.environ, ranks, native=native)
     groups, page = asker.ask(_steps)
     if not watch:
-        print(page, end="")
+        print(printable_lines(page), end="")
         return 0
     while True:
-        print(time.strftime("%H:%M:%S"), *(f"  {line}" for line in groups), sep="\n", flush=True)
+        print(time.strftime("%H:%M:%S"), *(f"  {printable(line)}" for line in groups), sep="\n", flush=True)
         time.sleep(watch)
         try:
             groups, _ = asker.ask(_steps)

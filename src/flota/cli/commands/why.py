@@ -9,6 +9,7 @@ from flota.errors import NoReport, UnknownFlag
 from flota.failures.report_from_logs import NodeHistory, find_histories, reconstruct_report
 from flota.failures.report_text import failure_report
 from flota.humanize import duration_in_words
+from flota.job.printable import printable
 from flota.job.report import STOPPED, SUCCEEDED, Report
 from flota.logs.directory import is_locked
 from flota.logs.find_runs import matching_runs
@@ -48,7 +49,7 @@ def main(words: list[str]) -> int:
     histories = find_histories([path for one in given for path in expand(*one)])
     if not histories:
         raise NoReport(given[0][0])
-    print("\n".join(format_reports(histories, verbose=verbose)))
+    print("\n".join(map(printable, format_reports(histories, verbose=verbose))))
     return 0
 
 

@@ -15,6 +15,8 @@ from tests.launching import COMMAND, WORKERS, environment, wait_until
 
 FLEETRUN = COMMAND.parent / "fleetrun"
 
+ODD = "\x1b[31modd\x1b]0;title\x07\r\x9b2J"
+
 
 def dump(flota, rank=0):
     return json.loads((flota.directory / f"dump.{rank}.json").read_text())
@@ -519,6 +521,26 @@ def test_a_flota_inside_a_worker_starts_a_job_of_its_own(flota):
         "default",
         str(flota.directory / "inner"),
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--nproc_per_node", ODD),
+        (f"--{ODD}",),
+        (ODD,),
+        ("stack", ODD),
+        ("why", ODD),
+        ("--log_dir", f"/dev/null/{ODD}", "prints.py"),
+    ],
+    ids=["value", "flag", "script", "rank", "directory", "log directory"],
+)
+def test_an_error_shows_a_given_value_without_its_control_characters(flota, words):
+    ended = flota.run(*words)
+
+    assert ended.returncode == 2
+    assert ended.stderr.replace("\n", "").isprintable(), ended.stderr
+    assert "odd" in ended.stderr
 
 
 def test_a_bad_variable_is_named_and_a_flag_is_the_example(flota):

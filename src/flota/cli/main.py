@@ -168,5 +168,7 @@ def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...
 
 def _print_error(error: FlotaError) -> None:
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else ("", "")
-    hint = f"\nhint: {error.hint}\n" if error.hint else ""
-    sys.stderr.write(f"{red}flota: error:{plain} {error.message}\n{hint}")
+    from flota.job.printable import printable_lines
+
+    hint = f"\nhint: {printable_lines(error.hint)}\n" if error.hint else ""
+    sys.stderr.write(f"{red}flota: error:{plain} {printable_lines(error.message)}\n{hint}")

@@ -543,6 +543,20 @@ def test_an_error_shows_a_given_value_without_its_control_characters(flota, word
     assert "odd" in ended.stderr
 
 
+def test_a_limit_of_processes_is_named(flota):
+    """The limit does not apply to root, so the fork fails as it does at the limit."""
+    code = (
+        "import os, sys\nfrom flota.cli.main import main\n"
+        "def fork(): raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "os.fork = fork\nsys.exit(main(sys.argv[1:]))"
+    )
+
+    ended = flota.run("prints.py", command=[sys.executable, "-c", code])
+
+    assert ended.returncode == 2
+    assert "a limit of processes is reached\n\nhint: raise the limit of processes: `ulimit -u`" in ended.stderr
+
+
 def test_a_bad_variable_is_named_and_a_flag_is_the_example(flota):
     result = flota.run("sleeps.py", env={"FLOTA_NPROC_PER_NODE": "zero0"})
 

@@ -17,6 +17,10 @@ HANG = 124  # as timeout(1) returns
 INSTALL_SPY = "run `pip install py-spy`, or `pip install '.[stacks]'` in a clone of flota"
 
 
+# After EAGAIN from fork().
+PROCESS_LIMIT_HINT = "raise the limit of processes: `ulimit -u`, or a container's (`docker run --pids-limit`, pids.max)"
+
+
 class FlotaError(Exception):
     """An error that is reported to the user with a message and a hint."""
 
@@ -246,6 +250,11 @@ class LogDirInUse(FlotaError):
     def __init__(self, path: str, owner: str, option: str = "--log_dir") -> None:
         words = f"another job is writing to the log directory `{path}`{owner}"
         super().__init__(words, f"choose another with {spelled(option, 'DIR')}")
+
+
+class TooManyProcesses(TemplateError[()]):
+    message = "cannot start another process: a limit of processes is reached"
+    hint = PROCESS_LIMIT_HINT
 
 
 class TooFewPorts(TemplateError[int, int, int, int]):

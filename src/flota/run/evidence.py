@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from errno import EAGAIN
 
+from flota.errors import PROCESS_LIMIT_HINT
 from flota.failures.blame import in_order_of_blame
 from flota.failures.oom import MemoryEvidence, MemoryWatch
 from flota.humanize import ending_in_words
@@ -57,7 +59,7 @@ class FailureEvidence:
         self.pids: dict[int, int] = {}
         self.began_at: dict[int, float] = {}
         self.exits: dict[int, FailedWorker] = {}  # successful or not
-        self.errors: dict[int, str] = {}
+        self.errors: dict[int, int] = {}  # errno, by worker that could not be started
         self.ignored: list[tuple[str, int]] = []
         self._kills: dict[int, MemoryEvidence] = {}
         # By worker: the sizes of its logs when they were last read, and the diagnosis.
@@ -79,7 +81,7 @@ class FailureEvidence:
             self.pids[event.worker] = event.pid
             self.began_at[event.worker] = event.at
         elif isinstance(event, StartFailed):
-            self.errors[event.worker] = os.strerror(event.errno)
+            self.errors[event.worker] = event.errno
         elif isinstance(event, WorkerExited):
             ran, step = max(0.0, event.at - self.began_at.get(event.worker, event.at)), self._step(event.worker)
             ended = FailedWorker(worker=event.worker, code=event.code, ran=ran, step=step, at=event.at)
@@ -189,7 +191,9 @@ class FailureEvidence:
             step=self._step(failure.worker),
         )
         if failure.cause == NOT_STARTED:
-            failed = failed._replace(said=(f"{self.errors[failure.worker]}: {worker.argv[0]}",))
+            error = self.errors[failure.worker]
+            hint = PROCESS_LIMIT_HINT if error == EAGAIN else failed.hint
+            failed = failed._replace(said=(f"{os.strerror(error)}: {worker.argv[0]}",), hint=hint)
         return failed if hangs or failure.cause == NOT_STARTED else self._diagnose(failed, worker)
 
     def _diagnose(self, failed: FailedWorker, worker: Worker) -> FailedWorker:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 
+from flota.errors import TooManyProcesses
 from flota.frameworks import add_variables, backups
 from flota.host.channel import Channel
 from flota.host.process_start import ProcessSpec, require_files
@@ -138,14 +139,17 @@ def start_workers(
     rotating = open_rotating_logs(spec, workers)
     processes = [_process_spec(spec, plan, environ, {log.path: log.writer for log in rotating}) for plan in plans]
     start = warm.start(processes) if warm else None
-    round_ = Round(
-        warm.cold(processes) if warm else processes,
-        held,
-        own_session=not spec.interactive,
-        on_node_death=on_node_death,
-        warm=start,
-        when_started=lambda: close_writers(rotating),
-    )
+    try:
+        round_ = Round(
+            warm.cold(processes) if warm else processes,
+            held,
+            own_session=not spec.interactive,
+            on_node_death=on_node_death,
+            warm=start,
+            when_started=lambda: close_writers(rotating),
+        )
+    except BlockingIOError:  # from fork()
+        raise TooManyProcesses from None
     return Started(round_, roster, plans, marks, rotating, began, seat, channel)
 
 

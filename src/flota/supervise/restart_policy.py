@@ -70,7 +70,7 @@ def names_of(failure: FailedWorker) -> set[str]:
 def _reason_against_restart(failure: FailedWorker, history: History, policy: RestartPolicy) -> str:
     named = names_of(failure)
     if failure.cause == NOT_STARTED:
-        return "the program cannot be executed"
+        return "the worker could not be started"
     if named & set(policy.no_restart_on):
         return f"--no-restart-on {','.join(policy.no_restart_on)}"
     if policy.restart_on and not named & set(policy.restart_on):

@@ -429,6 +429,120 @@ def test_a_full_disk_costs_files_not_the_job(flota):
     assert "Traceback" not in result.stderr
 
 
+def on_small_disk(flota):
+    """The command, with a log directory that has its own small file system. Only this process sees it."""
+    if os.getuid() != 0:
+        pytest.skip("mounting needs root")
+    (flota.directory / "log").mkdir()
+    return ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size=128k tmpfs log && exec {COMMAND} "$@"', "flota"]
+
+
+FILL = """\
+import os, sys
+try:
+    with open("log/fill", "ab", 0) as file:
+        while file.write(bytes(4096)):
+            pass
+except OSError:
+    pass
+"""
+
+
+def test_a_worker_that_cannot_print_on_a_full_disk_failed_because_of_the_disk(flota):
+    ended = flota.run(script(flota, f"{FILL}print('x' * 100_000, flush=True)"), command=on_small_disk(flota))
+
+    assert ended.returncode == 1
+    assert "rank 0 failed first: exit code 1 (the disk of the log directory is full)" in ended.stderr
+    assert "hint: run `df -h`" in ended.stderr
+
+
+def test_another_exit_code_on_a_full_disk_keeps_its_meaning(flota):
+    ended = flota.run(script(flota, f"{FILL}sys.exit(6)"), command=on_small_disk(flota))
+
+    assert ended.returncode == 6
+    assert "rank 0 failed first: exit code 6 after" in ended.stderr
+    assert "hint: the disk of the log directory is full, so its last output may be missing" in ended.stderr
+
+
+def test_a_job_restarts_on_a_full_disk(flota):
+    code = f"{FILL}if os.environ['FLOTA_ATTEMPT'] == '0': sys.exit(6)"
+    ended = flota.run("--max_restart", 1, script(flota, code), command=on_small_disk(flota))
+
+    assert ended.returncode == 0, ended.stderr
+    assert "restarting (1 of 1)" in ended.stderr
+
+
+REMOVES = """\
+import glob, os, shutil, sys, time
+if os.environ["FLOTA_ATTEMPT"] == "0":
+    while not any("worker_started" in open(path).read() for path in glob.glob("log/events.*")):
+        time.sleep(0.01)
+    shutil.rmtree("log")
+    sys.exit(6)
+print("second attempt")
+"""
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("-r", 3, "-t", 3), ("--log_max_size", "1M")], ids=["one file", "two", "rotated"]
+)
+def test_a_job_whose_log_directory_was_removed_restarts_in_a_new_one(flota, flags):
+    ended = flota.run("--max_restart", 1, *flags, script(flota, REMOVES))
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.count("were removed; flota writes new ones") == 1
+    assert ended.stdout == "second attempt\n"
+    assert any("second attempt" in path.read_text() for path in (flota.directory / "log").glob("workerlog.0*"))
+    assert "finished successfully" in flota.run("why").stdout
+
+
+def test_a_job_whose_log_directory_was_removed_leaves_its_report(flota):
+    ended = flota.run(script(flota, REMOVES))
+
+    assert ended.returncode == 6
+    assert ended.stderr.count("were removed; flota writes new ones") == 1
+    assert "rank 0 failed first: exit code 6" in flota.run("why").stdout
+
+
+# A log directory that another user has prepared.
+
+
+def prepared(flota, name, make):
+    """A log directory in which others can write, with this file."""
+    log = flota.directory / "log"
+    log.mkdir()
+    (flota.directory / "victim").write_text("precious")
+    make(log / name)
+    log.chmod(0o777)
+
+
+def link_to_victim(path):
+    path.symlink_to("../victim")
+
+
+@pytest.mark.parametrize("make", [link_to_victim, os.mkfifo], ids=["link", "fifo"])
+@pytest.mark.parametrize("name", [".flota.lock", "workerlog.0"])
+def test_a_file_that_is_not_ours_is_refused_at_the_start(flota, name, make):
+    prepared(flota, name, make)
+
+    ended = flota.run("--log_overwrite", "prints.py")
+
+    assert ended.returncode == 2
+    assert "cannot write to the log directory `log`" in ended.stderr.replace(str(flota.directory) + "/", "")
+    assert (flota.directory / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("make", [link_to_victim, os.mkfifo], ids=["link", "fifo"])
+def test_an_events_file_that_is_not_ours_costs_only_the_events(flota, make):
+    prepared(flota, f"events.{os.uname().nodename}.jsonl", make)
+
+    ended = flota.run(script(flota, "print('hello')"))
+
+    assert (ended.returncode, ended.stdout) == (0, "hello\n")
+    assert ended.stderr.count("warning: cannot write ") == 1
+    assert (flota.directory / "victim").read_text() == "precious"
+
+
 def test_without_inotify_the_files_are_looked_at(flota):
     """The system's watches can be used up by others."""
     code = "import flota.libc as c\ncall = c.call\nc.call = lambda name, *rest: -1 if 'add_watch' in name else call(name, *rest)\nimport sys\nfrom flota.cli.main import main\nsys.exit(main(sys.argv[1:]))"

@@ -202,10 +202,12 @@ class FailureEvidence:
         sizes = tuple(map(_size, (recorded, *worker.logs)))
         known = self._diagnosed.get(failed.worker)
         if known is None or known[0] != sizes:
-            from flota.failures.diagnosis import diagnosed
+            from flota.failures.diagnosis import diagnosed, with_full_log_disk
+            from flota.logs.directory import is_disk_full
 
             kill = self._kills.get(failed.worker)
             one = diagnosed(failed, self._read_output(failed, worker, recorded))
+            one = with_full_log_disk(one) if is_disk_full(self.spec.log.directory) else one
             known = self._diagnosed[failed.worker] = sizes, one._replace(evidence=kill.words if kill else "")
         return known[1]._replace(final=failed.final)
 

@@ -28,17 +28,15 @@ class CommandLine(NamedTuple):
 
 
 def parse(words: list[str], rows: dict[str, Flag] = BY_NAME) -> CommandLine:
-    """Flags end at the script: all words after it belong to the script. `rows`: known flags by name."""
+    """Flags end at the script: all words after it belong to the script. A `--` directly before or behind the script is
+    dropped, as torchrun does. `rows`: known flags by name."""
     given: dict[str, Given] = {}
     notes: list[str] = []
     common: list[str] = []
     position = 0
     while position < len(words):
         word = words[position]
-        if word == "--":
-            position += 1
-            break
-        if not word.startswith("-") or word == "-":
+        if not word.startswith("-") or word in ("-", "--"):
             break
         flag, spelled, value = find(word, rows)
         begins = position
@@ -50,8 +48,13 @@ def parse(words: list[str], rows: dict[str, Flag] = BY_NAME) -> CommandLine:
         if flag.name not in PER_NODE_FLAGS:
             common += words[begins:position]
         notes += notes_for(flag, spelled)
-    rest = words[position:]
-    return CommandLine(given, rest[0] if rest else None, tuple(rest[1:]), tuple(notes), (*common, *rest))
+    end = position
+    if words[end : end + 1] == ["--"]:
+        position += 1
+    script, args = words[position] if words[position:] else None, words[position + 1 :]
+    if args[:1] == ["--"]:
+        del args[0]
+    return CommandLine(given, script, tuple(args), tuple(notes), (*common, *words[end:]))
 
 
 def find(word: str, rows: dict[str, Flag]) -> tuple[Flag, str, str | None]:

@@ -120,7 +120,25 @@ def test_values_are_read(words, dest, value):
 
 
 def test_two_dashes_end_the_flags():
-    assert parse(["--", "--odd.py", "x"]).script == "--odd.py"
+    line = parse(["--grace", "5", "--", "--odd.py", "x"])
+
+    assert (line.script, line.args) == ("--odd.py", ("x",))
+    assert line.common == ("--grace", "5", "--", "--odd.py", "x")
+
+
+@pytest.mark.parametrize(
+    ("words", "args"),
+    [
+        (["-m", "pkg.train", "--", "--depth=26"], ("--depth=26",)),
+        (["train.py", "--", "a", "--", "--b"], ("a", "--", "--b")),
+        (["train.py", "--", "--", "x"], ("--", "x")),
+        (["--", "train.py", "--", "x"], ("x",)),
+        (["train.py", "--"], ()),
+        (["train.py", "a", "--", "--b"], ("a", "--", "--b")),
+    ],
+)
+def test_two_dashes_directly_behind_the_script_are_dropped_as_by_torchrun(words, args):
+    assert parse(words).args == args
 
 
 @pytest.mark.parametrize(

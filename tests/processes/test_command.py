@@ -161,7 +161,7 @@ BAD_INPUT = [
     ),
     (
         ["--servers=127.0.0.1:1", "--server_num=2", "--trainers=127.0.0.1", "train.py"],
-        "--server_num and --servers contradict each other",
+        "--server_num 2 and --servers 127.0.0.1:1 contradict each other: 1 address listed",
         "not both",
     ),
     (["--servers=127.0.0.1", "--trainers=127.0.0.1", "train.py"], "addresses with ports: `127.0.0.1`", "10.0.0.1:6170"),

@@ -90,21 +90,32 @@ def make_roles(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSe
 def make_paddle_roles(settings: Settings, mode: str, found: DeviceSet, devices: DeviceSet) -> RoleSet:
     """Roles of a parameter-server job, with or without heterogeneous workers."""
     reject_worker_counts(settings, f"--run_mode {mode}", "--trainer_num sets the number of trainers")
-    for pair in COUNT_AND_LIST_FLAGS.values():
-        one, other = map(settings.source, pair)
-        if one and precedence(one) == precedence(other):
-            raise errors.Contradiction(one, other, "both set the number of workers")
     # Workers are either listed or counted, whichever has the higher precedence, for all roles alike.
     numbers, lists = (_strongest(settings, dests) for dests in zip(*COUNT_AND_LIST_FLAGS.values(), strict=True))
     listed = bool(lists) and precedence(lists) >= precedence(numbers)
     role_set = (
         read_role_addresses(settings, mode) if listed else RoleSet(mode, tuple(_roles_from_counts(settings, mode)))
     )
+    _check_counts(settings, role_set)
     none = choose_devices(found, "cpu")
     kinds = _device_kinds(settings, role_set.roles, devices)
     roles = [_with_devices(role, kinds.get(role.stage, ""), devices, none) for role in role_set.roles]
     port = settings["gloo_port"] if settings.source("gloo_port") or listed else None
     return role_set._replace(roles=in_start_order(roles), gloo_port=port)
+
+
+def _check_counts(settings: Settings, role_set: RoleSet) -> None:
+    """Reject a count that contradicts a list of the same precedence. As in Paddle, it may count all addresses that are
+    listed; it may also count those of this node. Numbers of stages are separated by `;`."""
+    for name, (count_flag, list_flag) in COUNT_AND_LIST_FLAGS.items():
+        source = settings.source(count_flag)
+        if not source or precedence(source) != precedence(settings.source(list_flag)):
+            continue
+        in_job = ";".join(str(len(stage)) for stage in _read_stages(settings, list_flag))
+        here = ";".join(str(role.workers) for role in role_set.roles if role.endpoints and role.name == name)
+        if str(settings[count_flag]).replace(" ", "") not in (in_job, here):
+            why = f"{in_job or 0} address{'es' * (in_job != '1')} listed"
+            raise errors.Contradiction(settings.spelled(count_flag), settings.spelled(list_flag), why)
 
 
 def reject_worker_counts(settings: Settings, roles: str, why: str) -> None:

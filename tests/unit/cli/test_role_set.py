@@ -46,6 +46,7 @@ from flota.job.roles import (
 )
 from flota.job.spec import JobSpec
 
+LISTS = "--servers 127.0.0.1:1 --trainers 127.0.0.1:2"
 TWO_HOSTS = "--servers 127.0.0.1:1,127.0.0.2:1 --trainers 127.0.0.1"
 NOTHING = {"CUDA_VISIBLE_DEVICES": ""}
 
@@ -186,10 +187,28 @@ def test_counts_and_their_defaults(cast, words, expected):
         ("--trainer_num 1 --heter_worker_num ''", BadValue, "one for each stage: ``"),
         ("--server_num 1 --nproc_per_node 2", Contradiction, "--nproc_per_node and --run_mode ps"),
         ("--server_num 1 --interactive", Contradiction, "--interactive and --run_mode ps"),
-        ("--server_num 1 --servers 127.0.0.1:1 --trainers 127.0.0.1", Contradiction, "--server_num and --servers"),
-        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --worker_num 1", Contradiction, "--worker_num and --trainers"),
-        ("--coordinators 127.0.0.1:1 --coordinator_num 1", Contradiction, "--coordinator_num and --coordinators"),
-        ("--heter_workers 127.0.0.1:1 --heter_worker_num 1", Contradiction, "--heter_worker_num and --heter_workers"),
+        (
+            "--server_num 2 --servers 127.0.0.1:1 --trainers 127.0.0.1",
+            Contradiction,
+            "--server_num 2 and --servers 127.0.0.1:1 contradict each other: 1 address listed",
+        ),
+        ("--servers 127.0.0.1:1 --trainers 127.0.0.1 --worker_num 0", Contradiction, "--worker_num 0 and --trainers"),
+        (
+            f"{LISTS} --coordinators 127.0.0.1:3,127.0.0.1:4 --coordinator_num 1",
+            Contradiction,
+            "--coordinator_num 1 and --coordinators .*: 2 addresses listed",
+        ),
+        (
+            f"{LISTS} --heter_workers '127.0.0.1:3;127.0.0.1:4' --heter_worker_num 2",
+            Contradiction,
+            "--heter_worker_num 2 and --heter_workers .*: 1;1 addresses listed",
+        ),
+        (
+            f"--host 127.0.0.1 {TWO_HOSTS} --server_num 3",
+            Contradiction,
+            "--server_num 3 and --servers 127.0.0.1:1,127.0.0.2:1 contradict each other: 2 addresses listed",
+        ),
+        ("--coordinators 127.0.0.1:1 --coordinator_num 1", NoAddresses, "no address for a server on any node"),
         ("--trainers 127.0.0.1", NoAddresses, "no address for a server on any node"),
         ("--servers 127.0.0.1:1", NoAddresses, "no address for a trainer on any node"),
         ("--servers 127.0.0.1:1 --trainers ,", NoAddresses, "no address for a trainer on any node"),
@@ -220,6 +239,34 @@ def test_counts_and_lists_that_make_no_job_are_refused(cast, words, error, messa
     with pytest.raises(error) as raised:
         cast(words)
     assert re.search(message, f"{raised.value.message} {raised.value.hint}")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (f"{LISTS} --server_num 1", "server=1 trainer=1"),
+        (f"{LISTS},127.0.0.1:3 --server_num=1 --worker_num=2", "server=1 trainer=2"),
+        (f"{LISTS} --coordinators 127.0.0.1:3 --coordinator_num 1", "server=1 coordinator=1 trainer=1"),
+        (f"{LISTS} --heter_workers 127.0.0.1:3,127.0.0.1:4 --heter_worker_num 2", "server=1 heter=2 trainer=1"),
+        (
+            f"{LISTS} --heter_workers '127.0.0.1:3;127.0.0.1:4' --heter_worker_num '1; 1'",
+            "server=1 heter=1 heter=1 trainer=1",
+        ),
+        # All that are listed, as in Paddle, or those of this node.
+        (f"--host 127.0.0.1 {TWO_HOSTS} --server_num 2", "server=1 trainer=1"),
+        (f"--host 127.0.0.1 {TWO_HOSTS} --server_num 1", "server=1 trainer=1"),
+        (f"--host 127.0.0.2 {TWO_HOSTS} --server_num 1 --trainer_num 0", "server=1 trainer=0"),
+    ],
+)
+def test_counts_that_agree_with_lists_are_accepted(cast, words, expected):
+    assert counts(cast(words)) == expected
+
+
+def test_a_count_contradicts_a_list_of_the_same_precedence_even_if_neither_is_used(cast):
+    environ = {"PADDLE_SERVER_NUM": "2", "PADDLE_SERVERS_ENDPOINTS": "127.0.0.1:1"}
+
+    with pytest.raises(Contradiction, match="PADDLE_SERVER_NUM 2 and PADDLE_SERVERS_ENDPOINTS 127.0.0.1:1"):
+        cast("--trainer_num 2", **environ)
 
 
 @pytest.mark.parametrize("environ", [{"PADDLE_NPROC_PER_NODE": "2"}, {"PET_NPROC_PER_NODE": "auto"}])

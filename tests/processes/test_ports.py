@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 
@@ -53,6 +54,53 @@ def test_two_jobs_never_hold_the_same_port_of_a_range(held):
         hold_exactly([port], "127.0.0.1")
     with pytest.raises(TooFewPorts):
         hold_free(1, "127.0.0.1", (port, port))
+
+
+def free_ports(count):
+    holders = hold_free(count, "127.0.0.1")
+    ports = [int(port_of(holder)) for holder in holders]
+    release(holders)
+    return ports
+
+
+def test_two_addresses_of_one_machine_can_hold_the_same_chosen_port():
+    (port,) = free_ports(1)
+    one = hold_exactly([port], "127.0.0.1")
+
+    other = hold_exactly([port], "127.0.0.2")
+
+    with pytest.raises(PortInUse):
+        hold_exactly([port], "127.0.0.2")
+    with pytest.raises(TooFewPorts):
+        hold_free(1, "127.0.0.1", (port, port))
+    release([*one, *other])
+
+
+@pytest.mark.parametrize(("address", "is_free"), [("127.0.0.1", False), ("0.0.0.0", False), ("127.0.0.2", True)])
+def test_a_chosen_port_is_in_use_if_a_server_has_it_at_the_same_address(address, is_free):
+    with socket.socket() as server:
+        server.bind((address, 0))
+        server.listen()
+        port = server.getsockname()[1]
+
+        if is_free:
+            release(hold_exactly([port], "127.0.0.1"))
+        else:
+            with pytest.raises(PortInUse):
+                hold_exactly([port], "127.0.0.1")
+
+
+def test_two_nodes_on_one_machine_can_use_the_same_start_port(flota):
+    master, port = free_ports(2)
+    hosts = ("127.0.0.1", "127.0.0.2")
+    words = ("--ips", ",".join(hosts), "--master", f"127.0.0.1:{master}", "--start_port", port, "dumps_env.py")
+
+    nodes = [flota.start("--host", host, *words) for host in hosts]
+
+    ends = [node.output() for node in nodes]
+    assert [node.process.returncode for node in nodes] == [0, 0], ends
+    env = json.loads((flota.directory / "dump.1.json").read_text())["env"]
+    assert env["PADDLE_TRAINER_ENDPOINTS"] == f"127.0.0.1:{port},127.0.0.2:{port}"
 
 
 def test_the_kernel_gives_a_held_port_to_no_process(held):

@@ -3,6 +3,9 @@
 A holder binds without options, which proves that the port is free, and allows sharing afterwards. So a worker that sets
 SO_REUSEADDR or SO_REUSEPORT, as every framework's server does, can bind the port and listen on it, while bind(0) and
 other jobs do not get it. The holder itself never listens.
+
+Ports that flota chooses are held on all addresses: some frameworks listen on all of them. Ports that the user chose are
+held on the node's own address, so that two nodes with two addresses of one machine can use the same ports.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ EMFILE = 24
 def hold_free(count: int, address: str, limits: tuple[int, int] | None = None) -> list[socket]:
     """Hold the first free ports of a range; without a range, ports that the kernel chooses."""
     ports = range(limits[0], limits[1] + 1) if limits else [0] * count
-    return _hold(ports, count, address, limits or (1, 65535))
+    return _hold(ports, count, _any_of(address), limits or (1, 65535))
 
 
 def hold_exactly(ports: list[int], address: str) -> list[socket]:
-    """Hold exactly these ports, or none of them."""
+    """Hold exactly these ports on this address, or none of them."""
     return _hold(ports, len(ports), address)
 
 
@@ -124,18 +127,22 @@ def check_own_address(address: str) -> None:
 
 
 def _bind(address: str, port: int, *, reuse: bool = False) -> socket:
-    family = _family(address)
-    holder = socket(family, SOCK_STREAM)
+    holder = socket(_family(address), SOCK_STREAM)
     if reuse:
         holder.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:
-        holder.bind(("::" if family == AF_INET6 else "0.0.0.0", port))  # noqa: S104  a reservation, never listening
+        holder.bind((address, port))
     except OSError:
         holder.close()
         raise
     holder.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     holder.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)
     return holder
+
+
+def _any_of(address: str) -> str:
+    """All addresses of its family."""
+    return "::" if ":" in address else "0.0.0.0"  # noqa: S104  a reservation, never listening
 
 
 def _family(address: str) -> int:

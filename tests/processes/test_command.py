@@ -113,6 +113,11 @@ BAD_INPUT = [
     ),
     (["--nnodes", "2", "--master", "10.0.0.1", "train.py"], "--master has no port: `10.0.0.1`", "10.0.0.1:8090"),
     (
+        ["--master", "127.0.0.1:8090", "train.py"],
+        "--master is given, but not how many nodes join there",
+        "add --nnodes 2, or --nnodes 1",
+    ),
+    (
         ["--master", "etcd://me:secret@a", "train.py"],
         "--master contains a user name or password",
         "FLOTA_ETCD_PASSWORD_FILE",
@@ -566,7 +571,7 @@ def test_a_bad_variable_is_named_and_a_flag_is_the_example(flota):
 
 @pytest.mark.parametrize(
     "flags",
-    [["--master", "10.0.0.1:8080"], ["--master_port", "29501"], ["--rdzv-backend", "c10d"], ["--gloo_port", "7000"]],
+    [["--master", "10.0.0.1:8080", "--nnodes", "1"], ["--master_port", "29501"], ["--rdzv-backend", "c10d"], ["--gloo_port", "7000"]],
 )
 def test_flags_that_one_machine_does_not_need_say_so(flota, flags):
     result = flota.run(*flags, "dumps_env.py")

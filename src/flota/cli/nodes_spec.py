@@ -15,7 +15,7 @@ from typing import Any
 from flota import errors
 from flota.cli.build_spec import NO_ROLES, RoleSet
 from flota.cli.convert import LAST_PORT, convert
-from flota.cli.settings import Settings, precedence
+from flota.cli.settings import OTHER_TOOLS, Settings, precedence
 from flota.host import addresses
 from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.roles import COLLECTIVE
@@ -44,6 +44,7 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
         if set(get(dest) or "") & {"@", "?"}:
             raise errors.SecretInAddress(settings.source(dest))
     if get("nnodes") == (1, 1) and "," not in get("ips") and len(listed.hosts) < 2:
+        _require_nodes(settings, listed)
         return None
     if len(listed.hosts) < 2:
         listed = RoleSet(COLLECTIVE, hosts=read_hosts(settings), flag=settings.source("ips"))
@@ -74,6 +75,15 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
         elastic_timeout=_from_conf(settings, "last_call_timeout", get("elastic_timeout"), "elastic_timeout"),
         join_timeout=_from_conf(settings, "join_timeout", get("join_timeout"), "join_timeout"),
     )
+
+
+def _require_nodes(settings: Settings, listed: RoleSet) -> None:
+    """Reject a master for one node, unless the user, a variable or a platform said that there is one: otherwise this
+    node would train alone while the others wait. Another launcher's variable may be for another job."""
+    master = settings.source("master")
+    says_one = settings.source("nnodes") or settings.source("ips") or settings["standalone"] or listed.hosts
+    if settings["master"] and precedence(master) != OTHER_TOOLS and not says_one:
+        raise errors.MasterWithoutNodes(master)
 
 
 def node_notes(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:

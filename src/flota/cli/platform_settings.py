@@ -15,9 +15,11 @@ NODE_FLAGS = (
 
 def add_platform_settings(request: Request, platform: Platform, hints: Hints) -> Request:
     """Add the platform's values to the settings, and a note about them."""
-    if not hints.role and hints.nodes <= 1:
-        return request  # one machine: nothing to add
     title, settings = platform.title, request.settings
+    if not hints.role and hints.nodes <= 1:
+        if [dest for dest in NODE_FLAGS if settings.source(dest)] == ["master"]:
+            store(settings.given, BY_NAME["nnodes"], title, "1")  # the platform says what the user left out
+        return request
     stronger = next(filter(None, map(settings.source, NODE_FLAGS)), "")
     if settings.tables:
         stronger = stronger or f"`roles` in {settings.tables_from}"

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
-PRECEDENCES = (("-", 4), ("FLOTA_", 3), ("`", 1))  # by the start of a source's name; 2: another tool's variable
+PRECEDENCES = (("-", 4), ("FLOTA_", 3), ("`", 1))  # by the start of a source's name
+OTHER_TOOLS = 2  # the precedence of another tool's variable
 NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 
 
@@ -93,7 +94,7 @@ def format_value(dest: str, value: object) -> str:
 
 def precedence(source: str) -> int:
     """The precedence of a source as a number, to compare settings that mean the same."""
-    return next((level for start, level in PRECEDENCES if source.startswith(start)), 2 if source else 0)
+    return next((level for start, level in PRECEDENCES if source.startswith(start)), OTHER_TOOLS if source else 0)
 
 
 def gather(given: dict[str, Given], environ: Mapping[str, str], directory: str) -> Settings:

@@ -196,6 +196,11 @@ class MasterWithoutPort(TemplateError[str, str]):
     hint = "add a free port, e.g. --master {1}:8090"
 
 
+class MasterWithoutNodes(TemplateError[str]):
+    message = "{0} is given, but not how many nodes join there"
+    hint = "add --nnodes 2, or --nnodes 1 to run on this machine alone"
+
+
 class SecretInAddress(TemplateError[str]):
     message = "{0} contains a user name or password, which every user of this machine can see"
     hint = "set FLOTA_ETCD_USER and FLOTA_ETCD_PASSWORD, or FLOTA_ETCD_PASSWORD_FILE, and leave it out of the address"

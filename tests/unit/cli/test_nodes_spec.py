@@ -8,7 +8,7 @@ from flota.cli.build_spec import restart_policy
 from flota.cli.nodes_spec import make_nodes, node_notes
 from flota.cli.parse import parse
 from flota.cli.settings import gather
-from flota.errors import FlotaError
+from flota.errors import FlotaError, MasterWithoutNodes
 from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.spec import RestartPolicy
 
@@ -38,15 +38,49 @@ def nodes_spec(asked):
         "--nnodes 1",
         "--nnodes 1:1",
         "--nnodes 1 --master etcd://10.0.0.1:2379",
-        "--master 10.0.0.1:8090",
+        "--standalone --master 10.0.0.1:8090",
+        "--ips 127.0.0.1 --master 10.0.0.1:8090",
         "--ips 127.0.0.1",
         "--nnodes=1 --rdzv-backend=c10d --rdzv-endpoint=localhost:0",
         "--standalone --nnodes=1",
-        "--elastic_server 10.0.0.1:2379",
+        "--nnodes 1 --elastic_server 10.0.0.1:2379",
     ],
 )
 def test_one_machine_needs_no_nodes_spec(nodes_spec, words):
     assert nodes_spec(words) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "source"),
+    [
+        ("--master 10.0.0.1:8090", {}, "--master"),
+        ("--master 10.0.0.1:8090 --rank 0", {}, "--master"),
+        ("--master etcd://10.0.0.1", {}, "--master"),
+        ("--elastic_server 10.0.0.1:2379", {}, "--elastic_server"),
+        ("", {"FLOTA_MASTER": "10.0.0.1:8090"}, "FLOTA_MASTER"),
+        ("--master 10.0.0.1:8090", {"PET_STANDALONE": "0"}, "--master"),
+    ],
+)
+def test_a_master_without_a_number_of_nodes_is_an_error(nodes_spec, words, environ, source):
+    with pytest.raises(MasterWithoutNodes, match=f"{source} is given") as raised:
+        nodes_spec(words, **environ)
+
+    assert "--nnodes 2" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        ("--master 10.0.0.1:8090", {"PADDLE_NNODES": "1"}),
+        ("--master 10.0.0.1:8090", {"FLOTA_NNODES": "1"}),
+        ("--master 10.0.0.1:8090", {"PET_STANDALONE": "1"}),
+        # A variable of another launcher may be for another job.
+        ("", {"PADDLE_MASTER": "10.0.0.1:8090"}),
+        ("", {"PADDLE_ELASTIC_SERVER": "10.0.0.1:2379"}),
+    ],
+)
+def test_a_variable_may_say_that_there_is_one_node(nodes_spec, words, environ):
+    assert nodes_spec(words, **environ) is None
 
 
 def test_every_default_of_a_nodes_spec_is_as_asked_for(nodes_spec):

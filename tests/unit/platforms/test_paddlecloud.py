@@ -220,6 +220,13 @@ def test_any_description_of_the_nodes_overrides_the_platform(asked, words, varia
     assert line.notes[-1] == f"PaddleCloud: {said} ignored because {winner} is given"
 
 
+def test_a_platform_of_one_node_says_so_to_a_master_without_a_number_of_nodes(asked):
+    _, settings = asked("--master 10.0.0.7:8090", **ALONE)
+
+    assert make_nodes(settings, ALONE) is None
+    assert "nnodes" not in asked("--master 10.0.0.7:8090 --servers a:1", **ALONE)[1].given
+
+
 def test_settings_that_do_not_describe_nodes_are_combined_with_the_platform(asked):
     _, settings = asked("--nproc_per_node 2 --host 10.0.0.3 --max_restart 1 --rank 0", **SECOND)
 

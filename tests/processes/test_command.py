@@ -25,6 +25,8 @@ def dump(flota, rank=0):
 BAD_INPUT = [
     (["--nproc-per-nodee", "2", "train.py"], "unknown flag `--nproc-per-nodee`", "did you mean --nproc-per-node?"),
     (["--zzzz", "train.py"], "unknown flag `--zzzz`", "flota --help all"),
+    (["-np", "2", "train.py"], "unknown flag `-np`", "write --nproc_per_node N"),
+    (["--epochs", "2", "train.py"], "unknown flag `--epochs`", "flags of the script go after the script"),
     (["-x", "train.py"], "unknown flag `-x`", "flota --help all"),
     (["--stand", "train.py"], "abbreviated flag `--stand`", "write --standalone"),
     (["--log", "x", "train.py"], "abbreviated flag `--log`", "--log-dir or "),

@@ -7,6 +7,7 @@ from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, BY_SHORT, DEPRECATED, Fl
 from flota.errors import AbbreviatedFlag, BadValue, FlotaError, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
+TYPO = 0.7  # how similar a misspelled flag is to the one that is meant
 PER_NODE_FLAGS = ("rank", "host", "network-interface", "tls-cert", "tls-key")
 
 
@@ -62,7 +63,7 @@ def find(word: str, rows: dict[str, Flag]) -> tuple[Flag, str, str | None]:
     if not word.startswith("--"):
         flag = BY_SHORT.get(word[:2])
         if flag is None or flag.name not in rows:
-            raise UnknownFlag(word, _nearest(word, rows))
+            raise _unknown_flag(word, rows)
         return flag, word[:2], word[2:].removeprefix("=") or None
     spelled, equals, value = word.partition("=")
     flag = find_flag(spelled[2:], rows)
@@ -119,15 +120,23 @@ def _unknown(spelled: str, rows: dict[str, Flag]) -> FlotaError:
         return AbbreviatedFlag(spelled, sorted(names))
     if find_flag(spelled[2:]):
         return RefusedFlag(spelled, "it comes after `ipu`", f"put it before `ipu`, as in `flota {spelled} … ipu …`")
-    return UnknownFlag(spelled, _nearest(spelled, rows))
+    return _unknown_flag(spelled, rows)
 
 
 def _known(rows: dict[str, Flag]) -> list[str]:
     return [f"--{name}" for name in (*rows, *(alias.name for alias in ALIASES if alias.of in rows))]
 
 
-def _nearest(spelled: str, rows: dict[str, Flag]) -> str:
-    return nearest(spelled.replace("_", "-"), _known(rows))
+def _unknown_flag(word: str, rows: dict[str, Flag]) -> UnknownFlag:
+    """The hint is what to write instead of another launcher's flag, or a flag with a similar name."""
+    from flota.cli.other_launchers import hint_for
+
+    spelled = word.partition("=")[0]
+    hint = hint_for(spelled) if rows is BY_NAME else ""
+    names = [name.removeprefix("--") for name in _known(rows)]
+    # Compared without dashes in front: these would make all short names similar.
+    near = nearest(spelled.lstrip("-").replace("_", "-"), names, TYPO)
+    return UnknownFlag(word, f"--{near}" if near else "", hint)
 
 
 def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from flota.cli.flags import ALIASES, BY_NAME, FLAGS, find_flag
-from flota.cli.parse import CommandLine, Given, nearest, store
+from flota.cli.parse import TYPO, CommandLine, Given, nearest, store
 from flota.errors import BadConfigFile, UnknownKey
 from flota.platforms import find_platform
 from flota.values import NamedTuple
@@ -173,7 +173,7 @@ def _read_config(name: str, table: dict[str, object]) -> dict[str, Given]:
     for key, value in table.items():
         flag = find_flag(key)
         if flag is None or flag.dest in NEVER_IN_ENVIRONMENT:
-            raise UnknownKey(name, key, nearest(key.replace("_", "-"), list(BY_NAME)))
+            raise UnknownKey(name, key, nearest(key.replace("_", "-"), list(BY_NAME), TYPO))
         for word in to_words(value, one_each=flag.kind == "env"):
             store(given, flag, f"`{key}` in {name}", word)
     return given

@@ -60,9 +60,9 @@ else:
 
 
 class UnknownFlag(FlotaError):
-    def __init__(self, flag: str, near: str) -> None:
-        hint = f"did you mean {near}?" if near else "run `flota --help all` for every flag"
-        super().__init__(f"unknown flag `{flag}`", hint)
+    def __init__(self, flag: str, near: str, hint: str = "") -> None:
+        otherwise = "flags of the script go after the script; run `flota --help all` for every flag of flota"
+        super().__init__(f"unknown flag `{flag}`", hint or (f"did you mean {near}?" if near else otherwise))
 
 
 class AbbreviatedFlag(FlotaError):

@@ -573,13 +573,25 @@ def test_a_bad_variable_is_named_and_a_flag_is_the_example(flota):
 
 @pytest.mark.parametrize(
     "flags",
-    [["--master", "10.0.0.1:8080", "--nnodes", "1"], ["--master_port", "29501"], ["--rdzv-backend", "c10d"], ["--gloo_port", "7000"]],
+    [
+        ["--master", "10.0.0.1:8080", "--nnodes", "1"],
+        ["--master_port", "29501"],
+        ["--rdzv-backend", "c10d"],
+        ["--gloo_port", "7000"],
+    ],
 )
 def test_flags_that_one_machine_does_not_need_say_so(flota, flags):
     result = flota.run(*flags, "dumps_env.py")
 
     assert result.returncode == 0
     assert f"{flags[0]} has no effect" in result.stderr
+
+
+def test_an_unknown_variable_of_flotas_is_a_warning(flota):
+    result = flota.run("dumps_env.py", env={"FLOTA_NPROC": "2"})
+
+    assert result.returncode == 0
+    assert result.stderr.count("flota: warning: unknown variable FLOTA_NPROC; did you mean FLOTA_NPROC_PER_NODE?") == 1
 
 
 def test_old_names_work_with_one_quiet_note(flota):

@@ -8,9 +8,9 @@ import sys
 
 from flota.cli.flags import ON_ONE_MACHINE, WITHOUT_SERVERS
 from flota.cli.parse import parse
-from flota.cli.settings import Request, format_value, read_request
+from flota.cli.settings import Request, format_value, read_request, unknown_variables
 from flota.errors import BUG, FlotaError, MissingPackage, OutOfFiles, UnsupportedSystem
-from flota.job.spec import JobSpec
+from flota.job.spec import WARNING, JobSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,8 +134,9 @@ def run_job(
 
 
 def startup_notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
-    """Notes printed at the start: flags that are deprecated or have no effect."""
+    """Notes printed at the start: flags that are deprecated, and flags and variables that have no effect."""
     notes = [note for note in request.line.notes if not (spec.roles and note.endswith(WITHOUT_SERVERS))]
+    notes += [f"{WARNING}{text}" for text in unknown_variables(request.environ)]
     if spec.nodes is None:
         return tuple(notes)
     from flota.cli.nodes_spec import node_notes

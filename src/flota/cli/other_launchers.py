@@ -1,4 +1,4 @@
-"""What to write instead of flags of launchers that flota does not replace: mpirun, horovodrun, accelerate, deepspeed."""
+"""What to write instead of flags of launchers that flota does not replace: mpirun, accelerate, deepspeed and others."""
 
 WORKERS = "write --nproc_per_node N for the number of workers on each machine"
 NODES = "write --nnodes N for the number of machines"

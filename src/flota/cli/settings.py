@@ -10,6 +10,7 @@ import os
 from flota.cli.flags import ALIASES, BY_NAME, FLAGS, find_flag
 from flota.cli.parse import TYPO, CommandLine, Given, nearest, store
 from flota.errors import BadConfigFile, UnknownKey
+from flota.frameworks import SECRETS
 from flota.platforms import find_platform
 from flota.values import NamedTuple
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
-PRECEDENCES = (("-", 4), ("FLOTA_", 3), ("`", 1))  # by the start of a source's name
+OWN = "FLOTA_"  # begins flota's own variables
+PRECEDENCES = (("-", 4), (OWN, 3), ("`", 1))  # by the start of a source's name
 OTHER_TOOLS = 2  # the precedence of another tool's variable
+NOT_FLAGS = (*SECRETS, "FLOTA_ETCD_USER")  # settings that only variables can have
 NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
 
 
@@ -119,16 +122,34 @@ def find_parent(environ: Mapping[str, str]) -> tuple[str, str]:
     return directory, f"{role}.{rank}"
 
 
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Warnings about FLOTA_* variables that set nothing, each with the nearest name that does."""
+    own = [name.removeprefix(OWN) for name, value in environ.items() if value and name.startswith(OWN)]
+    if not own:
+        return []
+    names = [flag.name for flag in FLAGS if flag.dest not in NEVER_IN_ENVIRONMENT and not flag.refused]
+    names += [alias.name for alias in ALIASES]
+    known = [name.replace("-", "_").upper() for name in names] + [name.removeprefix(OWN) for name in NOT_FLAGS]
+    warnings = []
+    for name in (name for name in own if name not in known):
+        near = next((one for one in known if one.startswith(name)), "") or nearest(name, known)
+        if name.lower() in NEVER_IN_ENVIRONMENT:
+            warnings.append(f"{OWN}{name} has no effect; write --{name.lower()}")
+        else:
+            warnings.append(f"unknown variable {OWN}{name}{f'; did you mean {OWN}{near}?' if near else ''}")
+    return warnings
+
+
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     given: dict[str, Given] = {}
     aliased: dict[str, str] = {}
     for alias in ALIASES:
-        own = f"FLOTA_{alias.name.replace('-', '_').upper()}"
+        own = f"{OWN}{alias.name.replace('-', '_').upper()}"
         aliased[alias.of] = f"{aliased.get(alias.of, '')} {own} {alias.variables}"
     for flag in FLAGS:
         if flag.dest in NEVER_IN_ENVIRONMENT or flag.refused:
             continue
-        for variable in (f"FLOTA_{flag.dest.upper()}", *flag.variables.split(), *aliased.get(flag.name, "").split()):
+        for variable in (f"{OWN}{flag.dest.upper()}", *flag.variables.split(), *aliased.get(flag.name, "").split()):
             word = environ.get(variable, "")
             if word:
                 store(given, flag, variable, word)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from flota.job.nodes import NodesSpec
 
 OUT, ERR = 1, 2
+WARNING = "warning: "  # begins a note about the settings that is a warning
 LEARNT = -1.0  # a timeout that is derived from the job's own pace
 
 

@@ -12,7 +12,7 @@ from flota.job.plan import Worker, lead_role
 from flota.job.report import STOPPED, SUCCEEDED, FailedWorker, Report, exception_message, report_as_dict
 from flota.job.roles import COORDINATOR, HETER, SERVER, TRAINER, label
 from flota.job.roster import Roster
-from flota.job.spec import ERR, OUT, JobSpec
+from flota.job.spec import ERR, OUT, WARNING, JobSpec
 from flota.logs.directory import give_name, open_append, remove, reopen, write_whole
 from flota.logs.follow import RANK_COLOURS, FollowedLog, LogFollower
 from flota.logs.nonblocking_writer import NonblockingWriter
@@ -102,7 +102,7 @@ class Console:
         if not self.spec.log.per_run:
             remove(f"{self.spec.log.directory}/report.json")  # from an earlier job
         for note in notes:
-            self.say("INFO", note)
+            self.say("WARNING" if note.startswith(WARNING) else "INFO", note.removeprefix(WARNING))
         self._shows_blocks = bool(configuration)
         if configuration:
             from flota.logs.start_blocks import columns_of, configuration_block

@@ -265,7 +265,7 @@ def test_counts_that_agree_with_lists_are_accepted(cast, words, expected):
 def test_a_count_contradicts_a_list_of_the_same_precedence_even_if_neither_is_used(cast):
     environ = {"PADDLE_SERVER_NUM": "2", "PADDLE_SERVERS_ENDPOINTS": "127.0.0.1:1"}
 
-    with pytest.raises(Contradiction, match="PADDLE_SERVER_NUM 2 and PADDLE_SERVERS_ENDPOINTS 127.0.0.1:1"):
+    with pytest.raises(Contradiction, match="PADDLE_SERVER_NUM 2 and PADDLE_SERVERS_ENDPOINTS"):
         cast("--trainer_num 2", **environ)
 
 

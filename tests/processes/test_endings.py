@@ -303,6 +303,17 @@ def test_signals_to_handle_makes_a_user_signal_a_stop(flota):
     assert flota.log(0) == "got SIGUSR2\n"
 
 
+def test_a_signal_that_cannot_be_handled_is_a_warning(flota):
+    words = ("--signals-to-handle", "SIGTERM, SIGUSR2,FOO,SIGKILL", "--grace", "1", "echoes_signals.py")
+    running = flota.start(*words)
+    running.wait_for("ready.0.0")
+
+    running.process.send_signal(signal.SIGUSR2)
+
+    assert "flota: warning: --signals-to-handle: cannot handle FOO, SIGKILL\n" in running.output()[1]
+    assert running.process.returncode == 128 + signal.SIGUSR2
+
+
 def test_ctrl_z_and_continue_reach_the_workers(flota):
     running = flota.start("forks_child.py")
     running.wait_for("ready.0.0")

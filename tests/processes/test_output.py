@@ -159,6 +159,26 @@ def test_endpoints_log_lists_every_worker(flota):
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+", line) for line in lines[1:])
 
 
+@pytest.mark.parametrize(
+    ("flags", "template", "lines"),
+    [
+        (
+            ["--tee", "3", "--role", "main"],
+            "[${role_name}/$rank/${local_rank}]:",
+            ["[main/0/0]:hello", "[main/1/1]:hello"],
+        ),
+        (["--console", "all"], "${rank}> ${other} $$ ", ["0> ${other} $ hello", "1> ${other} $ hello"]),
+        ([], "${local_rank}: ", ["0: hello"]),
+    ],
+)
+def test_torchs_template_replaces_the_prefix(flota, flags, template, lines):
+    name = script(flota, "print('hello')")
+
+    result = flota.run("--nproc_per_node", 2, *flags, name, env={"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": template})
+
+    assert sorted(result.stdout.splitlines()) == lines
+
+
 def test_redirects_give_streams_files_of_their_own_and_hide_them(flota):
     name = script(flota, "import os, sys\nprint('out')\nprint('err', file=sys.stderr)")
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from flota import errors
-from flota.cli.convert import LAST_PORT
+from flota.cli.convert import LAST_PORT, known_signals
 from flota.cli.flags import ROLE_FLAGS, find_flag
 from flota.cli.parse import nearest
 from flota.cli.settings import Request, Settings
@@ -64,7 +64,7 @@ def make_spec(request: Request) -> JobSpec:
         start_port=None if role_set.hosts else choose_start_port(settings, workers),  # listed addresses include ports
         restarts=restart_policy(settings),
         preempt_signal=get("preempt_signal") or "",
-        stop_signals=tuple(get("signals_to_handle").split(",")),
+        stop_signals=known_signals(get("signals_to_handle")),
         frameworks=get("framework"),
         misplaced=find_misplaced(request.line.args),
         threads=count_threads(get("threads"), workers, devices),

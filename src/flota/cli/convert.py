@@ -11,7 +11,7 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import TypeVar
 
     Value = TypeVar("Value")
@@ -158,6 +158,11 @@ def _signal_name(flag: str, word: str) -> str:
     return name
 
 
+def known_signals(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of signals that a process can handle. torchrun only warns about others."""
+    return tuple(name for name in map(str.strip, names) if _is_signal(name))
+
+
 def _is_signal(name: str) -> bool:
     import _signal
 
@@ -226,7 +231,9 @@ VALUE_KINDS = {
     "filters": ValueKind(_filters, "", ""),
     "modules": ValueKind(_modules, "module names, or auto", "FLAG torch,numpy"),
     "signals": ValueKind(
-        lambda word: _require(word, fits=all(map(_is_signal, word.split(",")))),
+        lambda word: _require(
+            tuple(name.strip() for name in word.split(",")), fits=bool(known_signals(word.split(",")))
+        ),
         "names of signals",
         "FLAG SIGTERM,SIGINT,SIGUSR1",
     ),

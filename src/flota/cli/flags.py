@@ -108,7 +108,7 @@ FLAGS = (
     Flag("native-stacks", "switch", False, "restarts", "with --hang_timeout: include C and C++ frames in saved stacks"),
     Flag("preempt-signal", "signal", None, "restarts", "treat this signal like SIGTERM: workers save and exit, e.g. SIGUSR1 from Slurm", "NAME"),
     Flag("preempt-timeout", "duration", None, "restarts", "time for workers that use flota.should_stop or on_stop to save [--grace]", "TIME"),
-    Flag("signals-to-handle", "signals", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", "restarts", "signals that stop the job [SIGTERM,SIGINT,SIGHUP,SIGQUIT]", "NAMES", variables="PET_SIGNALS_TO_HANDLE", origin="torchrun"),
+    Flag("signals-to-handle", "signals", ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"), "restarts", "signals that stop the job [SIGTERM,SIGINT,SIGHUP,SIGQUIT]", "NAMES", variables="PET_SIGNALS_TO_HANDLE", origin="torchrun"),
     Flag("monitor-interval", "duration", 0.1, "restarts", "no effect: flota does not poll workers", "SECS", variables="PET_MONITOR_INTERVAL", origin="torchrun", note="has no effect: flota does not poll workers"),
 
     Flag("nnodes", "nodes", (1, 1), "nodes", "number of machines: N, or MIN:MAX if it may vary [1]", "N", variables="PADDLE_NNODES PET_NNODES", origin="paddle launch, torch launch, torchrun"),

@@ -136,7 +136,11 @@ def run_job(
 def startup_notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
     """Notes printed at the start: flags that are deprecated, and flags and variables that have no effect."""
     notes = [note for note in request.line.notes if not (spec.roles and note.endswith(WITHOUT_SERVERS))]
-    notes += [f"{WARNING}{text}" for text in unknown_variables(request.environ)]
+    warnings = unknown_variables(request.environ)
+    signals = [name for name in request.settings["signals_to_handle"] if name not in spec.stop_signals]
+    if signals:
+        warnings.append(f"{request.settings.source('signals_to_handle')}: cannot handle {', '.join(signals)}")
+    notes += [f"{WARNING}{text}" for text in warnings]
     if spec.nodes is None:
         return tuple(notes)
     from flota.cli.nodes_spec import node_notes

@@ -56,7 +56,8 @@ class FollowedLog:
         self.path = path
         self.number = 0  # the order in which logs were followed, and their bars are drawn
         self.prefix = prefix
-        self.shown_prefix = b"\x1b[%bm%b\x1b[0m " % (colour, prefix.rstrip()) if prefix and colour else prefix
+        text = prefix.rstrip()
+        self.shown_prefix = b"\x1b[%bm%b\x1b[0m%b" % (colour, text, prefix[len(text) :]) if text and colour else prefix
         self.words = words  # lines with one of these are copied to `copy`
         self.copy = copy
         self.partial = b""
@@ -196,7 +197,7 @@ class LogFollower:
     @property
     def _as_it_is(self) -> bool:
         """Whether bytes are shown as workers write them: one log, and nothing to put before its lines."""
-        return len(self.logs) == 1 and not self.timestamps
+        return len(self.logs) == 1 and not self.timestamps and not self.logs[0].prefix
 
     def _show(self, log: FollowedLog, data: bytes, *, last: bool) -> None:
         if self._as_it_is:

@@ -58,6 +58,7 @@ class Console:
         self.follower = LogFollower(self.out, timestamps=spec.log.timestamps, terminal=terminal)
         if os.isatty(1) and os.isatty(2) and os.path.sameopenfile(1, 2):
             self.err.before_write = self.follower.end_line
+        self._prefix_template = environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "")
         self._copies: dict[str, int] = {}
         self._shows_blocks = False
         if self.follower.inotify >= 0:
@@ -228,13 +229,23 @@ class Console:
         for worker, path, kind in shown:
             words = {OUT: log_spec.stdout_filters, ERR: log_spec.stderr_filters}.get(kind, ())
             copy = self._copy("filtered_stdout.log" if kind == OUT else "filtered_stderr.log") if words else -1
-            name = f"{worker.rank}" if worker.name == TRAINER else label(worker.name, worker.rank)
-            prefix = f"[{node}:{name}] ".encode() if several else b""
+            prefix = self._line_prefix(worker, node, several=several).encode(errors="surrogateescape")
             colour = RANK_COLOURS[worker.rank % len(RANK_COLOURS)] if self._coloured_ranks else b""
             try:
                 self.follower.follow(FollowedLog(path, prefix, [os.fsencode(word) for word in words], copy, colour))
             except OSError as error:
                 self.say("WARNING", f"cannot show {path}: {error.strerror}")
+
+    def _line_prefix(self, worker: Worker, node: str, *, several: bool) -> str:
+        """What each line of a worker begins with: torch's template, or the node and the rank if several are shown."""
+        if self._prefix_template:
+            from string import Template
+
+            role = self.spec.role if worker.name == TRAINER else worker.name
+            ranks = {"rank": worker.rank, "local_rank": worker.local_rank}
+            return Template(self._prefix_template).safe_substitute(ranks, role_name=role)
+        name = f"{worker.rank}" if worker.name == TRAINER else label(worker.name, worker.rank)
+        return f"[{node}:{name}] " if several else ""
 
     def _copy(self, name: str) -> int:
         if name not in self._copies:

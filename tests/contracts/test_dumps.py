@@ -20,7 +20,7 @@ DIFFERENT = {
     "POD_NAME": "the node's name instead of six random letters",
     "MASTER_ADDR": "an address instead of localhost",
     "MASTER_PORT": "a fresh port each round, also with --master-port",
-    "TORCHELASTIC_RUN_ID": "the job id instead of a random one",
+    "TORCHELASTIC_RUN_ID": "random as well, or the job id",
     "TORCHELASTIC_ERROR_FILE": "in flota's own log directory",
     "TORCHELASTIC_USE_AGENT_STORE": "rank 0 serves the store, so that a restart never meets old keys",
     "http_proxy_original": "compared by its own test",

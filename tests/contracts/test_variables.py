@@ -10,6 +10,7 @@ import pytest
 
 from flota.frameworks import add_variables
 from flota.frameworks.paddle import LONGEST_LIST
+from flota.host.ports import hold_free, port_of, release
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
 from flota.job.spec import Command, JobSpec, LogSpec
@@ -39,6 +40,53 @@ def roster(*workers, address="10.0.0.{}"):
 
 def spec(frameworks=ALL, **changes):
     return JobSpec(Command("script", "train.py", (), "python"), 2, LogSpec("/log"), frameworks=frameworks, **changes)
+
+
+RUN_ID = "TORCHELASTIC_RUN_ID"
+TELLS_RUN_ID = """
+import os, sys
+print(os.environ["TORCHELASTIC_RUN_ID"], os.environ["FLOTA_JOB_ID"], flush=True)
+sys.exit(os.environ["FLOTA_ROUND"] == "0")
+"""
+
+
+def test_the_run_id_is_new_in_each_run_and_the_same_for_all_ranks_and_rounds(flota):
+    (flota.directory / "tells.py").write_text(TELLS_RUN_ID)
+    words = ("--nproc_per_node", 2, "--max_restart", 1, "--log_overwrite", "tells.py")
+
+    seen = []
+    for _ in range(2):
+        assert flota.run(*words).returncode == 0
+        lines = {line for rank in range(2) for line in flota.log(rank).splitlines()}
+        assert len(lines) == 1, lines
+        seen += lines
+
+    assert seen[0] != seen[1]
+    assert all(line.endswith(" default") for line in seen)
+
+
+def test_the_run_id_is_the_job_id_if_there_is_one(flota):
+    assert env_of(flota, "--job_id", "a/b")[RUN_ID] == "a/b"
+    assert env_of(flota, "--rdzv-id", "mine")[RUN_ID] == "mine"
+    assert env_of(flota, env={"PET_RDZV_ID": "theirs"})[RUN_ID] == "theirs"
+
+
+@pytest.mark.parametrize(("flags", "job_id"), [([], None), (["--job_id", "a/b"], "a/b")])
+def test_all_nodes_have_the_same_run_id(flota, flags, job_id):
+    (flota.directory / "tells.py").write_text(TELLS_RUN_ID)
+    (holder,) = hold_free(1, "127.0.0.1")
+    master = f"127.0.0.1:{port_of(holder)}"
+    release([holder])
+    words = ("--nnodes", 2, "--master", master, "--max_restart", 1, "--log_dir", "runs/{time}", *flags, "tells.py")
+
+    nodes = [flota.start(*words) for _ in range(2)]
+
+    ends = [node.output() for node in nodes]
+    assert [node.process.returncode for node in nodes] == [0, 0], ends
+    lines = [flota.log(rank, "runs/latest").splitlines() for rank in range(2)]
+    assert [len(one) for one in lines] == [2, 2] and len({*lines[0], *lines[1]}) == 1, lines
+    run_id, name = lines[0][0].split()
+    assert (run_id, name) == (job_id, job_id) if job_id else (len(run_id), name) == (16, "default")
 
 
 def test_flotas_own_variables(flota):

@@ -58,6 +58,7 @@ def make_spec(request: Request) -> JobSpec:
     spec = JobSpec(
         command=role_set.own_command or resolve_command(request),
         workers=workers,
+        run_id="" if settings.source("job_id") else new_run_id(),
         log=make_log_spec(settings, request.parent),
         devices=devices,
         address=get("host") or get("ips"),
@@ -77,6 +78,11 @@ def make_spec(request: Request) -> JobSpec:
         **{name: get(name) for name in SAME_NAME},
     )
     return with_nodes(spec, request, role_set)
+
+
+def new_run_id() -> str:
+    """A name for one run. torchrun also makes one: scripts use it in the names of scratch files."""
+    return os.urandom(8).hex()
 
 
 def choose_role_set(request: Request, found: DeviceSet, devices: DeviceSet) -> RoleSet:

@@ -18,6 +18,8 @@ from flota.run.worker_ports import chosen_ports
 def print_plan(spec: JobSpec, environ: Mapping[str, str], *, as_json: bool) -> int:
     if spec.log.per_run:
         spec = resolve(spec, "" if spec.nodes else next(times()))
+    if spec.run_id:
+        spec = spec._replace(run_id="<unique>")
     # Free ports are numbered until printed, so that variables with different ports count as different.
     free = (f"<free{number}>" for number in count())
     roster = multi_node_roster(spec, free) if spec.nodes else one_node_roster(spec, ports_of(spec, free), 0, 0)

@@ -166,8 +166,8 @@ class Coordinator:
 
     def _catch_up(self, view: View) -> None:
         ahead = [one.record for one in view.present if is_ahead(self.job_state, one)]
-        log_time = self.job_state.log_time or max(record.log_time for record in ahead)
-        self.job_state = replace(self.job_state, round=max(record.round for record in ahead), log_time=log_time)
+        run_name = self.job_state.run_name or max(record.run_name for record in ahead)
+        self.job_state = replace(self.job_state, round=max(record.round for record in ahead), run_name=run_name)
         self._next_round("the coordinator was lost", view.now)
 
     def _let_leave(self, view: View) -> bool:
@@ -265,7 +265,7 @@ class Coordinator:
         job, gathering = self.job_state, self.gathering
         if gathering.may_start(present, job.seats, job.round, view.now) and view.trusting:
             seats = seat(present, job.seats, by_address=self.terms.by_address)
-            job = replace(job, log_time=job.log_time or self.terms.log_time)
+            job = replace(job, run_name=job.run_name or self.terms.run_name)
             self.job_state = replace(job, phase=RUNNING, seats=seats, why="", failures=(), join_status="")
         elif view.now >= gathering.gives_up_at:
             words = joined_in_words(present, self.terms)
@@ -358,7 +358,7 @@ class Coordinator:
         )
 
     def _end(self, ending: JobEnding) -> None:
-        job = replace(self.job_state, log_time=self.job_state.log_time or self.terms.log_time)
+        job = replace(self.job_state, run_name=self.job_state.run_name or self.terms.run_name)
         self.job_state = replace(job, phase=ENDED, ending=ending, join_status="", question=None)
 
     def _wake_at(self, at: float | None) -> None:

@@ -105,8 +105,8 @@ class Follower:
     # What happens on this node.
 
     def offered(self, ports: Ports, round_number: int) -> None:
-        log_time = self.job_state.log_time if self.job_state else ""
-        self.record = replace(self._blank, ports=ports, round=round_number, state=READY, log_time=log_time)
+        run_name = self.job_state.run_name if self.job_state else ""
+        self.record = replace(self._blank, ports=ports, round=round_number, state=READY, run_name=run_name)
         self._offering = -1
         self._asked = 0, False  # questions of earlier rounds no longer count
         self._deciding = False
@@ -276,7 +276,7 @@ class Follower:
         self.working = True
         self._set_state(WORKING)
         if self.record:
-            self.record = replace(self.record, log_time=self.job_state.log_time)
+            self.record = replace(self.record, run_name=self.job_state.run_name)
         return [Begin(self.job_state, self.job_state.seat_of(self.name))]
 
     def _answer(self) -> list[NodeAction]:

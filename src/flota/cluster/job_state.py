@@ -52,7 +52,7 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     asked: int = 0  # the last question's number
     question: Question | None = None  # to all nodes of the round, until it is closed
     results: dict[str, Result] = {}  # of questions that users asked, by kind
-    log_time: str = ""  # what `{time}` in --log_dir stands for, from the first round on
+    run_name: str = ""  # from the first round on: the run id, a slash, and what `{time}` in --log_dir stands for
 
     def seat_of(self, node: str) -> int:
         """A node's number in the round, -1 for none."""

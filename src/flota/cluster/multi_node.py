@@ -89,7 +89,7 @@ class MultiNode(NodeWatch):
         self.messages = ClusterMessages(self.console, nodes)
         said = self.messages
         self.store = StoreAccess(spec, nodes, self.loop, said.report_wrong_token, said.report_full_store)
-        self.log_time = self._propose_log_time()
+        self.run_name = f"{spec.run_id}/{self._propose_log_time()}"
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.serve_again_at = time.monotonic() + SERVE_RETRY
         self.held_ports: list[socket] = []  # from the offer on: the roster promises them to all nodes
@@ -127,7 +127,7 @@ class MultiNode(NodeWatch):
         registration = Registration(
             self.store.client, self.keys, name, ttl, may_coordinate=nodes.etcd or serves, clock=time.monotonic
         )
-        terms = terms_of(spec, nodes, self.log_time)
+        terms = terms_of(spec, nodes, self.run_name)
         return Member(follower, registration, terms, self.store.where, began, self.evidence.epoch)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
@@ -136,7 +136,7 @@ class MultiNode(NodeWatch):
             self.warm.prepare(expected_processes(self.spec, self.environ))
         self.link_latest()
         if self.store.master:
-            self._use_log_time(self.log_time)
+            self._use_run_name(self.run_name)
         self.messages.introduce(configuration, notes, self.store)
         self.advance()
         while self.final is None:
@@ -145,7 +145,7 @@ class MultiNode(NodeWatch):
         while not self.member.is_gone(time.monotonic()) and not self.exit_now and time.monotonic() < give_up:
             self._turn(give_up)
         job_state = self.follower.job_state
-        self._use_log_time(job_state.log_time if job_state else "")  # if no round has begun
+        self._use_run_name(job_state.run_name if job_state else "")  # if no round has begun
         return self.conclude(self._report(self.final), writes=self._has_rank_0())
 
     def _propose_log_time(self) -> str:
@@ -154,10 +154,12 @@ class MultiNode(NodeWatch):
             return ""
         return claim_time(self.spec) if self.store.master else choose_time(self.spec)
 
-    def _use_log_time(self, log_time: str) -> None:
-        """Open the directory of this run, unless that has been done."""
+    def _use_run_name(self, run_name: str) -> None:
+        """Use the run id that the nodes agreed on. Open the directory of this run, unless that has been done."""
+        run_id, _, log_time = (run_name or self.run_name).rpartition("/")
+        self.spec = self.spec._replace(run_id=run_id)
         if self.spec.log.per_run:
-            spec = resolve(self.spec, log_time or self.log_time)
+            spec = resolve(self.spec, log_time)
             self.log_lock = open_directory(spec.log.directory, spec.job_id, shared=True)
             self.spec = self.evidence.spec = spec
             self.console.use_directory(spec)
@@ -265,7 +267,7 @@ class MultiNode(NodeWatch):
         report_death = self.store.on_node_death(self.member.registration.lease, final_put)
         held, first = self.held_ports, job_state.round == 0
         try:
-            self._use_log_time(job_state.log_time)
+            self._use_run_name(job_state.run_name)
             started = start_workers(
                 self.spec, self.environ, roster, seat, held, first=first, on_node_death=report_death, warm=self.warm
             )

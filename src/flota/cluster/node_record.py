@@ -57,7 +57,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     steps: tuple[StepTime, ...] = ()  # step times of ranks that report them
     answer: Answer | None = None
     requests: dict[str, int] = {}  # questions that users of this node want asked, each with a number above this one
-    log_time: str = ""  # the job state's, for a coordinator that has seen none
+    run_name: str = ""  # the job state's, for a coordinator that has seen none
 
     @property
     def workers(self) -> int:
@@ -103,7 +103,7 @@ def is_sound(record: NodeRecord) -> bool:
     workers, *masters = record.ports
     asked = (record.answer.id if record.answer else 0), *record.requests.values()
     return (
-        are_printable([*names, *record.requests, record.log_time])
+        are_printable([*names, *record.requests, record.run_name])
         and not set(record.address) & FORBIDDEN
         and all(map(is_sound_failure, record.failures))
         and all(map(is_step_time, record.steps))

@@ -30,14 +30,14 @@ class Terms(NamedTuple):
     serving: tuple[int, ...] = ()  # the roles that serve others, by number
     mode: str = COLLECTIVE
     agreed: str = ""
-    log_time: str = ""  # for `{time}` in --log_dir, if this job begins with this coordinator
+    run_name: str = ""  # the job state's, if this job begins with this coordinator
 
     @property
     def elastic(self) -> bool:
         return self.least != self.most
 
 
-def terms_of(spec: JobSpec, nodes: NodesSpec, log_time: str = "") -> Terms:
+def terms_of(spec: JobSpec, nodes: NodesSpec, run_name: str = "") -> Terms:
     return Terms(
         printable(spec.job_id),
         nodes.least,
@@ -54,7 +54,7 @@ def terms_of(spec: JobSpec, nodes: NodesSpec, log_time: str = "") -> Terms:
         serving=tuple(number for number, role in enumerate(spec.roles) if role.serves),
         mode=spec.mode,
         agreed=agreed(spec),
-        log_time=log_time,
+        run_name=run_name,
     )
 
 

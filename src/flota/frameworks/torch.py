@@ -25,7 +25,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
         "ROLE_NAME": spec.role,  # `--role`
         "MASTER_ADDR": address,  # where rank 0 serves torch's store
         "MASTER_PORT": port,  # its port: a free one, new in each round, held for rank 0 until the round ends
-        "TORCHELASTIC_RUN_ID": spec.job_id,  # `--job_id`
+        "TORCHELASTIC_RUN_ID": spec.run_id or spec.job_id,  # `--job_id`; without it, a name that is new in each run
         "TORCHELASTIC_RESTART_COUNT": str(roster.attempt),  # number of counted restarts so far
         "TORCHELASTIC_MAX_RESTARTS": str(restarts),  # the limit of restarts; 0 if restarts are off
         # True would mean that the launcher serves the store: a restart would find the keys of the old round.

@@ -100,6 +100,7 @@ class JobSpec(NamedTuple):
     workers: int
     log: LogSpec
     job_id: str = "default"
+    run_id: str = ""  # unique in each run, if the user gave no job id
     devices: DeviceSet = NO_DEVICES
     address: str = "127.0.0.1"
     port_range: tuple[int, int] | None = None

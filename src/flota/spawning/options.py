@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
 
-from flota.cli.build_spec import count_cpus, count_threads, read_log_dir
+from flota.cli.build_spec import count_cpus, count_threads, new_run_id, read_log_dir
 from flota.cli.convert import MOST_WORKERS, convert
 from flota.cli.flags import BY_NAME
 from flota.cli.parse import nearest
@@ -55,6 +55,7 @@ def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Ma
     spec = JobSpec(
         command=Command("function", name, (), sys.executable),
         workers=workers,
+        run_id=new_run_id(),
         grace=values["grace"],
         log=log_spec(given["log_dir"]) if "log_dir" in given else LogSpec(""),
         devices=devices,

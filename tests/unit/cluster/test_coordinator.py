@@ -122,51 +122,51 @@ def test_a_coordinator_that_missed_the_start_of_a_round_gathers_the_next():
 
 
 def test_the_first_coordinators_time_is_the_jobs_from_its_first_round_on():
-    table = Table(2, RESTARTS, least=2, most=3, log_time="T1", elastic_timeout=5.0)
-    assert table.decide().log_time == ""  # nothing to publish yet
-    assert table.decide(5.0).log_time == "T1"
+    table = Table(2, RESTARTS, least=2, most=3, run_name="T1", elastic_timeout=5.0)
+    assert table.decide().run_name == ""  # nothing to publish yet
+    assert table.decide(5.0).run_name == "T1"
 
-    successor = table.terms._replace(log_time="T2")
+    successor = table.terms._replace(run_name="T2")
     table.coordinator = Coordinator(successor, table.decide(), table.now, "host1")
     table.join("late")
     job_state = table.decide()
     table.all_ready(job_state.round)
 
-    assert (job_state.why, job_state.log_time) == ("late joined", "T1")
-    assert table.decide().log_time == "T1"
+    assert (job_state.why, job_state.run_name) == ("late joined", "T1")
+    assert table.decide().run_name == "T1"
 
 
 def test_a_coordinator_that_has_seen_no_job_state_reads_the_time_from_records():
-    table = Table(2, RESTARTS, log_time="T2")
+    table = Table(2, RESTARTS, run_name="T2")
     for name in table.records:
-        table.say(name, state=node_record.RUNNING, round=3, log_time="T1")
+        table.say(name, state=node_record.RUNNING, round=3, run_name="T1")
 
     job_state = table.decide()
     table.all_ready(job_state.round)
 
-    assert (job_state.phase, job_state.round, job_state.log_time) == (GATHERING, 4, "T1")
-    assert table.decide().log_time == "T1"
+    assert (job_state.phase, job_state.round, job_state.run_name) == (GATHERING, 4, "T1")
+    assert table.decide().run_name == "T1"
 
 
 def test_a_job_that_never_begins_has_a_time_at_its_end():
-    table = Table(1, least=2, most=2, log_time="T1", join_timeout=60.0)
+    table = Table(1, least=2, most=2, run_name="T1", join_timeout=60.0)
     table.decide()
 
-    assert table.decide(60.0).log_time == "T1"
+    assert table.decide(60.0).run_name == "T1"
 
 
 def test_a_job_state_of_an_earlier_run_does_not_give_its_time():
-    table = Table(1, log_time="T2")
+    table = Table(1, run_name="T2")
     seats = started(2).coordinator.job_state.seats
     dead = tuple(seat._replace(node=f"dead.{seat.node}") for seat in seats)
-    left = JobState(RUNNING, round=1, seats=dead, log_time="T1")
+    left = JobState(RUNNING, round=1, seats=dead, run_name="T1")
     table.coordinator = Coordinator(table.terms, left, 0.0, "host0")
     table.decide()
 
     job_state = table.decide(60.0)
     table.all_ready(job_state.round)
 
-    assert table.decide().log_time == "T2"
+    assert table.decide().run_name == "T2"
 
 
 SERVED = {"roles": ("server", "trainer"), "serving": (0,)}

@@ -98,7 +98,10 @@ def examples_in(hint):
 
 
 def test_none_is_as_if_it_had_not_been_given():
-    assert options_of(**dict.fromkeys(OPTIONS)) == options_of()
+    made, plain = options_of(**dict.fromkeys(OPTIONS)), options_of()
+
+    assert made == plain._replace(spec=plain.spec._replace(run_id=made.spec.run_id))
+    assert made.spec.run_id != plain.spec.run_id
 
 
 def test_gpus_are_found_beside_other_devices():

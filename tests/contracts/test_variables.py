@@ -336,12 +336,13 @@ def test_workers_get_the_interface_if_the_hostname_resolves_wrongly():
     assert not [name for name in untold.env if name.endswith("IFNAME")]
 
 
-def test_workers_do_not_get_the_secrets_of_the_store():
+def test_workers_do_not_get_the_secrets_of_the_store_and_the_error_file_of_flota():
     one = roster(1)
 
     plan = add_variables(spec(), one, plan_workers(spec(), one, 0)[0], {})
 
     assert set(plan.dropped) == {
+        "TORCHELASTIC_ERROR_FILE",
         "FLOTA_TOKEN",
         "FLOTA_TOKEN_FILE",
         "FLOTA_ETCD_PASSWORD",

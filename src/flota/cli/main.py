@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flota.job.report import Report
 
 INTERRUPTED = 130
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # set for flota itself: the parent's, also if that is a flota
 HIDDEN = ("devices", "env")  # shown as gpus; may contain secrets
 
 
@@ -115,7 +116,14 @@ def _run(request: Request) -> int:
 
         return print_plan(spec, request.environ, as_json=request.settings["json"])
     shown = configuration(request, spec) if shows_settings(spec) else ()
-    return run_job(spec, request.environ, shown, startup_notes(request, spec)).exit_code
+    report = run_job(spec, request.environ, shown, startup_notes(request, spec))
+    if report.failed and os.environ.get(ERROR_FILE):
+        from flota.failures.error_file import write_error_file
+
+        trouble = write_error_file(os.environ[ERROR_FILE], report)
+        if trouble:
+            sys.stderr.write(f"flota: warning: {trouble}\n")
+    return report.exit_code
 
 
 def run_job(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 REGISTRY = ("torch", "paddle", "jax", "tensorflow")  # also the default of --framework
 KEPT = ("POD_NAME", "TORCH_NCCL_ASYNC_ERROR_HANDLING")  # not changed if the platform or the user has set them
 SECRETS = ("FLOTA_TOKEN", "FLOTA_TOKEN_FILE", "FLOTA_ETCD_PASSWORD", "FLOTA_ETCD_PASSWORD_FILE")
+OF_FLOTA = ("TORCHELASTIC_ERROR_FILE",)  # not inherited by workers: the file that flota itself writes
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
@@ -82,7 +83,7 @@ def add_variables(
     env.update(given)
     env.update(spec.env)
     env.update(spec.all_roles[worker.role].env)
-    return WorkerPlan(worker, env, SECRETS + moved)
+    return WorkerPlan(worker, env, (*SECRETS, *OF_FLOTA, *moved))
 
 
 def shown_variables(spec: JobSpec, env: Mapping[str, str]) -> list[str]:

@@ -113,8 +113,12 @@ def _log_paths(spec: JobSpec, role: int, rank: int) -> tuple[str, str]:
 
 def own_file(spec: JobSpec, worker: Worker, kind: str) -> str:
     """Return the path of a worker's own file in the log directory."""
-    own = str(worker.rank) if worker.name == TRAINER else f"{worker.name}.{worker.rank}"
-    return f"{spec.log.directory}/{kind}.{own}.json"
+    return own_file_of(spec.log.directory, worker.name, worker.rank, kind)
+
+
+def own_file_of(directory: str, role: str, rank: int, kind: str) -> str:
+    own = str(rank) if role == TRAINER else f"{role}.{rank}"
+    return f"{directory}/{kind}.{own}.json"
 
 
 def lead_role(spec: JobSpec, roster: Roster) -> int:

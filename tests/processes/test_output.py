@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from flota.host.ports import hold_free, port_of, release
 from tests.launching import COMMAND, wait_until
 
 HOST = os.uname().nodename
@@ -148,6 +149,31 @@ def test_log_overwrite_truncates_once_a_job(flota):
     )
 
     assert flota.log(0) == "rank 0 is about to fail on attempt 0\nrank 0 ends well on attempt 1\n"
+
+
+def test_every_node_writes_endpoints_log_and_shows_its_real_address(flota):
+    holders = hold_free(2, "127.0.0.1")
+    master, port = map(port_of, holders)
+    release(holders)
+    common = ("--nnodes", 2, "--master", f"127.0.0.1:{master}", "--start_port", port, "--verbose", "dumps_env.py")
+    hosts = ("127.0.0.1", "127.0.0.2")
+
+    nodes = [flota.start("--rank", rank, "--host", host, "--log_dir", host, *common) for rank, host in enumerate(hosts)]
+
+    for host, node in zip(hosts, nodes, strict=True):
+        errors = node.output()[1]
+        assert node.process.returncode == 0, errors
+        assert f"\nips: {host}\n" in errors
+        lines = (flota.directory / host / "endpoints.log").read_text().splitlines()
+        assert lines == ["PADDLE_TRAINER_ENDPOINTS:", f"127.0.0.1:{port}", f"127.0.0.2:{port}"]
+
+
+def test_the_start_block_shows_the_listed_addresses(flota):
+    result = flota.run(
+        "--ips", "127.0.0.1,127.0.0.2", "--host", "127.0.0.1", "--join-timeout", "0", "--verbose", "dumps_env.py"
+    )
+
+    assert "\nips: 127.0.0.1,127.0.0.2\n" in result.stderr
 
 
 def test_endpoints_log_lists_every_worker(flota):

@@ -9,7 +9,7 @@ from flota.cli.build_spec import absolute, find_program, make_spec, resolve_comm
 from flota.cli.convert import MOST_WORKERS
 from flota.cli.flags import BY_NAME, FLAGS, Flag
 from flota.cli.parse import CommandLine, Given, parse
-from flota.cli.settings import Request, Settings
+from flota.cli.settings import Request, Settings, format_value
 from flota.errors import BadValue, MissingIpuArguments, MissingProgram, NoScript, RefusedFlag, UnevenIpus
 from flota.job.roster import endpoint
 from flota.job.spec import DeviceSet, JobSpec
@@ -80,7 +80,16 @@ def make_ipu_spec(request: Request) -> JobSpec:
     poprun = line._replace(script=program, args=arguments)
     ids = tuple(str(number) for number in range(job.ipus))
     spec = make_spec(request._replace(line=poprun, settings=Settings(given)))
-    return spec._replace(devices=DeviceSet("ipu", "", ids, ids, by_id=True), misplaced=())  # those are poprun's
+    first = tuple((name, value) for name, _, value in (word.partition("=") for word in (*world(job), *place(job, 0))))
+    devices = DeviceSet("ipu", "", ids, ids, by_id=True)
+    return spec._replace(devices=devices, instance_env=first, misplaced=())  # the arguments are poprun's
+
+
+def ipu_configuration(line: CommandLine) -> tuple[CommandLine, dict[str, str]]:
+    """The part of the command line after `ipu`, and its flags for the block of settings."""
+    own = parse(list(line.args), ROWS)
+    rows = {dest: format_value(dest, given.value) for dest, given in own.given.items()}
+    return own, {**rows, "ips": rows["hosts"]}
 
 
 def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:
@@ -131,13 +140,9 @@ def exported(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str, ...]) -> tuple[str, ...]:
     """The same arguments as Paddle's launcher gives, but without a shell in between."""
-    endpoints = [endpoint(host, PORT) for host in job.hosts]
-    world = (f"PADDLE_TRAINERS_NUM={job.instances}", f"PADDLE_TRAINER_ENDPOINTS={','.join(endpoints)}")
-    instances = []
-    for number in range(job.instances):
-        host, rank_in_node = divmod(number, job.nproc_per_host)
-        place = (f"PADDLE_CURRENT_ENDPOINT={endpoints[host]}", f"PADDLE_RANK_IN_NODE={rank_in_node}")
-        instances.append(f"--instance-mpi-local-args={number}:{_exports((f'PADDLE_TRAINER_ID={number}', *place))}")
+    instances = [
+        f"--instance-mpi-local-args={number}:{_exports(place(job, number))}" for number in range(job.instances)
+    ]
     return (
         f"--num-instances={job.instances}",
         f"--num-replicas={job.replicas}",
@@ -146,10 +151,23 @@ def poprun_arguments(job: IpuJob, command: tuple[str, ...], variables: tuple[str
         f"--vipu-partition={job.partition}",
         f"--vipu-server-host={job.vipu_server}",
         *("--update-partition=no", "--vipu-server-timeout=120", "--print-topology=yes", "--numa-aware=yes"),
-        f"--mpi-local-args={_exports((*variables, *world))}",
+        f"--mpi-local-args={_exports((*variables, *world(job)))}",
         *instances,
         *command,
     )
+
+
+def world(job: IpuJob) -> tuple[str, ...]:
+    """The variables that are the same for all instances."""
+    endpoints = ",".join(endpoint(host, PORT) for host in job.hosts)
+    return f"PADDLE_TRAINERS_NUM={job.instances}", f"PADDLE_TRAINER_ENDPOINTS={endpoints}"
+
+
+def place(job: IpuJob, number: int) -> tuple[str, ...]:
+    """The variables of one instance."""
+    host, rank_in_node = divmod(number, job.nproc_per_host)
+    own = f"PADDLE_CURRENT_ENDPOINT={endpoint(job.hosts[host], PORT)}"
+    return f"PADDLE_TRAINER_ID={number}", own, f"PADDLE_RANK_IN_NODE={rank_in_node}"
 
 
 def _exports(variables: tuple[str, ...]) -> str:

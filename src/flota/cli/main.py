@@ -169,7 +169,13 @@ def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...
     """The rows of the block of settings: those that fleetrun prints, and all other settings that were given."""
     line, settings = request.line, request.settings
     rows = {"gpus": ",".join(spec.devices.chosen) or "None"}
-    rows |= {dest: str(settings[dest]) for dest in ("ips", "log_dir", "server_num", "servers")}
+    rows |= {"ips": ",".join(spec.nodes.hosts if spec.nodes else ()) or spec.address}
+    rows |= {dest: str(settings[dest]) for dest in ("log_dir", "server_num", "servers")}
+    if line.script == "ipu":
+        from flota.cli.ipu import ipu_configuration
+
+        line, own = ipu_configuration(line)
+        rows |= {"gpus": "None", "ipus": str(len(spec.devices.chosen)), **own}
     rows |= {"training_script": str(line.script), "training_script_args": str(list(line.args))}
     rows |= {"worker_num": str(settings["trainer_num"]), "workers": str(settings["trainers"])}
     for dest, given in settings.given.items():

@@ -116,6 +116,7 @@ class JobSpec(NamedTuple):
     frameworks: tuple[str, ...] = ()  # frameworks whose variables workers get
     env: tuple[tuple[str, str], ...] = ()
     misplaced: tuple[str, ...] = ()  # flags of flota among the script's arguments, which the script may know as well
+    instance_env: tuple[tuple[str, str], ...] = ()  # of poprun's first instance: shown at the start, not set
     threads: int | None = None
     threads_given: bool = False
     backend: str = "auto"

@@ -255,7 +255,7 @@ def remove(path: str) -> None:
 
 def write_whole(path: str, text: str, mode: int = 0o644) -> None:
     """Replace a file. Readers see the old content or the new content, never a part of it."""
-    temporary = f"{path}.{os.getpid()}.tmp"
+    temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"  # another node may share the directory
     remove(temporary)  # left by a process with the same pid, as in an earlier container
     file = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

@@ -130,6 +130,7 @@ class Console:
     def _show_variables(self, env: Mapping[str, str], workers: int) -> None:
         from flota.logs.start_blocks import columns_of, start_line, variable_table
 
+        env = {**env, **dict(self.spec.instance_env)}
         rows = [(name, env[name]) for name in shown_variables(self.spec, env)]
         columns = columns_of(2)
         self.own_log.write_text("INFO", f"{start_line(workers, columns)}\n{variable_table(rows, columns)}")
@@ -203,8 +204,8 @@ class Console:
         if self.spec.interactive:
             return
         self._reopen_removed_logs()
-        if started.seat == 0:
-            self._save("endpoints.log", "".join(f"{line}\n" for line in _endpoint_lines(self.spec, started.roster)))
+        # Every node writes it, as with Paddle: in a shared directory, all of them write the same.
+        self._save("endpoints.log", "".join(f"{line}\n" for line in _endpoint_lines(self.spec, started.roster)))
         for log in started.rotating:
             self._start_copying(log)
         self.follower.keep_only(started.marks)  # a node with another seat has other ranks and logs

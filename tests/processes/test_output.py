@@ -511,7 +511,9 @@ def test_another_exit_code_on_a_full_disk_keeps_its_meaning(flota):
 
 
 def test_a_job_restarts_on_a_full_disk(flota):
-    code = f"{FILL}if os.environ['FLOTA_ATTEMPT'] == '0': sys.exit(6)"
+    """Also the worker's log has no room, so the line that begins the round cannot be written."""
+    fill_log = "try:\n    while os.write(1, bytes(100)): pass\nexcept OSError:\n    sys.exit(6)"
+    code = f"{FILL}if os.environ['FLOTA_ATTEMPT'] == '1': sys.exit(0)\n{fill_log}"
     ended = flota.run("--max_restart", 1, script(flota, code), command=on_small_disk(flota))
 
     assert ended.returncode == 0, ended.stderr

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from errno import EAGAIN, ENOENT
 from types import SimpleNamespace
 
 import pytest
 
-from flota.job.causes import EXCEPTION, EXITED, SHEPHERD_LOST
+from flota.job.causes import EXCEPTION, EXITED, NOT_STARTED, SHEPHERD_LOST
 from flota.job.plan import plan_workers
 from flota.job.report import FAILED, FailedWorker, Verdict
 from flota.job.roster import Roster, Seat
 from flota.job.spec import Command, JobSpec, LogSpec
 from flota.run.evidence import FailureEvidence
-from flota.supervise.events import WorkerExited
+from flota.supervise.events import StartFailed, WorkerExited
 from tests.rosters import ports_of
 
 EPOCH = 1_000_000.0
@@ -97,3 +98,15 @@ def test_a_worker_that_raised_because_of_another_before_it_was_stopped_failed_as
         "stopped": [],
         listed: [1],
     }
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"), [(EAGAIN, "raise the limit of processes"), (ENOENT, "run `flota --dry-run")]
+)
+def test_the_hint_for_a_worker_that_did_not_start_fits_the_error(tmp_path, error, hint):
+    found, _ = evidence(tmp_path)
+    found.note(StartFailed(0, error, 5.0))
+
+    failed = found.complete(FailedWorker(worker=0, code=127, cause=NOT_STARTED))
+
+    assert failed.hint.startswith(hint)

@@ -46,7 +46,7 @@ def test_a_killed_rank_resumes_with_the_same_loss(torch, torchrun_result, _numbe
     )
 
     assert results(ended.out) == [torchrun_result]
-    assert "rank 1 failed first: SIGKILL" in ended.err
+    assert "rank 1 failed: SIGKILL" in ended.err
     assert "restarting (1 of 2)" in ended.err
     assert [line for line in torch.said(1).splitlines() if line.startswith("START")] == [
         "START rank=1 attempt=0 step=0",

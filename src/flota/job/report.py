@@ -106,7 +106,7 @@ def failure_in_brief(failed: FailedWorker, *, name_host: bool = False) -> str:
     """For example `rank 2 FileNotFoundError`."""
     who = label(failed.role, failed.rank) if failed.rank >= 0 else "shepherd"
     where = f" on {failed.node}" if name_host and failed.node else ""
-    return f"{who}{where} {failed.exception.rpartition('.')[2] or failed.ending}"
+    return f"{who}{where} {failed.exception.rpartition('.')[2] or failed.ending.partition(' (')[0]}"
 
 
 def exception_message(failed: FailedWorker) -> list[str]:

@@ -62,7 +62,7 @@ def test_all_nodes_report_it_and_end_with_75_in_time(member, job):
     job.fail(2)
 
     for node in job.nodes.started:
-        node.wait_for(f"the store fails: etcd at {member.address}: {FULL}", 15)
+        node.wait_for(f"the store is failing: etcd at {member.address}: {FULL}", 15)
     assert job.codes(FAILING_LIMIT + 25) == [75, 75, 75]
     assert time.monotonic() - began >= FAILING_LIMIT
     for node in job.nodes.started:

@@ -57,13 +57,13 @@ def test_the_rank_is_named_on_every_node(jobs, kind):
         wait_for_hang(nodes)
     began = time.monotonic()
     for node in chain(*started):
-        node.wait_for("the job hangs: no output for ", timeout=PATIENCE)
+        node.wait_for("the job is hanging: no output for ", timeout=PATIENCE)
     took = time.monotonic() - began
 
     assert [job.codes(PATIENCE) for job in jobs] == [[124, 124, 124]] * 2
     assert took > 0.7 * TIMEOUT
     for node in chain(*started):
-        assert node.err.count("the job hangs") == 1
+        assert node.err.count("the job is hanging") == 1
         assert "rank 3 on host2 blocks the others" in node.err
         assert f"rank 3 on host2: {KINDS[kind]}" in node.err
         assert (LEFT if kind == "left" else HUNG) in node.err
@@ -80,7 +80,7 @@ def test_a_hang_is_restarted_everywhere(jobs):
     assert [job.codes(PATIENCE) for job in jobs] == [[0, 0, 0]] * 2
     for node in chain(*started):
         assert HUNG in node.err and "restarting (1 of 1)" in node.err
-        assert node.err.count("the job hangs") == 1
+        assert node.err.count("the job is hanging") == 1
 
 
 def test_a_hang_after_a_restart_tells_its_own_attempt_step_and_time(jobs):
@@ -93,7 +93,7 @@ def test_a_hang_after_a_restart_tells_its_own_attempt_step_and_time(jobs):
         assert (failure["rank"], failure["attempt"], failure["last_step"]) == (CULPRIT, 1, 3)
         assert abs(failure["time"] - time.time()) < 60
     for node in chain(*started):
-        assert node.err.count("the job hangs: no step for ") == 2
+        assert node.err.count("the job is hanging: no step for ") == 2
         assert "attempt 1, last step 3" in node.err
 
 
@@ -177,7 +177,7 @@ def test_a_node_that_cannot_read_stacks_aborts_its_workers_for_them(blinded, kin
     assert blinded.codes(PATIENCE) == [124, 124, 124]
     for node in nodes:
         assert "rank 3 on host2 blocks the others" in node.err
-        assert node.err.count("the job hangs: no step for ") == 1
+        assert node.err.count("the job is hanging: no step for ") == 1
         assert ", last step 3" in node.err
         assert kind == "left" or "5 of 6 ranks: waiting on a socket in receive at hangs.py:" in node.err
     assert "cannot read stacks" in nodes[1].err and "cannot read stacks" not in nodes[0].err
@@ -196,7 +196,7 @@ def test_output_that_comes_while_stacks_are_taken_saves_the_job(job):
         nodes = [job.nodes.start(host, *words, env={"STAGE": str(job.stage)}) for host in (1, 2)]
 
         assert job.codes(PATIENCE) == [0, 0]
-    assert not any("the job hangs" in node.err for node in nodes)
+    assert not any("the job is hanging" in node.err for node in nodes)
     assert (job.stage / "dumped").exists()
 
 
@@ -213,7 +213,7 @@ def test_packets_dropped_on_the_workers_port_blame_no_rank(job):
         job.lab.unshape(2)
     for node in nodes:
         assert "no rank stands out: all wait for each other; check the network between host1 and host2" in node.err
-        assert node.err.count("the job hangs") == 1
+        assert node.err.count("the job is hanging") == 1
 
 
 @pytest.mark.parametrize("kind", ["compile", "children", "checkpoint", "evaluation"])
@@ -226,4 +226,4 @@ def test_one_rank_at_work_is_enough(jobs, kind):
 
     for job in jobs:
         assert job.codes(PATIENCE) == [0, 0, 0]
-        assert not any("the job hangs" in node.err for node in job.nodes.started)
+        assert not any("the job is hanging" in node.err for node in job.nodes.started)

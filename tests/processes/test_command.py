@@ -26,7 +26,7 @@ BAD_INPUT = [
     (["--nproc-per-nodee", "2", "train.py"], "unknown flag `--nproc-per-nodee`", "did you mean --nproc-per-node?"),
     (["--zzzz", "train.py"], "unknown flag `--zzzz`", "flota --help all"),
     (["-np", "2", "train.py"], "unknown flag `-np`", "write --nproc_per_node N"),
-    (["--epochs", "2", "train.py"], "unknown flag `--epochs`", "flags of the script go after the script"),
+    (["--epochs", "2", "train.py"], "unknown flag `--epochs`", "the script's flags go after the script"),
     (["-x", "train.py"], "unknown flag `-x`", "flota --help all"),
     (["--stand", "train.py"], "abbreviated flag `--stand`", "write --standalone"),
     (["--log", "x", "train.py"], "abbreviated flag `--log`", "--log-dir or "),
@@ -83,7 +83,7 @@ BAD_INPUT = [
     (["--help", "bogus"], "--help needs one of all, script,", "flota --help workers"),
     (["--log_dir", "", "train.py"], "--log_dir needs a directory: ``", "--log_dir log"),
     (["--log_dir", "a/{rank}", "train.py"], "--log_dir `a/{rank}`: `{rank}` is not a placeholder", "{host} or {pid}"),
-    (["--log_dir", "a/{time", "train.py"], "--log_dir `a/{time`: `{` without its pair", "'runs/{job_id}/{time}'"),
+    (["--log_dir", "a/{time", "train.py"], "--log_dir `a/{time`: unmatched `{`", "'runs/{job_id}/{time}'"),
     (["why", "a/{rank}"], "flota why `a/{rank}`: `{rank}` is not a placeholder", "--log_dir 'runs/{job_id}/{time}'"),
     (["why", "--log_dir"], "--log_dir needs a directory", "--log_dir log"),
     (["--log_backups", "-1", "train.py"], "`-1`", "--log_backups 3"),
@@ -116,7 +116,7 @@ BAD_INPUT = [
     (["--nnodes", "2", "--master", "10.0.0.1", "train.py"], "--master has no port: `10.0.0.1`", "10.0.0.1:8090"),
     (
         ["--master", "127.0.0.1:8090", "train.py"],
-        "--master is given, but not how many nodes join there",
+        "--master is given without the number of nodes",
         "add --nnodes 2, or --nnodes 1",
     ),
     (
@@ -286,7 +286,7 @@ def test_more_workers_than_devices_named_is_an_error(flota):
     )
 
     assert result.returncode == 2
-    assert "4 workers, but --devices names only 2 devices" in result.stderr
+    assert "4 workers need 4 devices, but --devices lists only 2" in result.stderr
 
 
 def test_an_unknown_device_is_named_with_those_there_are(flota):
@@ -304,7 +304,7 @@ def test_too_few_free_ports_name_the_range(flota):
         result = flota.run("--port-range", f"{port}:{port}", "sleeps.py")
 
     assert result.returncode == 2
-    assert f"4 free ports are needed, but only 0 found in {port}:{port}" in result.stderr
+    assert f"4 free ports are needed, but {port}:{port} has only 0" in result.stderr
 
 
 def test_a_start_port_in_use_is_an_error(flota):
@@ -561,7 +561,7 @@ def test_a_limit_of_processes_is_named(flota):
     ended = flota.run("prints.py", command=[sys.executable, "-c", code])
 
     assert ended.returncode == 2
-    assert "a limit of processes is reached\n\nhint: raise the limit of processes: `ulimit -u`" in ended.stderr
+    assert "the process limit has been reached\n\nhint: raise the process limit: `ulimit -u`" in ended.stderr
 
 
 def test_a_bad_variable_is_named_and_a_flag_is_the_example(flota):

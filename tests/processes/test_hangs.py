@@ -75,8 +75,8 @@ def test_a_hang_is_found_and_its_rank_named(flota, kind, beats):
 
     assert running.wait() == 124
     assert took > 0.7 * TIMEOUT
-    assert err.count("the job hangs: ") == 1
-    assert f"the job hangs: no {'step' if beats else 'output'} for " in err
+    assert err.count("the job is hanging: ") == 1
+    assert f"the job is hanging: no {'step' if beats else 'output'} for " in err
     assert "rank 1 blocks the others" in err
     assert ("rank 1 exited too early: exit code 0 after " if kind == "left" else "rank 1 hung: detected after ") in err
     [failure] = report(flota)["failures"]
@@ -122,7 +122,7 @@ def test_a_hang_is_a_failure_that_is_restarted(flota):
 
     assert running.wait() == 0
     assert "rank 1 hung: detected after" in err and "restarting (1 of 1)" in err
-    assert err.count("the job hangs") == 1
+    assert err.count("the job is hanging") == 1
     assert "3 workers finished successfully" in err
 
 
@@ -175,7 +175,7 @@ def test_output_that_comes_while_stacks_are_taken_saves_the_job(flota, installed
 
     ended = flota.run(*flags, "speaks_late.py", **installed(slow_spy(flota.directory)))
 
-    assert (ended.returncode, "the job hangs" in ended.stderr) == (0, False)
+    assert (ended.returncode, "the job is hanging" in ended.stderr) == (0, False)
     assert (flota.directory / "dumped").exists()
 
 
@@ -184,7 +184,7 @@ def test_a_quiet_job_that_works_is_left_alone(flota, kind):
     ended = flota.run("--nproc_per_node", 2, "--hang-timeout", 2, "works_quietly.py", kind, 8)
 
     assert ended.returncode == 0
-    assert "the job hangs" not in ended.stderr
+    assert "the job is hanging" not in ended.stderr
     assert ended.stderr.count("but rank 0 is active: ") == 1
     assert not list(flota.directory.glob("log/stacks.*"))
 
@@ -192,7 +192,7 @@ def test_a_quiet_job_that_works_is_left_alone(flota, kind):
 def test_a_rank_may_work_after_it_has_waited_long_for_anothers_work(flota):
     ended = flota.run("--nproc_per_node", 2, "--hang-timeout", 1, "works_quietly.py", "in turn", 4.5)
 
-    assert (ended.returncode, "the job hangs" in ended.stderr) == (0, False)
+    assert (ended.returncode, "the job is hanging" in ended.stderr) == (0, False)
 
 
 def test_what_a_wrapper_waits_for_may_be_at_work(flota):

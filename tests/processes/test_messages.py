@@ -53,7 +53,7 @@ def on_terminal(flota, *words, columns=80, **options):
         ([], {}, f"1 worker on {HOST} (CPU), all output in log/"),
         (["--nproc_per_node", "2"], {}, f"2 workers on {HOST} (CPU), showing rank 0, all output in log/"),
         (["--console", "all", "--nproc_per_node", "2"], {}, f"2 workers on {HOST} (CPU), showing all ranks, "),
-        (["--console", "none", "--nproc_per_node", "2"], {}, f"2 workers on {HOST} (CPU), showing no rank, "),
+        (["--console", "none", "--nproc_per_node", "2"], {}, f"2 workers on {HOST} (CPU), showing no ranks, "),
         (["--log_dir", "out"], {"CUDA_VISIBLE_DEVICES": "2,3"}, f"2 workers on {HOST} (devices 2-3), showing rank 0, "),
         (["--server_num", "1", "--trainer_num", "2"], {}, f"1 server, 2 trainers on {HOST} (CPU), showing rank 0, "),
     ],
@@ -143,6 +143,6 @@ def test_ctrl_c_says_what_it_waits_for_and_that_a_second_one_kills(flota):
     os.kill(running.pid, signal.SIGINT)
     _, err = running.output()
 
-    assert "flota: stopping 2 workers (up to 30 s; press Ctrl-C again to kill them now)\n" in err
+    assert "flota: stopping 2 workers (up to 30 s; press Ctrl-C again to kill now)\n" in err
     assert "flota: killing 2 workers\n" in err
     assert "flota: stopped by SIGINT after " in err.splitlines()[-1]

@@ -88,7 +88,7 @@ def _group(name: str) -> str:
             lines += _lines(flag)
     if name == "nodes":
         known = ", ".join(platform.title for platform in platforms.REGISTRY)
-        note = f"On {known}, flota reads these settings from the platform's variables if no flag names the nodes."
+        note = f"On {known}, flota reads these settings from the platform's variables if no flag specifies the nodes."
         lines += ["", *wrap(note, WIDTH)]
     return "\n".join([*lines, ""])
 

@@ -43,7 +43,7 @@ class ClusterMessages:
     def warn(self, store: StoreAccess) -> None:
         self._local_only = f"; {store.where} is reachable only from this machine" if store.is_local_only else ""
         if store.lacks_certificate:
-            words = "this machine has the store's address, but this node has no --tls-cert and --tls-key to serve it"
+            words = "this machine has the store's address, but cannot serve the store without --tls-cert and --tls-key"
             self.console.say("WARNING", words)
         if store.accepts_anyone:
             who = "every user of this machine" if store.is_local_only else "anyone"
@@ -92,7 +92,7 @@ class ClusterMessages:
             self.deadline = now + NEXT_MESSAGE
             if silent_since is None:
                 goes_on = "; the workers keep running" if member.follower.working else ""
-                self.console.say("WARNING", f"the store fails: {member.trouble}{goes_on}")
+                self.console.say("WARNING", f"the store is failing: {member.trouble}{goes_on}")
             elif member.follower.working:
                 self.console.say("WARNING", f"no answer from {member.trouble}; the workers keep running")
             else:
@@ -116,7 +116,7 @@ class ClusterMessages:
     def _report_hang(self, job_state: JobState) -> None:
         what, *where = job_state.failures[0].said or ("no activity",)
         self.console.event("hang_found", suspects=[failed.rank for failed in job_state.failures if failed.rank >= 0])
-        self.console.say("WARNING", f"the job hangs: {what}")
+        self.console.say("WARNING", f"the job is hanging: {what}")
         self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in where))
 
     def _report_next_round(self, job_state: JobState) -> None:

@@ -18,7 +18,7 @@ INSTALL_SPY = "run `pip install py-spy`, or `pip install '.[stacks]'` in a clone
 
 
 # After EAGAIN from fork().
-PROCESS_LIMIT_HINT = "raise the limit of processes: `ulimit -u`, or a container's (`docker run --pids-limit`, pids.max)"
+PROCESS_LIMIT_HINT = "raise the process limit: `ulimit -u`, or the container's (`docker run --pids-limit`, pids.max)"
 
 
 class FlotaError(Exception):
@@ -61,7 +61,7 @@ else:
 
 class UnknownFlag(FlotaError):
     def __init__(self, flag: str, near: str, hint: str = "") -> None:
-        otherwise = "flags of the script go after the script; run `flota --help all` for every flag of flota"
+        otherwise = "the script's flags go after the script; run `flota --help all` to list flota's flags"
         super().__init__(f"unknown flag `{flag}`", hint or (f"did you mean {near}?" if near else otherwise))
 
 
@@ -94,12 +94,12 @@ class BadConfigFile(TemplateError[str, str]):
 
 class NoScript(FlotaError):
     def __init__(self, example: str = "flota train.py") -> None:
-        super().__init__("no script given", f"write `{example}`, or `flota --help`")
+        super().__init__("no script given", f"run `{example}`, or `flota --help` for help")
 
 
 class MissingScript(FlotaError):
     def __init__(self, path: str, near: str) -> None:
-        otherwise = "check the path; flags of flota go before the script"
+        otherwise = "check the path; flota's flags go before the script"
         super().__init__(f"no such script: `{path}`", f"did you mean `{near}`?" if near else otherwise)
 
 
@@ -160,8 +160,8 @@ class RepeatedDevice(FlotaError):
 
 
 class TooManyWorkers(TemplateError[int, int]):
-    message = "{0} workers, but --devices names only {1} devices"
-    hint = "use --nproc_per_node {1}, or name {0} devices"
+    message = "{0} workers need {0} devices, but --devices lists only {1}"
+    hint = "use --nproc_per_node {1}, or list {0} devices"
 
 
 class NoDevices(FlotaError):
@@ -197,7 +197,7 @@ class MasterWithoutPort(TemplateError[str, str]):
 
 
 class MasterWithoutNodes(TemplateError[str]):
-    message = "{0} is given, but not how many nodes join there"
+    message = "{0} is given without the number of nodes"
     hint = "add --nnodes 2, or --nnodes 1 to run on this machine alone"
 
 
@@ -239,7 +239,7 @@ class UnknownInterface(FlotaError):
 
 class UnknownPlaceholder(FlotaError):
     def __init__(self, source: str, path: str, part: str) -> None:
-        what = f"`{part}` is not a placeholder" if len(part) > 1 else f"`{part}` without its pair"
+        what = f"`{part}` is not a placeholder" if len(part) > 1 else f"unmatched `{part}`"
         flag = "log_dir=" if source == "log_dir" else "--log_dir "
         hint = f"use {{job_id}}, {{time}}, {{host}} or {{pid}}, as in {flag}'runs/{{job_id}}/{{time}}'"
         super().__init__(f"{source} `{path}`: {what}", hint)
@@ -258,12 +258,12 @@ class LogDirInUse(FlotaError):
 
 
 class TooManyProcesses(TemplateError[()]):
-    message = "cannot start another process: a limit of processes is reached"
+    message = "cannot start another process: the process limit has been reached"
     hint = PROCESS_LIMIT_HINT
 
 
 class TooFewPorts(TemplateError[int, int, int, int]):
-    message = "{0} free ports are needed, but only {1} found in {2}:{3}"
+    message = "{0} free ports are needed, but {2}:{3} has only {1}"
     hint = "widen --port-range LOW:HIGH"
 
 
@@ -273,7 +273,7 @@ class TooManyOpenFiles(TemplateError[int]):
 
 
 class TooFewFiles(TemplateError[int, int, int]):
-    message = "this process may open {0} files: to watch {1} workers it needs {2}"
+    message = "this process may open only {0} files, but needs {2} to watch {1} workers"
     hint = "run `ulimit -n 65536` first"
 
 

@@ -187,7 +187,7 @@ class HangWatch:
         suspects = find_suspects(positions)
         seen = "no I/O or child process shows activity" if blind else "no rank makes progress"
         self._quiet_words = (f"{self.quiet}, and {seen}",)
-        self.node.console.say("WARNING", f"the job hangs: {self._quiet_words[0]}")
+        self.node.console.say("WARNING", f"the job is hanging: {self._quiet_words[0]}")
         self.node.console.event("hang_found", suspects=[one.rank for one in suspects])
         self.blind = blind
         words = self._explain((f"cannot read stacks: {self.trouble}",) if blind else hang_in_words(positions))

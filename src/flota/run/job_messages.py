@@ -52,7 +52,7 @@ def _shown(spec: JobSpec) -> list[str]:
     if spec.workers == 1 and ranks:
         return []
     if not ranks:
-        return ["showing no rank"]
+        return ["showing no ranks"]
     if len(ranks) == spec.workers:
         return ["showing all ranks"]
     return [f"showing {workers_in_words((TRAINER, rank) for rank in ranks)}"]
@@ -65,7 +65,7 @@ def stop_message(signal: int, workers: int, grace: float, *, again: bool) -> str
         return f"killing {who}" if signal == SIGINT else f"{signal_name(signal)} received"
     if signal != SIGINT:
         return f"{signal_name(signal)} received; stopping {who} (up to {grace:g} s)"
-    return f"stopping {who} (up to {grace:g} s; press Ctrl-C again to kill them now)"
+    return f"stopping {who} (up to {grace:g} s; press Ctrl-C again to kill now)"
 
 
 def stopped_message(report: Report, signal: str) -> str:
@@ -94,4 +94,4 @@ def _all_workers(report: Report) -> str:
     if set(report.sizes) == {TRAINER} and not report.ignored:
         return f"{'all ' * (report.workers > 1)}{counts_in_words({'worker': report.workers})}"
     names = [name for name, _ in report.ignored]
-    return counts_in_words({name: size - names.count(name) for name, size in report.sizes.items()}) or "no worker"
+    return counts_in_words({name: size - names.count(name) for name, size in report.sizes.items()}) or "no workers"

@@ -52,7 +52,7 @@ def test_a_misspelled_flag_is_guessed(word, meant):
 
 @pytest.mark.parametrize("word", "--epochs --lr --batch_size --seed --output_dir --name --config --slots -x -v".split())
 def test_no_guess_is_made_for_flags_of_scripts(word):
-    assert hint(word).startswith("flags of the script go after the script")
+    assert hint(word).startswith("the script's flags go after the script")
 
 
 def test_no_flag_of_flota_is_in_the_table():

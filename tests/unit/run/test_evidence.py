@@ -100,9 +100,7 @@ def test_a_worker_that_raised_because_of_another_before_it_was_stopped_failed_as
     }
 
 
-@pytest.mark.parametrize(
-    ("error", "hint"), [(EAGAIN, "raise the limit of processes"), (ENOENT, "run `flota --dry-run")]
-)
+@pytest.mark.parametrize(("error", "hint"), [(EAGAIN, "raise the process limit"), (ENOENT, "run `flota --dry-run")])
 def test_the_hint_for_a_worker_that_did_not_start_fits_the_error(tmp_path, error, hint):
     found, _ = evidence(tmp_path)
     found.note(StartFailed(0, error, 5.0))

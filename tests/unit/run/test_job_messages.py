@@ -58,7 +58,7 @@ def test_stopped(facts, signal, words):
 @pytest.mark.parametrize(
     ("signal", "again", "words"),
     [
-        (2, False, "stopping 4 workers (up to 30 s; press Ctrl-C again to kill them now)"),
+        (2, False, "stopping 4 workers (up to 30 s; press Ctrl-C again to kill now)"),
         (2, True, "killing 4 workers"),
         (15, False, "SIGTERM received; stopping 4 workers (up to 30 s)"),
         (15, True, "SIGTERM received"),
@@ -79,7 +79,7 @@ def devices(*ids):
         (1, {}, {"devices": devices("5")}, "1 worker on gpu01 (device 5), all output in log/"),
         (2, {"console": "all"}, {"devices": devices("GPU-a", "GPU-b")}, "2 workers on gpu01 (devices GPU-a, GPU-b), showing all ranks, all output in log/"),
         (4, {"console": (1, 2)}, {}, "4 workers on gpu01 (CPU), showing ranks 1-2, all output in log/"),
-        (4, {"console": "none"}, {}, "4 workers on gpu01 (CPU), showing no rank, all output in log/"),
+        (4, {"console": "none"}, {}, "4 workers on gpu01 (CPU), showing no ranks, all output in log/"),
         (4, {"console": "none", "tee": 3}, {}, "4 workers on gpu01 (CPU), showing all ranks, all output in log/"),
         (1, {"directory": "/data/log"}, {}, "1 worker on gpu01 (CPU), all output in /data/log/"),
         (1, {}, {"interactive": True}, "1 worker on gpu01 (CPU), connected to this terminal"),

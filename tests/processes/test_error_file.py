@@ -32,7 +32,7 @@ def test_what_the_culprit_recorded_is_copied_with_its_exit_code(flota, flags):
     [
         ("raise", "ValueError: planned failure of rank 1", 1, "Traceback (most recent call last):"),
         ("7", "rank 1 exit code 7", 7, "rank 1 is about to fail"),
-        ("SIGKILL", "rank 1 SIGKILL (killed by another process)", -9, "rank 1 is about to fail"),
+        ("SIGKILL", "rank 1 SIGKILL", -9, "rank 1 is about to fail"),
     ],
 )
 def test_a_culprit_that_recorded_nothing_is_described(flota, how, summary, code, stack):

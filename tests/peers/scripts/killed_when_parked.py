@@ -13,8 +13,9 @@ import flota
 
 if os.environ["FLOTA_ATTEMPT"] == "0":
     flota.heartbeat(1)
-    [own_log] = glob.glob(os.environ["FLOTA_LOG_DIR"] + "/default.*.log")
-    while f"flota] {sys.argv[1]}" not in open(own_log).read():
+    # The node opens its own log after it has started the workers.
+    own_logs = os.environ["FLOTA_LOG_DIR"] + "/default.*.log"
+    while not any(f"flota] {sys.argv[1]}" in open(log).read() for log in glob.glob(own_logs)):
         time.sleep(0.1)
     if os.environ["FLOTA_RANK"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)

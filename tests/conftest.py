@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.launching import Flota
+
+SOURCE = Path(__file__).parents[1] / "src"
 
 # The same examples in every run, so that results depend on the code only; soak looks for new ones.
 settings.register_profile("same", derandomize=True, database=None)
@@ -28,3 +32,18 @@ def flota(tmp_path):
     launcher = Flota(tmp_path)
     yield launcher
     launcher.end()
+
+
+@pytest.fixture
+def installed(tmp_path_factory):
+    """How flota is started by an interpreter without packages, with this py-spy beside it or without one."""
+
+    def install(spy=""):
+        python = tmp_path_factory.mktemp("bin") / "python"
+        python.symlink_to(os.path.realpath(sys.executable))
+        if spy:
+            (python.parent / "py-spy").write_text(f"#!/bin/sh\n{spy}\n")
+            (python.parent / "py-spy").chmod(0o755)
+        return {"command": [python, "-S", "-m", "flota"], "env": {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}}
+
+    return install

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +30,6 @@ QUIET = (
     "compile", "children", "checkpoint", "evaluation", "remote evaluation", "native evaluation", "download", "upload",
     "library", "pickle", "threads",
 )  # fmt: skip
-SOURCE = Path(__file__).parents[2] / "src"
 
 
 def hang(flota, kind, *flags, culprit=1, words=(), **options):
@@ -124,21 +121,6 @@ def test_a_hang_is_a_failure_that_is_restarted(flota):
     assert "rank 1 hung: detected after" in err and "restarting (1 of 1)" in err
     assert err.count("the job is hanging") == 1
     assert "3 workers finished successfully" in err
-
-
-@pytest.fixture
-def installed(tmp_path_factory):
-    """How flota is started where it has this py-spy beside its interpreter, or none."""
-
-    def install(spy=""):
-        python = tmp_path_factory.mktemp("bin") / "python"
-        python.symlink_to(os.path.realpath(sys.executable))
-        if spy:
-            (python.parent / "py-spy").write_text(f"#!/bin/sh\n{spy}\n")
-            (python.parent / "py-spy").chmod(0o755)
-        return {"command": [python, "-m", "flota"], "env": {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}}
-
-    return install
 
 
 @pytest.mark.parametrize("kind", ["sleep", "gil", "stopped", "left"])

@@ -13,10 +13,9 @@ BUG = 70
 TRY_AGAIN = 75
 HANG = 124  # as timeout(1) returns
 
+MORE_FILES = "run `ulimit -n 65536` first"
 # flota is installed from a clone: no package index has it yet.
 INSTALL_SPY = "run `pip install py-spy`, or `pip install '.[stacks]'` in a clone of flota"
-
-
 # After EAGAIN from fork().
 PROCESS_LIMIT_HINT = "raise the process limit: `ulimit -u`, or the container's (`docker run --pids-limit`, pids.max)"
 
@@ -269,17 +268,17 @@ class TooFewPorts(TemplateError[int, int, int, int]):
 
 class TooManyOpenFiles(TemplateError[int]):
     message = "{0} ports are needed, more than the limit on open files allows"
-    hint = "run `ulimit -n 65536` first"
+    hint = MORE_FILES
 
 
 class TooFewFiles(TemplateError[int, int, int]):
     message = "this process may open only {0} files, but needs {2} to watch {1} workers"
-    hint = "run `ulimit -n 65536` first"
+    hint = MORE_FILES
 
 
 class OutOfFiles(TemplateError[()]):
     message = "this process has no file descriptors left"
-    hint = "run `ulimit -n 65536` first"
+    hint = MORE_FILES
 
 
 class NoWorkingDirectory(TemplateError[()]):

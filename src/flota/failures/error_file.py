@@ -10,6 +10,10 @@ from typing import Any
 
 from flota.job.plan import ERROR, own_file_of
 from flota.job.report import FailedWorker, Report, exception_message, failure_in_brief
+from flota.logs.directory import read_end, write_whole
+from flota.logs.parse_events import parse_object
+
+MOST_RECORDED = 1 << 20  # bytes
 
 
 def write_error_file(path: str, report: Report) -> str:
@@ -17,8 +21,6 @@ def write_error_file(path: str, report: Report) -> str:
     if not report.failed:
         return ""
     import json
-
-    from flota.logs.directory import write_whole
 
     content = _recorded(report) or {"message": _message(report.failed[0])}
     if isinstance(content["message"], dict):
@@ -33,18 +35,15 @@ def write_error_file(path: str, report: Report) -> str:
 
 def _recorded(report: Report) -> dict[str, Any] | None:
     """What the culprit itself has recorded in this job, if its file is on this machine."""
-    import json
-
     culprit = report.failed[0]
     path = own_file_of(report.log_dir, culprit.role, culprit.rank, ERROR)
     try:
         if os.stat(path).st_mtime < report.began:
             return None  # of an earlier job
-        with open(path) as file:
-            content = json.load(file)
-    except (OSError, ValueError):
+    except OSError:
         return None
-    return content if isinstance(content, dict) and "message" in content else None
+    content = parse_object(read_end(path, MOST_RECORDED))
+    return content if content and "message" in content else None
 
 
 def _message(culprit: FailedWorker) -> dict[str, Any]:

@@ -82,12 +82,12 @@ class Console:
 
     def _reopen_removed_logs(self) -> None:
         """Go on in a new log directory if the directory was removed."""
-        removed = [log for log in (self.own_log.file, self.events.file) if _is_removed(log)]
+        logs = zip((self.own_log.file, self.events.file), self._own_paths(), strict=True)
+        removed = [(log, path) for log, path in logs if _is_removed(log)]
         if not removed or self.spec.log.per_run:
             return
-        for log, path in zip((self.own_log.file, self.events.file), self._own_paths(), strict=True):
-            if log in removed:
-                reopen(log, path)
+        for log, path in removed:
+            reopen(log, path)
         directory = self.spec.log.directory
         self.say("WARNING", f"files in the log directory {directory} were removed; flota writes new ones")
 
@@ -193,7 +193,7 @@ class Console:
 
         lines = failure_report(report, verbose=self.spec.log.verbose)
         culprit = report.failed[0]
-        shown = any(stream.path == culprit.log for stream in self.follower.logs) and _same_destination()
+        shown = any(stream.path == culprit.log for stream in self.follower.logs) and os.path.sameopenfile(1, 2)
         brief = culprit._replace(said=tuple(exception_message(culprit)))
         short = failure_report(report._replace(failed=(brief, *report.failed[1:]))) if shown and brief.said else lines
         self.own_log.write_text("ERROR", "\n".join(lines), "\n".join(lines if self.spec.log.verbose else short))
@@ -310,12 +310,6 @@ def _is_removed(log: int) -> bool:
 def _worker_fields(started: Started, number: int) -> dict[str, object]:
     worker = started.plans[number].worker
     return {"rank": worker.rank, **({} if worker.name == TRAINER else {"role": worker.name})}
-
-
-def _same_destination() -> bool:
-    """Whether stdout and stderr go to the same terminal or file."""
-    out, err = os.fstat(1), os.fstat(2)
-    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
 
 
 def _endpoint_lines(spec: JobSpec, roster: Roster) -> list[str]:

@@ -9,7 +9,7 @@ MAY_INSTALL := $(filter 1 true,$(or $(SYSTEM),$(CI)))
 # The tests say themselves what their workers get; a shell's own habits must not leak in.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONPATH
 
-.PHONY: demo test check processes hosts lab frameworks soak bench docs pictures site dist system peers clean
+.PHONY: demo test check processes hosts browser lab frameworks soak bench docs pictures site dist system peers clean
 
 demo: $(BIN)/flota
 	$(BIN)/flota --nproc_per_node 2 --log_dir $(VENV)/demo-log examples/plain_python/train.py
@@ -17,7 +17,7 @@ demo: $(BIN)/flota
 # All tiers, two things at a time: frameworks are fetched while the first tiers run. Each prints its own result when it
 # has ended; one that fails does not keep the others from running, and fails this.
 test: $(VENV)/docs
-	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check peers site dist processes lab frameworks
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check peers site dist processes browser lab frameworks
 
 # Tier 1: nothing but Python.
 check: $(VENV)/dev
@@ -30,8 +30,12 @@ check: $(VENV)/dev
 processes: $(VENV)/dev system
 	$(PYTEST) -n 4 tests/processes tests/contracts tests/store
 
-# Tier 3: hosts of the network lab, then the real frameworks, whose imports keep a core busy each.
-hosts: lab frameworks
+# Tier 3: the page in a real browser, hosts of the network lab, then the real frameworks, whose imports keep a core busy
+# each.
+hosts: browser lab frameworks
+
+browser: $(VENV)/dev system
+	$(PYTEST) -n 2 tests/browser
 
 lab: $(VENV)/dev system
 	$(PYTEST) -n 4 tests/netns tests/faults
@@ -54,10 +58,11 @@ peers: $(VENV)/dev
 docs: $(VENV)/dev
 	$(BIN)/python docs/make_reference.py
 
-# Terminal pictures of real jobs. Needs root, or user namespaces.
+# Terminal pictures of real jobs, and pictures of the page. Needs root, or user namespaces; and Chromium.
 pictures: $(VENV)/dev
 	$(BIN)/python -m pip install --quiet -e '.[pictures]'
 	$(BIN)/python docs/make_pictures.py
+	$(BIN)/python docs/make_page_pictures.py
 
 # The sdist and the wheel, checked, and the demo run from the wheel in an empty environment.
 dist: $(VENV)/dev

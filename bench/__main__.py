@@ -23,15 +23,21 @@ CLAIMS = (
     "warm",
     "heartbeat",
     "hang_watch",
+    "watching_top",
     "hangs",
     "output_to_files",
     "output_shown",
+    "logs_merged",
+    "commands",
     "cold_nodes",
+    "ssh_start",
+    "slurm_start",
     "restart_of_nodes",
     "blame",
     "join_hundred",
     "join_thousands",
     "memory_of_master",
+    "page",
 )
 
 

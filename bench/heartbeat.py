@@ -1,4 +1,4 @@
-"""The cost of a heartbeat in a training step, with and without flota. The slowest of three calls counts."""
+"""The cost of a heartbeat or a phase, with and without flota. The slowest of four calls counts."""
 
 from __future__ import annotations
 

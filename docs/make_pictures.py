@@ -56,6 +56,8 @@ SCENES = {
     "progress": Scene(
         "Progress bars of two ranks", "flota --devices 0,1 --console all finetune.py", " 5[0-9]%", running=True
     ),
+    "status": Scene("The status line of a running job", "flota pretrain.py", "it/s", running=True),
+    "top": Scene("The live view of a job", "flota --view --max_restart 3 longrun.py", "slow [12]", running=True),
     "success": Scene("A job that finished successfully", "flota train.py", "4 workers (finished|ended)"),
 }
 
@@ -111,7 +113,9 @@ def record(scene: Scene, columns: int, rows: int) -> bytes:
                 raise WrongPicture(f"`{scene.command}` printed:\n{printed.decode()}")
             return printed + b"$ " if ended else printed
         finally:
-            os.kill(pid, signal.SIGKILL)  # unshare ends all processes of the job with it
+            # Of the namespace's first process: unshare exits when the kernel has ended all others as well.
+            below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            os.kill(int(below[0]) if below else pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             os.close(terminal)
 

@@ -16,7 +16,18 @@ from typing import Any, get_args
 from flota import platforms
 from flota.cli.commands import REGISTRY as SUBCOMMANDS
 from flota.cli.commands import Subcommand
-from flota.cli.flags import ALIASES, BY_NAME, DEPRECATED, FLAGS, GROUPS, ON_ONE_MACHINE, WITHOUT_SERVERS, Alias, Flag
+from flota.cli.flags import (
+    ALIASES,
+    BY_NAME,
+    DEPRECATED,
+    FLAGS,
+    GROUPS,
+    ON_ONE_MACHINE,
+    WITHOUT_HOSTS,
+    WITHOUT_SERVERS,
+    Alias,
+    Flag,
+)
 from flota.cli.ipu import IPU_FLAGS, REFUSED
 from flota.cli.settings import NEVER_IN_ENVIRONMENT
 from flota.cluster import coordinator, follower, job_state
@@ -39,6 +50,8 @@ CONDITIONS = {
     "rank": "this machine's number: below the number of machines, or -1; other values are an error",
     "ips": "one address: same as `--host`; several: the machines in order; the first serves on `--start_port` - 1",
     "standalone": "no effect: flota does this on one machine anyway",
+    "bind": "[bind workers to CPUs](../guides/single-machine.md#bind-workers-to-cpus): none, auto, numa, socket, cache,"
+    " core; torchrun's node, exclusive and core-complex mean numa, core and cache",
     "use-env": "with `python -m flota.torch_launch`: do not insert `--local-rank`",
 }
 
@@ -160,10 +173,8 @@ def alias_row(alias: Alias) -> tuple[str, ...]:
 def effect_of(flag: Flag) -> str:
     if flag.refused:
         return f"refused: {flag.refused}"
-    if flag.note == ON_ONE_MACHINE:
-        return f"{flag.help}; no effect on one machine"
-    if flag.note == WITHOUT_SERVERS:
-        return f"{flag.help}; no effect without parameter servers"
+    if flag.note in (ON_ONE_MACHINE, WITHOUT_HOSTS, WITHOUT_SERVERS):
+        return f"{flag.help}; {flag.note.removeprefix('has ')}"
     if flag.note:
         return flag.note.removeprefix("has ")
     old = "; deprecated: flota prints one note when it is used" if flag.name in DEPRECATED else ""
@@ -219,7 +230,7 @@ def framework_table(name: str) -> str:
     for variable, value in {**plain, **on_devices, **alone}.items():
         where = ""
         if variable not in plain and variable not in on_devices:
-            where = f" (only with `--framework {name}`)"
+            where = f" (only with `--framework {name}`{', or if the script needs it' if name == 'jax' else ''})"
         elif variable not in plain:
             where = " (with devices)"
         elif variable not in on_devices:

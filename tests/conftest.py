@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.launching import Flota
 
 SOURCE = Path(__file__).parents[1] / "src"
 
-# The same examples in every run, so that results depend on the code only; soak looks for new ones.
-settings.register_profile("same", derandomize=True, database=None)
-settings.register_profile("soak", derandomize=False)
+# The same examples in every run, so that results depend on the code only; soak looks for new ones. How long an example
+# takes depends on what else the machine does.
+any_speed: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("same", derandomize=True, database=None, **any_speed)
+settings.register_profile("soak", derandomize=False, **any_speed)
 settings.load_profile("soak" if os.environ.get("FLOTA_SOAK") else "same")
 
 

@@ -98,7 +98,7 @@ def check_wheel(wheel: Path, version: str, source: dict[str, bytes]) -> None:
     refuse(wheel, "unwanted files", [name for name in package if name not in source or UNWANTED.search(name)])
     refuse(wheel, "files that differ from src", [name for name in package if package[name] != source[name]])
     check_metadata(files[f"{info}METADATA"], version)
-    commands = re.findall(rb"^(\w+) = flota\.cli\.main:main$", files[f"{info}entry_points.txt"], re.MULTILINE)
+    commands = re.findall(rb"^(\w+) = flota\.cli:command$", files[f"{info}entry_points.txt"], re.MULTILINE)
     refuse(wheel, "missing commands", {*COMMANDS} - {command.decode() for command in commands})
 
 

@@ -15,7 +15,9 @@ from typing import Any
 
 WORKERS = Path(__file__).parent / "processes" / "workers"
 COMMAND = Path(sys.executable).parent / "flota"
-DEADLINE = 20.0
+DEADLINE = 60.0  # seconds: only a hang takes that long, also on a busy machine
+EXIT_DEADLINE = 25.0  # for an exit: less than the default of --grace, because tests must notice one that is not needed
+SHEPHERD = "shepherd"  # its name, and its command line
 PR_SET_CHILD_SUBREAPER = 36
 also: dict[str, str] = {}  # variables for every flota, for tests that are repeated with another setting
 
@@ -36,10 +38,10 @@ class Running:
         self.directory = directory
         self.pid = process.pid
 
-    def wait(self, timeout: float = DEADLINE) -> int:
+    def wait(self, timeout: float = EXIT_DEADLINE) -> int:
         return self.process.wait(timeout)
 
-    def output(self, timeout: float = DEADLINE) -> tuple[str, str]:
+    def output(self, timeout: float = EXIT_DEADLINE) -> tuple[str, str]:
         out, err = self.process.communicate(timeout=timeout)
         return out.decode(errors="replace"), err.decode(errors="replace")
 
@@ -48,7 +50,7 @@ class Running:
         return self.shepherds()[0]
 
     def shepherds(self) -> list[int]:
-        return [pid for pid in children(self.pid) if name_of(pid) == "flota-shepherd"]
+        return [pid for pid in children(self.pid) if name_of(pid) == SHEPHERD]
 
     def wait_for(self, *names: str) -> None:
         """Wait until workers have created these files."""
@@ -171,6 +173,6 @@ def survivors() -> list[int]:
     return alive
 
 
-def assert_nobody_left(timeout: float = 4.0, spared: Collection[int] = ()) -> None:
+def assert_nobody_left(timeout: float = EXIT_DEADLINE, spared: Collection[int] = ()) -> None:
     left = set(survivors()) - set(spared)
     wait_until(lambda: not set(survivors()) - set(spared), f"these processes to exit: {left}", timeout)

@@ -1,4 +1,4 @@
-"""Records the microseconds of the slowest call: a heartbeat with a step, one with a number as well, should_stop."""
+"""Records the microseconds of the slowest call: heartbeat with a step, also with a number, phase, or should_stop."""
 
 import sys
 import time
@@ -18,5 +18,10 @@ def microseconds(call):
     return (time.perf_counter() - began) / CALLS * 1e6
 
 
-calls = (flota.heartbeat, lambda step: flota.heartbeat(step, loss=0.5), lambda _: flota.should_stop())
+def mark(_step):
+    with flota.phase("checkpoint"):
+        pass
+
+
+calls = (flota.heartbeat, lambda step: flota.heartbeat(step, loss=0.5), mark, lambda _: flota.should_stop())
 Path(sys.argv[1]).write_text(str(max(microseconds(call) for call in calls)))

@@ -17,6 +17,7 @@ PUBLIC = {
     "init_parallel_env": "flota.worker.parallel",
     "launch": "flota.spawning.launch",
     "on_stop": "flota.worker.stop_callbacks",
+    "phase": "flota.worker.phases",
     "record": "flota.worker.record_error",
     "should_stop": "flota.worker.heartbeat",
     "shutdown": "flota.worker.parallel",
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from flota.worker.parallel import DataParallel as DataParallel
     from flota.worker.parallel import init_parallel_env as init_parallel_env
     from flota.worker.parallel import shutdown as shutdown
+    from flota.worker.phases import phase as phase
     from flota.worker.record_error import record as record
     from flota.worker.stop_callbacks import on_stop as on_stop
 

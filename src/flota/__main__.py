@@ -2,7 +2,7 @@
 
 import sys
 
-from flota.cli.main import main
+from flota.cli import command
 
 if __name__ == "__main__":
-    sys.exit(main(interpreter=sys.executable))
+    command(interpreter=sys.executable)

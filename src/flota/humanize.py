@@ -7,6 +7,10 @@ from _collections_abc import Iterable
 
 from flota.job.roles import HETER, TRAINER, label
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.job.spec import RestartPolicy
+
 OTHER_NAMES = ("SIGCLD", "SIGIOT", "SIGPOLL")  # of SIGCHLD, SIGABRT and SIGIO
 NAMES = {
     getattr(_signal, name): name
@@ -18,7 +22,7 @@ SIGNALS_IN_WORDS = {
     "SIGABRT": "aborted",
     "SIGBUS": "bus error",
     "SIGFPE": "arithmetic error",
-    "SIGHUP": "hung up",
+    "SIGHUP": "hangup",
     "SIGILL": "illegal instruction",
     "SIGINT": "interrupted",
     "SIGKILL": "killed by another process or the OOM killer",
@@ -26,8 +30,8 @@ SIGNALS_IN_WORDS = {
     "SIGQUIT": "quit",
     "SIGSEGV": "segmentation fault",
     "SIGTERM": "terminated by another process",
-    "SIGXCPU": "over its CPU limit",
-    "SIGXFSZ": "over its file size limit",
+    "SIGXCPU": "CPU time limit exceeded",
+    "SIGXFSZ": "file size limit exceeded",
 }
 
 
@@ -66,8 +70,8 @@ def workers_in_words(workers: Iterable[tuple[str, int]]) -> str:
     )
 
 
-def restart_in_words(attempt: int, limit: int, delay: float) -> str:
-    return f"restarting{f' in {delay:g} s' if delay else ''} ({attempt} of {limit})"
+def restart_in_words(attempt: int, policy: RestartPolicy, delay: float) -> str:
+    return f"restarting{f' in {delay:g} s' if delay else ''} ({attempt - policy.earlier} of {policy.limit})"
 
 
 def counts_in_words(sizes: dict[str, int]) -> str:
@@ -93,6 +97,12 @@ def bytes_in_words(number: int) -> str:
 def duration_in_words(seconds: float) -> str:
     """For example `11.8 s`, `3m12s`, `2h05m`."""
     return f"{seconds:.1f} s" if seconds < 60 else clock_in_words(seconds)
+
+
+def limit_in_words(seconds: float) -> str:
+    """A duration as users write it in flags: `8h`, `90m`, `2.5s`."""
+    unit, size = next(((unit, size) for unit, size in (("h", 3600), ("m", 60)) if seconds % size == 0), ("s", 1))
+    return f"{seconds / size:g}{unit}"
 
 
 def clock_in_words(seconds: float) -> str:

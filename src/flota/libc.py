@@ -9,7 +9,7 @@ import sys
 from _ctypes import call_function, dlopen, dlsym
 
 
-def call(name: str, *arguments: int | bytes) -> int:
+def call(name: str, *arguments: object) -> int:
     """Return the function's result, or -1 on systems other than Linux."""
     if sys.platform != "linux":
         return -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -44,9 +45,15 @@ def spec(frameworks=ALL, **changes):
 
 RUN_ID = "TORCHELASTIC_RUN_ID"
 TELLS_RUN_ID = """
-import os, sys
-print(os.environ["TORCHELASTIC_RUN_ID"], os.environ["FLOTA_JOB_ID"], flush=True)
-sys.exit(os.environ["FLOTA_ROUND"] == "0")
+import os, sys, time
+run_id, rank = os.environ["TORCHELASTIC_RUN_ID"], int(os.environ["RANK"])
+print(run_id, os.environ["FLOTA_JOB_ID"], flush=True)
+if os.environ["FLOTA_ROUND"] == "0":  # both have told it before one fails and the other is stopped
+    told = [f"told.{run_id.replace('/', '_')}.{number}" for number in range(2)]
+    open(told[rank], "w").close()
+    while not all(map(os.path.exists, told)):
+        time.sleep(0.01)
+    sys.exit(1)
 """
 
 
@@ -146,8 +153,67 @@ def test_jax_reads_its_place_from_open_mpis_names(flota):
     assert env["JAX_COORDINATOR_ADDRESS"].startswith("127.0.0.1:")
 
 
-def test_open_mpis_names_are_for_jax_alone(flota):
+ASKS_JAX = """
+import json, os
+if False:
+    import jax
+    jax.distributed.initialize()
+json.dump(dict(os.environ), open(f"env.{os.environ['FLOTA_RANK']}", "w"))
+"""
+
+
+def env_of_jax_script(flota, *flags, path="asks.py", text=ASKS_JAX, env=None):
+    (flota.directory / path).parent.mkdir(exist_ok=True)
+    (flota.directory / path).write_text(text)
+    result = flota.run("--nproc_per_node", 2, *(flags or (path,)), env=env)
+    assert result.returncode == 0, result.stderr
+    return json.loads((flota.directory / "env.1").read_text())
+
+
+def open_mpis(env):
+    return {name.removeprefix("OMPI_COMM_WORLD_"): env[name] for name in env if name.startswith("OMPI_COMM_WORLD_")}
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [((), "asks.py"), (("-m", "asks"), "asks.py"), (("-m", "package"), "package/__main__.py")],
+    ids=["a script", "a module", "a package"],
+)
+def test_a_script_that_asks_jax_gets_open_mpis_names(flota, words, path):
+    env = env_of_jax_script(flota, *words, path=path)
+
+    assert open_mpis(env) == {"SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
+    assert env["OMPI_MCA_orte_hnp_uri"] == f"1.0;tcp://{env['JAX_COORDINATOR_ADDRESS']}"
+
+
+def test_what_prepares_workers_of_jax_leaves_no_trace(flota):
+    mine = {"PYTHONPATH": "/mine"}
+
+    for env, given in ((None, None), (mine, "/mine")):
+        seen = env_of_jax_script(flota, env=env)
+        assert seen.get("PYTHONPATH") == given
+        assert not {"FLOTA_PYTHONPATH", "FLOTA_EXIT_AFTER_ERROR"} & set(seen)
+
+
+def test_open_mpis_own_names_are_not_changed(flota):
+    env = env_of_jax_script(flota, env={"OMPI_COMM_WORLD_SIZE": "7"})
+
+    assert open_mpis(env) == {"SIZE": "7"}
+
+
+def test_other_scripts_do_not_get_open_mpis_names(flota):
     assert not [name for name in env_of(flota) if name.startswith("OMPI_")]
+    assert not open_mpis(env_of_jax_script(flota, text=ASKS_JAX.replace("initialize()", "initialize(a, 2, 1)")))
+    assert not open_mpis(env_of_jax_script(flota, "--framework", "torch", "asks.py"))
+
+
+def test_a_script_that_can_be_read_only_once_is_left_to_its_worker(flota):
+    os.mkfifo(flota.directory / "pipe")
+    with subprocess.Popen(["sh", "-c", "echo \"print('read once')  # jax\" > pipe"], cwd=flota.directory) as writer:
+        result = flota.run("pipe")
+        writer.kill()
+
+    assert result.stdout == "read once\n"
 
 
 def test_tf_config_names_every_worker(flota):
@@ -210,6 +276,12 @@ def test_jax_gets_its_device(flota):
     assert (
         env_of(flota, "--framework", "jax", rank=1, env={"CUDA_VISIBLE_DEVICES": "4,5"})["JAX_LOCAL_DEVICE_IDS"] == "1"
     )
+
+
+def test_a_single_jax_worker_uses_all_devices(flota):
+    flags = "--framework", "jax", "--nproc_per_node", 1
+
+    assert env_of(flota, *flags, env={"CUDA_VISIBLE_DEVICES": "4,5"})["JAX_LOCAL_DEVICE_IDS"] == "0,1"
 
 
 def test_devices_cpu_hides_them(flota):

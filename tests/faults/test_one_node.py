@@ -8,10 +8,9 @@ import pytest
 
 from tests.faults.groups import limited_group
 from tests.faults.kinds import ADVANCES, CRASHES, EARLY, KINDS, MEMORY
-from tests.launching import COMMAND
+from tests.launching import COMMAND, DEADLINE
 
 CULPRIT, WORKERS = 2, 4
-NO_HANG = 10.0  # seconds: how fast the report is there, bench/blame.py measures; no test depends on it
 
 
 def crash(flota, fault, *words, **options):
@@ -29,7 +28,7 @@ def check(flota, result, kind, verb="failed first"):
     assert [failure["rank"] for failure in report["failures"]] == [CULPRIT]
     assert {*(one["rank"] for one in report["secondary_failures"]), *report["stopped_by_flota"]} == {0, 1, 3}
     assert len(page) <= 25
-    assert seconds_to_report(flota) < NO_HANG
+    assert seconds_to_report(flota) < DEADLINE  # how fast it is, bench/blame.py measures
 
 
 def seconds_to_report(flota):
@@ -115,7 +114,7 @@ def test_the_report_shows_the_consequences_of_a_rank_that_left_too_early(flota):
     result = flota.run("--nproc_per_node", 2, "w.py")
 
     assert "rank 0 exited too early: " in result.stderr
-    assert "then rank 1 with exit code 1 (lost the connection to another process):" in result.stderr
+    assert "then rank 1 failed with exit code 1 (lost the connection to another process):" in result.stderr
     assert "  ConnectionResetError: [Errno 104] Connection reset by peer" in result.stderr
 
 
@@ -176,7 +175,7 @@ def is_ready(): open(f"ready.{os.environ['RANK']}", "w")
 
 def wait():
     is_ready()
-    time.sleep(20)
+    time.sleep(600)
 
 if os.environ["FLOTA_ROLE"] == "trainer":
     while not (os.path.exists("ready.0") and os.path.exists("ready.1")):

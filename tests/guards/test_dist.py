@@ -29,7 +29,7 @@ Description-Content-Type: text/markdown
 WHEEL = {
     **SOURCE,
     f"{INFO}/METADATA": METADATA,
-    f"{INFO}/entry_points.txt": b"fleetrun = flota.cli.main:main\nflota = flota.cli.main:main\n",
+    f"{INFO}/entry_points.txt": b"fleetrun = flota.cli:command\nflota = flota.cli:command\n",
     f"{INFO}/licenses/LICENSE": b"terms",
 }
 SDIST = ["PKG-INFO", "pyproject.toml", "README.md", "LICENSE", "src/flota/__init__.py", "src/flota/py.typed"]
@@ -94,7 +94,7 @@ def test_a_wheel_of_another_source_is_refused(wheel):
 
 def test_a_wheel_without_a_command_is_refused(wheel):
     with pytest.raises(DistFailed, match="missing commands: fleetrun"):
-        check_wheel(wheel({**WHEEL, f"{INFO}/entry_points.txt": b"flota = flota.cli.main:main\n"}), "0.1.0", SOURCE)
+        check_wheel(wheel({**WHEEL, f"{INFO}/entry_points.txt": b"flota = flota.cli:command\n"}), "0.1.0", SOURCE)
 
 
 @pytest.mark.parametrize("line", ["Summary", "License-File", "Requires-Python", "Provides-Extra", "Keywords"])

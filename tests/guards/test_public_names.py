@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import flota
-from flota.host.channel import POLLS, WANTS_SIGNAL, Channel
+from flota.host.channel import Channel
+from flota.host.heartbeat_page import POLLS, WANTS_SIGNAL
 from tests.launching import environment
 
 from .test_start_path import SLOW
@@ -43,7 +44,9 @@ except flota.FlotaError as error:
     assert "hint: import one" in str(error)
 else:
     raise SystemExit("no error")
-flota.heartbeat(8, loss=0.5)
+flota.heartbeat(8, total=100, loss=0.5)
+with flota.phase("evaluate"), flota.phase("checkpoint"):
+    pass
 assert flota.should_stop() is False
 flota.on_stop(lambda: print("called"))
 import os
@@ -51,7 +54,7 @@ if os.fork() == 0:
     flota.heartbeat(99)
     os._exit(0)
 assert os.wait()[1] == 0
-flota.heartbeat(9)
+flota.heartbeat(9, 100)
 assert flota.should_stop() is True
 flota.heartbeat(10)
 raise SystemExit("it goes on")

@@ -16,11 +16,10 @@ from typing import Any
 
 from tests.etcd import packaged_etcd
 from tests.lab.hosts import Host
-from tests.launching import state, wait_until
+from tests.launching import DEADLINE, state, wait_until
 
 CLIENTS, PEERS = 2379, 2380
 PATIENCE = 2.0  # seconds for one answer; an etcd that is stopped or has no majority does not answer
-DEADLINE = 20.0
 
 
 class Member:
@@ -48,9 +47,9 @@ class Member:
         with self._log.open("ab") as log:
             self.process = self.host.popen(self._argv, stdout=log, stderr=subprocess.STDOUT)
 
-    def ask(self, path: str, body: object) -> dict[str, Any]:
+    def ask(self, path: str, body: object, patience: float = PATIENCE) -> dict[str, Any]:
         """Ask this member on its own host, which network faults do not affect. Raises OSError if it does not answer."""
-        line = self.host.call(socket.create_connection, ("127.0.0.1", CLIENTS), PATIENCE)
+        line = self.host.call(socket.create_connection, ("127.0.0.1", CLIENTS), patience)
         client = http.client.HTTPConnection("127.0.0.1", CLIENTS)
         client.sock = line
         try:
@@ -139,7 +138,7 @@ class Etcd:
 
     def _wait(self, members: Iterable[Member]) -> None:
         for member in members:
-            wait_until(member.is_ready, f"etcd on {member.host.name}", DEADLINE)
+            wait_until(member.is_ready, f"etcd on {member.host.name}")
 
 
 def _peer_url(host: Host) -> str:

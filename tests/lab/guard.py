@@ -7,10 +7,10 @@ file means that the owner has exited. It keeps the namespaces open: otherwise an
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Collection
 
 
@@ -23,11 +23,18 @@ def main(directory: str, descriptors: list[str]) -> None:
 
 
 def end_all(namespaces: Collection[int]) -> None:
-    """Send SIGKILL to every process in these network namespaces, until there is none."""
+    """Send SIGKILL to every process in these network namespaces, until there is none.
+
+    A process leaves its namespace before its ports are free: wait for its end, and that of all its threads.
+    """
     while found := processes_in(namespaces):
-        for pid in found:
-            _kill(pid, namespaces)
-        time.sleep(0.001)
+        killed = [_kill(pid, namespaces) for pid in found]
+        for process in killed:
+            if process >= 0:
+                ends = select.poll()
+                ends.register(process, select.POLLIN)
+                ends.poll()
+                os.close(process)
 
 
 def processes_in(namespaces: Collection[int]) -> list[int]:
@@ -42,19 +49,21 @@ def _namespace(pid: int) -> int:
         return 0
 
 
-def _kill(pid: int, namespaces: Collection[int]) -> None:
+def _kill(pid: int, namespaces: Collection[int]) -> int:
+    """Returns a descriptor of the process that is readable when it has ended; -1 if it has ended before."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
-        return
+        return -1
     try:
         # Checked again, because now the pid cannot be reused: this kills as root.
         if _namespace(pid) in namespaces:
             signal.pidfd_send_signal(process, signal.SIGKILL)
+            return process
     except ProcessLookupError:
         pass
-    finally:
-        os.close(process)
+    os.close(process)
+    return -1
 
 
 if __name__ == "__main__":

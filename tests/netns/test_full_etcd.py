@@ -15,7 +15,8 @@ from tests.netns.jobs import Job
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 QUOTA = 16 << 20
-FULL = "it refuses to write: etcdserver: mvcc: database space exceeded"
+PATIENCE = 60.0  # seconds for a write of a megabyte on a busy machine
+FULL = "it refuses writes: etcdserver: mvcc: database space exceeded"
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def fill(member: Member) -> None:
     value = base64.b64encode(bytes(1 << 20)).decode()
     try:
         while True:
-            member.ask("/v3/kv/put", {"key": "ZmlsbA==", "value": value})
+            member.ask("/v3/kv/put", {"key": "ZmlsbA==", "value": value}, PATIENCE)
     except OSError as error:
         if "database space exceeded" not in str(error):
             raise
@@ -50,8 +51,8 @@ def fill(member: Member) -> None:
 
 def make_room(member: Member) -> None:
     revision = member.ask("/v3/kv/range", {"key": "YQ=="})["header"]["revision"]
-    member.ask("/v3/kv/compaction", {"revision": revision, "physical": True})
-    member.ask("/v3/maintenance/defragment", {})
+    member.ask("/v3/kv/compaction", {"revision": revision, "physical": True}, PATIENCE)
+    member.ask("/v3/maintenance/defragment", {}, PATIENCE)
     alarm = member.ask("/v3/maintenance/alarm", {"action": "GET"})["alarms"][0]
     member.ask("/v3/maintenance/alarm", {"action": "DEACTIVATE", **alarm})
 
@@ -62,8 +63,8 @@ def test_all_nodes_report_it_and_end_with_75_in_time(member, job):
     job.fail(2)
 
     for node in job.nodes.started:
-        node.wait_for(f"the store is failing: etcd at {member.address}: {FULL}", 15)
-    assert job.codes(FAILING_LIMIT + 25) == [75, 75, 75]
+        node.wait_for(f"the store is failing: etcd at {member.address}: {FULL}", 60)
+    assert job.codes(FAILING_LIMIT + 60) == [75, 75, 75]
     assert time.monotonic() - began >= FAILING_LIMIT
     for node in job.nodes.started:
         assert f"the store failed: etcd at {member.address}: {FULL}" in node.err
@@ -73,10 +74,10 @@ def test_the_job_goes_on_when_there_is_space_again(member, job):
     fill(member)
     job.fail(2)
     for node in job.nodes.started:
-        node.wait_for(FULL, 15)
+        node.wait_for(FULL, 60)
 
     make_room(member)
 
     job.next_round(0)
     job.finish()
-    assert job.codes(40) == [0, 0, 0]
+    assert job.codes(120) == [0, 0, 0]

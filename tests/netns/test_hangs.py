@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from flota.hangs.running_job import address_of
+from flota.host.unix_socket import address_of
 from tests.launching import COMMAND, WORKERS, environment, slow_spy
 from tests.netns.jobs import HTTP
 
 TIMEOUT = 4.0
-PATIENCE = 60.0  # seconds: six nodes and their py-spies may share two cores. How soon a hang is found, bench/ measures
+PATIENCE = 150.0  # seconds: six nodes and their py-spies may share two cores. How soon a hang is found, bench/ measures
 CULPRIT = 3
 SPY = Path(sys.executable).parent / "py-spy"
 FLAGS = ["--nnodes", 3, "--nproc_per_node", 2, "--hang-timeout", TIMEOUT, "--grace", 1]
@@ -55,10 +55,10 @@ def test_the_rank_is_named_on_every_node(jobs, kind):
     started = [start(job, kind) for job in jobs]
     for nodes in started:
         wait_for_hang(nodes)
-    began = time.monotonic()
+    steps = [path.stat().st_mtime for node in chain(*started) for path in node.directory.glob("step.0.*.3")]
     for node in chain(*started):
         node.wait_for("the job is hanging: no output for ", timeout=PATIENCE)
-    took = time.monotonic() - began
+    took = time.time() - max(steps)
 
     assert [job.codes(PATIENCE) for job in jobs] == [[124, 124, 124]] * 2
     assert took > 0.7 * TIMEOUT
@@ -212,7 +212,9 @@ def test_packets_dropped_on_the_workers_port_blame_no_rank(job):
     finally:
         job.lab.unshape(2)
     for node in nodes:
-        assert "no rank stands out: all wait for each other; check the network between host1 and host2" in node.err
+        assert (
+            "no rank stands out: all are waiting for each other; check the network between host1 and host2" in node.err
+        )
         assert node.err.count("the job is hanging") == 1
 
 

@@ -147,7 +147,7 @@ def with_flota() -> dict[str, str]:
 
 def test_nodes_that_wait_without_success_name_those_that_joined_and_exit_with_75(jobs):
     for job in jobs:
-        job.start([1, 2], "--nnodes 3 --join-timeout 3")
+        job.start([1, 2], "--nnodes 3 --join-timeout 8")
 
     for job in jobs:
         assert job.codes() == [75, 75]
@@ -163,7 +163,7 @@ def test_missing_nodes_have_the_names_that_the_user_gave(shared, tmp_path):
     }
     jobs = [Job(shared.lab, tmp_path) for _ in cases]
     for job, words in zip(jobs, cases, strict=True):
-        job.node(1, f"{words} --join-timeout 2.5")
+        job.node(1, f"{words} --join-timeout 5")
 
     for job, missing in zip(jobs, cases.values(), strict=True):
         assert job.codes() == [75]
@@ -176,7 +176,7 @@ def test_a_master_that_does_not_come_is_named(shared, tmp_path):
     masters = ["10.77.0.3:8090", "etcd://10.77.0.3:2379", "late.example:8090"]
     jobs = [Job(shared.lab, tmp_path, master) for master in masters]
     for job in jobs:
-        job.node(1, "--nnodes 2 --join-timeout 3")
+        job.node(1, "--nnodes 2 --join-timeout 8")
 
     for job in jobs:
         assert job.codes() == [75]

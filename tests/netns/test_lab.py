@@ -14,7 +14,7 @@ import pytest
 
 from tests.lab import Lab, missing
 from tests.lab.hosts import Host
-from tests.launching import state, wait_until
+from tests.launching import DEADLINE, state, wait_until
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -47,7 +47,7 @@ def has_way(one: Host, other: Host) -> bool:
 
 def wait_for_way(one: Host, other: Host) -> None:
     """A kernel that asked in vain for a neighbour's hardware address asks again after a second."""
-    wait_until(lambda: has_way(one, other), f"a way from {one.name} to {other.name}", 5)
+    wait_until(lambda: has_way(one, other), f"a way from {one.name} to {other.name}")
 
 
 def networks() -> set[int]:
@@ -80,14 +80,20 @@ def test_names_lead_to_hosts(lab):
     assert said == "host3 10.77.0.3 10.77.0.1\n"
 
 
+LOOKS_UP = """
+import socket, time
+begun = time.monotonic()
+try:
+    socket.gethostbyname("nobody.invalid")
+except OSError:
+    print(time.monotonic() - begun)
+"""
+
+
 def test_an_unknown_name_is_refused_at_once(lab):
-    begun = time.monotonic()
+    result = lab.host(1).run([sys.executable, "-c", LOOKS_UP])
 
-    result = lab.host(1).run([sys.executable, "-c", "import socket; socket.gethostbyname('nobody.invalid')"])
-
-    assert (result.returncode, time.monotonic() - begun < 4) == (1, True), (
-        "a resolver that waits for an answer takes 5 s"
-    )
+    assert float(result.stdout) < 4, "a resolver that waits for an answer takes 5 s"
 
 
 def test_a_host_may_have_an_etc_hosts_like_debians(lab):
@@ -120,7 +126,7 @@ def test_a_signal_reaches_the_command_itself(lab):
 
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(5) == -signal.SIGTERM
+    assert process.wait(DEADLINE) == -signal.SIGTERM
 
 
 def test_a_command_starts_where_the_test_is(lab, tmp_path):
@@ -157,8 +163,9 @@ def test_only_a_pulled_cable_is_seen_by_the_host(lab, carrier, said):
 def test_a_partition_keeps_groups_apart_and_together(lab):
     lab.partition([1, 2], [3, 4])
 
-    ways = {(a, b): has_way(lab.host(a), lab.host(b)) for a, b in [(1, 2), (3, 4), (1, 3), (4, 2)]}
-    assert ways == {(1, 2): True, (3, 4): True, (1, 3): False, (4, 2): False}
+    assert not any(has_way(lab.host(a), lab.host(b)) for a, b in [(1, 3), (4, 2)])
+    wait_for_way(lab.host(1), lab.host(2))
+    wait_for_way(lab.host(3), lab.host(4))
     lab.heal()
     wait_for_way(lab.host(1), lab.host(3))
     wait_for_way(lab.host(4), lab.host(2))
@@ -167,8 +174,8 @@ def test_a_partition_keeps_groups_apart_and_together(lab):
 def test_hosts_that_a_partition_does_not_name_stay_together(lab):
     lab.partition([1])
 
-    assert has_way(lab.host(2), lab.host(3))
     assert not has_way(lab.host(1), lab.host(2))
+    wait_for_way(lab.host(2), lab.host(3))
 
 
 def test_a_shaped_host_is_slow_to_answer(lab):
@@ -176,18 +183,15 @@ def test_a_shaped_host_is_slow_to_answer(lab):
         lab.shape(2, delay_ms=60, jitter_ms=5)
         connect(lab.host(1), server).close()  # the first one asks for the hardware address as well
 
-        def fastest() -> float:
-            times = []
-            for _ in range(5):  # the machine may be busy with other tests
-                begun = time.monotonic()
-                connect(lab.host(1), server).close()
-                times.append(time.monotonic() - begun)
-            return min(times)
+        def seconds() -> float:
+            begun = time.monotonic()
+            connect(lab.host(1), server).close()
+            return time.monotonic() - begun
 
-        shaped = fastest()
+        assert seconds() >= 0.11
         lab.unshape(2)
 
-        assert (0.11 <= shaped < 0.5, fastest() < 0.1) == (True, True), shaped
+        wait_until(lambda: seconds() < 0.11, "a fast answer")  # the machine may be busy with other tests
 
 
 def test_a_line_has_the_rate_it_was_given(lab):
@@ -195,7 +199,7 @@ def test_a_line_has_the_rate_it_was_given(lab):
 
     took = send(lab.host(1), lab.host(2), 1_000_000)
 
-    assert 0.35 <= took < 3.0
+    assert took >= 0.35
 
 
 def test_a_lossy_line_loses_nothing_for_good(lab):
@@ -207,16 +211,17 @@ def test_a_lossy_line_loses_nothing_for_good(lab):
 def send(one: Host, other: Host, size: int) -> float:
     """How long it takes until the last byte is there."""
     with listen(other, other.address) as server:
-        receive = f"import socket; s = socket.create_connection(('{other.address}', {server.getsockname()[1]}))"
-        process = one.popen([sys.executable, "-c", f"{receive}; s.sendall(bytes({size}))"])
+        dial = f"import socket; s = socket.create_connection(('{other.address}', {server.getsockname()[1]}))"
+        process = one.popen([sys.executable, "-c", f"{dial}; s.recv(1); s.sendall(bytes({size}))"])
         accepted, _ = server.accept()
         with accepted:
             accepted.settimeout(30)
             begun, left = time.monotonic(), size
+            accepted.sendall(b"x")
             while left:
                 left -= len(accepted.recv(min(left, 65536)))
             took = time.monotonic() - begun
-    process.wait(5)
+    process.wait(DEADLINE)
     return took
 
 
@@ -243,7 +248,7 @@ def test_a_crash_ends_all_on_one_host_and_nothing_elsewhere(lab):
 
     lab.crash(1)
 
-    assert (crashed.wait(5), lab.host(1).processes(), spared.poll()) == (-signal.SIGKILL, [], None)
+    assert (crashed.wait(DEADLINE), lab.host(1).processes(), spared.poll()) == (-signal.SIGKILL, [], None)
 
 
 def test_nothing_is_left_after_the_end():
@@ -280,7 +285,7 @@ with Lab(1) as lab:
         assert int(inode) in networks()
 
         owner.send_signal(end)
-        owner.wait(10)
+        owner.wait(DEADLINE)
 
         wait_until(lambda: int(inode) not in networks() and not Path(directory).exists(), "the lab's end")
 

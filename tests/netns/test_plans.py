@@ -73,14 +73,17 @@ def test_the_interface_that_workers_get(plan, words, hosts, interface):
     [
         (
             "--nnodes 2 --network-interface eth9",
-            "no interface `eth9` is up and has an address; available: `lo,eth0`",
+            "interface `eth9` does not exist, is down or has no address; available: `lo,eth0`",
         ),
-        ("--nnodes 2 --network-interface far0", "no interface `far0` is up and has an address"),
+        ("--nnodes 2 --network-interface far0", "interface `far0` does not exist, is down or has no address"),
         (
             "--nnodes 2 --network-interface eth0 --host 10.8.0.5",
             "--host 10.8.0.5 and --network-interface eth0 contradict",
         ),
-        ("--ips 10.9.0.7,10.9.0.8", "this machine is not in --ips `10.9.0.7,10.9.0.8`: it has `10.9.0.5,10.9.0.6`"),
+        (
+            "--ips 10.9.0.7,10.9.0.8",
+            "this machine is not in --ips `10.9.0.7,10.9.0.8`; its addresses: `10.9.0.5,10.9.0.6`",
+        ),
         ("--ips 10.9.0.5,10.9.0.6", "more than one address of this machine: `10.9.0.5,10.9.0.6`"),
     ],
 )

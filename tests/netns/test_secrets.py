@@ -158,7 +158,7 @@ def test_a_node_without_tls_gets_an_error_if_the_master_uses_it(shared, tmp_path
     plain = job.node(2, "--nnodes 2")
 
     assert plain.wait() == 2
-    assert "10.77.0.1:8090 does not answer as a store" in plain.err
+    assert "10.77.0.1:8090 does not answer like a store" in plain.err
     job.node(3, f"--nnodes 2 --tls-ca {papers}/ca.pem")
     job.round(0, 2)
     job.finish()

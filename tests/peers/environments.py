@@ -27,6 +27,7 @@ REQUIREMENTS = {
     # The last wheels that support parameter servers: 3.x does not. They need numpy 1 and protobuf 4.
     "paddle-ps": ("paddlepaddle==2.6.2", "setuptools==80.9.0", "protobuf==4.25.8", "numpy==1.26.4"),
     "jax": ("jax==0.10.2", "jaxlib==0.10.2"),
+    "ray": ("ray==2.60.0",),
 }
 
 CPU_BUILD = "+cpu"

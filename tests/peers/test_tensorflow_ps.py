@@ -26,8 +26,8 @@ def test_the_example_trains_and_ends_when_its_chief_is_done(tmp_path, _):
     ended = tensorflow.flota(*command_of("tensorflow_ps")[1:])
 
     assert "workers 2  steps 100  variables on /job:ps/replica:0/task:0/" in ended.out
-    first, last, slope, offset = re.search(r"loss (\S+), then (\S+)  y = (\S+) x \+ (\S+)", ended.out).groups()
-    assert float(last) < float(first) / 100
+    last, slope, offset = re.search(r"loss \S+, then (\S+)  y = (\S+) x \+ (\S+)", ended.out).groups()
+    assert float(last) < 0.01  # that of the first is not always larger: workers take steps in any order
     assert (float(slope), float(offset)) == pytest.approx((3, -2), abs=0.1)
     for rank in (0, 1):
         assert f"worker {rank} serves\n" in tensorflow.said(rank)

@@ -41,7 +41,7 @@ def says(out: str, err: str) -> None:
 def fails_in(failing: int) -> None:
     if rank() == failing:
         deep_inside(failing)
-    time.sleep(100)
+    time.sleep(1000)  # longer than a test may take
 
 
 def deep_inside(failing: int) -> None:
@@ -67,13 +67,13 @@ def exits(code: object) -> None:
 def kills_itself(number: int) -> None:
     if rank() == 1:
         os.kill(os.getpid(), number)
-    time.sleep(100)
+    time.sleep(1000)  # longer than a test may take
 
 
 def ignores_stops(directory: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Path(directory, f"ready.{rank()}").touch()
-    time.sleep(100)
+    time.sleep(1000)  # longer than a test may take
 
 
 def counts_until_told(directory: str) -> int:
@@ -119,3 +119,7 @@ def lists_descriptors() -> list[str]:
         check=True,
     )
     return listing.stdout.split()
+
+
+def gives_cpus() -> list[int]:
+    return sorted(os.sched_getaffinity(0))

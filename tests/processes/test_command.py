@@ -28,8 +28,8 @@ BAD_INPUT = [
     (["-np", "2", "train.py"], "unknown flag `-np`", "write --nproc_per_node N"),
     (["--epochs", "2", "train.py"], "unknown flag `--epochs`", "the script's flags go after the script"),
     (["-x", "train.py"], "unknown flag `-x`", "flota --help all"),
-    (["--stand", "train.py"], "abbreviated flag `--stand`", "write --standalone"),
-    (["--log", "x", "train.py"], "abbreviated flag `--log`", "--log-dir or "),
+    (["--stand", "train.py"], "flags cannot be abbreviated: `--stand`", "write --standalone"),
+    (["--log", "x", "train.py"], "flags cannot be abbreviated: `--log`", "--log-dir or "),
     ([], "no script given", "`flota train.py`"),
     (["missing.py"], "no such script: `missing.py`", "check the path"),
     (["tarin.py"], "no such script: `tarin.py`", "did you mean `train.py`?"),
@@ -38,7 +38,11 @@ BAD_INPUT = [
     (["--python", "no-python", "train.py"], "no interpreter at `no-python`", "--python PATH"),
     (["--nproc_per_node", "0", "train.py"], "`0`", "--nproc_per_node 8"),
     (["--nproc_per_node", "-3", "train.py"], "`-3`", "--nproc_per_node 8"),
-    (["--nproc_per_node", "two", "train.py"], "a number of 1 to 10000, or gpu, cpu, auto: `two`", "--nproc_per_node 8"),
+    (
+        ["--nproc_per_node", "two", "train.py"],
+        "`two` for --nproc_per_node: expected a number from 1 to 10000, or gpu, cpu, auto",
+        "--nproc_per_node 8",
+    ),
     (
         ["--nproc_per_node", "gpu", "train.py"],
         "--nproc_per_node gpu: this machine has no such device",
@@ -51,23 +55,39 @@ BAD_INPUT = [
     (["--rank", "5", "train.py"], "--rank 5 is out of range: the job has 1 node", "leave it out"),
     (["--devices", "0,1", "train.py"], "unknown device `0`: this machine has no devices", "--devices cpu"),
     (["--log_level", "loud", "train.py"], "`loud`", "--log_level INFO"),
-    (["--grace", "soon", "train.py"], "--grace needs a duration: `soon`", "30s, 2m or 1h"),
+    (["--grace", "soon", "train.py"], "invalid value `soon` for --grace: expected a duration", "30s, 2m or 1h"),
     *(
-        (["--preempt-signal", word, "train.py"], f"--preempt-signal needs {what}: `{word}`", "--preempt-signal SIGUSR1")
+        (
+            ["--preempt-signal", word, "train.py"],
+            f"invalid value `{word}` for --preempt-signal: expected {what}",
+            "--preempt-signal SIGUSR1",
+        )
         for what, words in {
             "the name of a signal": ["SIGUSR1,SIGUSR2", "SIGKILL", "SIG_IGN", "SIG_BLOCK", "12", ""],
             "a signal that is not reserved": ["SIGCHLD", "CLD", "SIGTSTP", "SIGCONT", "SIGINT", "SEGV"],
         }.items()
         for word in words
     ),
-    (["--signals-to-handle", "SIG_BLOCK", "x.py"], "--signals-to-handle needs names of signals", "SIGTERM,SIGINT"),
-    (["--start_port", "70000", "train.py"], "a port from 1 to 65535: `70000`", "--start_port 6070"),
+    (
+        ["--signals-to-handle", "SIG_BLOCK", "x.py"],
+        "for --signals-to-handle: expected names of signals",
+        "SIGTERM,SIGINT",
+    ),
+    (
+        ["--start_port", "70000", "train.py"],
+        "`70000` for --start_port: expected a port from 1 to 65535",
+        "--start_port 6070",
+    ),
     (["--port-range", "9:5", "train.py"], "`9:5`", "--port-range 35100:64000"),
     (["--redirects", "7", "train.py"], "`7`", "0:3,1:2"),
     (["--framework", "caffe", "train.py"], "`caffe`", "--framework torch"),
     (["--env", "novalue", "train.py"], "`novalue`", "NCCL_DEBUG=INFO"),
     (["--signals-to-handle", "SIGFOO", "train.py"], "`SIGFOO`", "SIGTERM,SIGINT,SIGUSR1"),
-    (["--run_mode", "bogus", "train.py"], "one of collective, ps, ps-heter, rpc: `bogus`", "--run_mode collective"),
+    (
+        ["--run_mode", "bogus", "train.py"],
+        "`bogus` for --run_mode: expected one of collective, ps, ps-heter, rpc",
+        "--run_mode collective",
+    ),
     (["--log_dir", "train.py", "train.py"], "cannot write to the log directory", "--log_dir DIR"),
     (["--ips", "203.0.113.7", "train.py"], "`203.0.113.7` is not an address of this machine", "ip -brief address"),
     (["-m", "--no-python", "train"], "-m and --no-python contradict each other", "not both"),
@@ -80,19 +100,23 @@ BAD_INPUT = [
     (["--auto_tuner_json", "x", "train.py"], "cannot use `--auto_tuner_json`", "leave it out"),
     (["--logs-specs", "x", "train.py"], "cannot use `--logs-specs`", "leave it out"),
     (["run_check"], "cannot use `run_check`", "a small script of your own"),
-    (["--help", "bogus"], "--help needs one of all, script,", "flota --help workers"),
-    (["--log_dir", "", "train.py"], "--log_dir needs a directory: ``", "--log_dir log"),
+    (["--help", "bogus"], "for --help: expected one of all, script,", "flota --help workers"),
+    (["--log_dir", "", "train.py"], "invalid value `` for --log_dir: expected a directory", "--log_dir log"),
     (["--log_dir", "a/{rank}", "train.py"], "--log_dir `a/{rank}`: `{rank}` is not a placeholder", "{host} or {pid}"),
     (["--log_dir", "a/{time", "train.py"], "--log_dir `a/{time`: unmatched `{`", "'runs/{job_id}/{time}'"),
     (["why", "a/{rank}"], "flota why `a/{rank}`: `{rank}` is not a placeholder", "--log_dir 'runs/{job_id}/{time}'"),
-    (["why", "--log_dir"], "--log_dir needs a directory", "--log_dir log"),
+    (["why", "--log_dir"], "for --log_dir: expected a directory", "--log_dir log"),
     (["--log_backups", "-1", "train.py"], "`-1`", "--log_backups 3"),
     (["--restart-on", "3,oom", "train.py"], "causes (aborted, bad-path,", "--restart-on SIGKILL"),
     (["--no-restart-on", "SIGNONE", "train.py"], "`SIGNONE`", "--no-restart-on SIGKILL"),
     (["--no-restart-on", "256", "train.py"], "`256`", "--no-restart-on SIGKILL"),
     (["why", "--loud"], "unknown flag `--loud`", "did you mean one of --log_dir, --verbose?"),
     *(
-        (["--hang-timeout", word, "train.py"], f"a duration of 1s or more, or auto: `{word}`", "--hang-timeout 10m")
+        (
+            ["--hang-timeout", word, "train.py"],
+            f"`{word}` for --hang-timeout: expected a duration of 1s or more, or auto",
+            "--hang-timeout 10m",
+        )
         for word in ("0", "soon")
     ),
     (["--native-stacks", "train.py"], "--native-stacks", "--hang-timeout"),
@@ -100,7 +124,7 @@ BAD_INPUT = [
     (["--job_id", "--max_restart", "3", "train.py"], "--job_id needs a value", "--job_id NAME"),
     (
         ["--start_port", "65535", "--nproc_per_node", "3", "train.py"],
-        "leaves room for 3 workers: `65535`",
+        "expected a port that leaves room for 3 workers",
         "--start_port 6070",
     ),
     (
@@ -126,14 +150,14 @@ BAD_INPUT = [
     ),
     (
         ["--nnodes", "2", "--network-interface", "no0", "train.py"],
-        "no interface `no0` is up and has an address",
+        "interface `no0` does not exist, is down or has no address",
         "choose one of these",
     ),
-    (["--servers=127.0.0.1:6170", "train.py"], "no address for a trainer on any node", "--trainers 10.0.0.1"),
-    (["--workers=127.0.0.1:6171", "train.py"], "no address for a server on any node", "--servers 10.0.0.1"),
+    (["--servers=127.0.0.1:6170", "train.py"], "no trainer addresses given", "--trainers 10.0.0.1"),
+    (["--workers=127.0.0.1:6171", "train.py"], "no server addresses given", "--servers 10.0.0.1"),
     (
         ["--servers=127.0.0.1:6170", "--trainer_num=2", "train.py"],
-        "no address for a trainer on any node; --trainer_num sets a number, not addresses",
+        "no trainer addresses given; --trainer_num sets a number, not addresses",
         "--trainers 10.0.0.1",
     ),
     (
@@ -148,17 +172,17 @@ BAD_INPUT = [
     ),
     (
         ["--servers=127.0.0.1:6767", "--trainers=127.0.0.1", "train.py"],
-        "--gloo_port needs a port that is not listed for a server: `6767`",
+        "invalid value `6767` for --gloo_port: expected a port that is not listed for a server",
         "--gloo_port 7767",
     ),
     (
         ["--servers=127.0.0.1:6170,10.7.7.7:6170", "--trainers=127.0.0.1:8001", "--gloo_port=8000", "train.py"],
-        "--gloo_port needs a port that is followed by a free port for the master: `8000`",
+        "invalid value `8000` for --gloo_port: expected a port that is followed by a free port for the master",
         "--gloo_port 7767",
     ),
     (
         ["--servers=127.0.0.1:6170,10.7.7.7:6170", "--trainers=127.0.0.1", "--gloo_port=65535", "train.py"],
-        "--gloo_port needs a port that is followed by a free port for the master: `65535`",
+        "invalid value `65535` for --gloo_port: expected a port that is followed by a free port for the master",
         "--gloo_port 7767",
     ),
     (
@@ -171,13 +195,17 @@ BAD_INPUT = [
         "--server_num 2 and --servers 127.0.0.1:1 contradict each other: 1 address listed",
         "not both",
     ),
-    (["--servers=127.0.0.1", "--trainers=127.0.0.1", "train.py"], "addresses with ports: `127.0.0.1`", "10.0.0.1:6170"),
+    (
+        ["--servers=127.0.0.1", "--trainers=127.0.0.1", "train.py"],
+        "`127.0.0.1` for --servers: expected addresses with ports",
+        "10.0.0.1:6170",
+    ),
     (["--servers=10.9.9.9:1", "--trainers=10.9.9.9", "train.py"], "this machine is not in --servers `10.9.9.9`", "ip "),
     (["--heter_worker_num=2", "train.py"], "--heter_worker_num: the job would have no trainers", "--trainer_num N"),
     (["--heter_devices", "cpu;gpu", "train.py"], "--heter_devices: the job would have no trainers", "--trainer_num N"),
     (
         ["--trainer_num=2", "--heter_worker_num=1;x", "train.py"],
-        "a number, or one for each stage: `1;x`",
+        "expected a number, or one for each stage",
         "--heter_worker_num 2",
     ),
     (
@@ -187,11 +215,15 @@ BAD_INPUT = [
     ),
     (
         ["--trainer_num=2", "--heter_worker_num=2", "--heter_devices=cpu;cpu", "train.py"],
-        "one kind, or one for each of 1 stages: `cpu;cpu`",
+        "expected one kind, or one for each of 1 stages",
         "'gpu;cpu'",
     ),
     (["--trainer_num=0", "train.py"], "--trainer_num 0: the job would have no trainers", "--server_num 1"),
-    (["--server_num=x", "train.py"], "--server_num needs a whole number of 0 or more: `x`", "--server_num 3"),
+    (
+        ["--server_num=x", "train.py"],
+        "invalid value `x` for --server_num: expected a whole number, 0 or more",
+        "--server_num 3",
+    ),
     (
         ["--run_mode=collective", "--server_num=2", "train.py"],
         "--run_mode collective and --server_num contradict each other: --server_num is for ps",
@@ -202,9 +234,9 @@ BAD_INPUT = [
         "--nproc_per_node and --run_mode ps contradict each other",
         "not both",
     ),
-    (["--roles=trainer", "train.py"], "roles and their counts: `trainer`", "trainer=4"),
+    (["--roles=trainer", "train.py"], "`trainer` for --roles: expected roles and their counts", "trainer=4"),
     (["--roles=trainer=1,worker=1", "train.py"], "would write to the same log workerlog.N", "rename one"),
-    (["--roles=trainer=0", "train.py"], "this node would start no worker of any role", "--trainer_num 1"),
+    (["--roles=trainer=0", "train.py"], "this node would not start any workers", "--trainer_num 1"),
     (
         ["--roles=trainer=1", "--server_num=1", "train.py"],
         "--roles and --server_num contradict each other",
@@ -216,9 +248,9 @@ BAD_INPUT = [
         "write `flota --devices 4 ipu --hosts=localhost",
     ),
     (
-        ["--numa-binding", "node", "train.py"],
-        "cannot use `--numa-binding`: use numactl",
-        "leave it out",
+        ["--numa-binding", "gpu", "train.py"],
+        "invalid value `gpu` for --numa-binding: expected one of none, auto, numa, socket, cache, core, node, exclusive, core-complex",
+        "for example --numa-binding none",
     ),
     (["--enable_gpu_log", "true", "train.py"], "cannot use `--enable_gpu_log`", "leave it out"),
     (
@@ -226,7 +258,7 @@ BAD_INPUT = [
         "cannot use `--elastic_pre_hook`: run it in each worker",
         "leave it out",
     ),
-    (["completion", "tcsh"], "bash, zsh or fish: `tcsh`", "flota completion bash"),
+    (["completion", "tcsh"], "`tcsh` for flota completion: expected bash, zsh or fish", "flota completion bash"),
 ]
 
 
@@ -248,6 +280,14 @@ def test_bad_input_is_one_line_and_a_hint_and_starts_nothing(flota, words, messa
     assert hints.count("\n") == 1
     assert result.stdout == ""
     assert not (flota.directory / "started").exists()
+
+
+def test_a_link_that_leads_nowhere_is_not_suggested_for_itself(flota):
+    (flota.directory / "link.py").symlink_to("link.py")
+
+    result = flota.run("link.py")
+
+    assert result.stderr.startswith("flota: error: no such script: `link.py`\n\nhint: check the path")
 
 
 def test_the_plan_of_many_machines_has_places_for_the_others(flota):
@@ -502,7 +542,7 @@ def test_pyproject_may_hold_the_settings(flota):
     [
         ("nproc = 2", "unknown key `nproc` in flota.toml"),
         ("x = [", "cannot read flota.toml"),
-        ("nproc_per_node = 0", "`nproc_per_node` in flota.toml needs a number"),
+        ("nproc_per_node = 0", "for `nproc_per_node` in flota.toml: expected a number"),
     ],
 )
 def test_a_bad_config_file_is_one_line(flota, text, message):
@@ -567,7 +607,10 @@ def test_a_limit_of_processes_is_named(flota):
 def test_a_bad_variable_is_named_and_a_flag_is_the_example(flota):
     result = flota.run("sleeps.py", env={"FLOTA_NPROC_PER_NODE": "zero0"})
 
-    assert "flota: error: FLOTA_NPROC_PER_NODE needs a number of 1 to 10000" in result.stderr
+    assert (
+        "flota: error: invalid value `zero0` for FLOTA_NPROC_PER_NODE: expected a number from 1 to 10000"
+        in result.stderr
+    )
     assert "hint: for example --nproc_per_node 8" in result.stderr
 
 
@@ -649,7 +692,9 @@ def test_help_of_torch_launch_is_about_itself(flota):
     page = flota.run("--help", command=[sys.executable, "-m", "flota.torch_launch"]).stdout
 
     assert page.startswith("usage: python -m flota.torch_launch [FLAGS] SCRIPT [ARGUMENTS]\n")
-    assert "inserts\n--local-rank=N" in page and "  python -m flota.torch_launch train.py" in page
+    assert "inserts\n--local-rank=N" in page
+    assert "  python -m flota.torch_launch --no_python ./train.sh\n" in page
+    assert max(map(len, page.splitlines())) <= 80
 
 
 def test_help_has_a_page_per_group(flota):
@@ -685,6 +730,10 @@ def test_completion_scripts_are_made_from_every_flag(flota, shell):
 
     for flag in FLAGS:
         assert flag.refused or flag.dest in text
+
+
+def test_completion_has_help(flota):
+    assert flota.run("completion", "--help").stdout.startswith("usage: flota completion bash|zsh|fish\n")
 
 
 @pytest.mark.skipif(not which("fish"), reason="no fish here: make test SYSTEM=1 installs it, as root")

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.launching import assert_nobody_left, children, state, wait_until
+from tests.launching import EXIT_DEADLINE, SHEPHERD, assert_nobody_left, children, state, wait_until
 
 
 def report(flota):
@@ -238,7 +238,7 @@ def test_a_deaf_worker_is_killed_when_the_grace_is_over(flota):
 
     os.kill(running.pid, signal.SIGTERM)
 
-    assert running.wait(10) == 143
+    assert running.wait() == 143
 
 
 def test_the_grace_counts_also_when_a_worker_fails(flota):
@@ -253,7 +253,7 @@ time.sleep(600)
 """
     (flota.directory / "w.py").write_text(code)
 
-    assert flota.run("--nproc_per_node", 2, "--shutdown-timeout", "1", "w.py", timeout=15).returncode == 4
+    assert flota.run("--nproc_per_node", 2, "--shutdown-timeout", "1", "w.py", timeout=EXIT_DEADLINE).returncode == 4
 
 
 def test_a_second_ctrl_c_kills_at_once(flota):
@@ -264,7 +264,7 @@ def test_a_second_ctrl_c_kills_at_once(flota):
     wait_until(lambda: any(event["event"] == "stop_requested" for event in events(flota)), "the first to be heard")
     os.kill(running.pid, signal.SIGINT)
 
-    assert running.wait(10) == 130
+    assert running.wait() == 130
 
 
 def test_a_second_sigterm_does_not_cut_the_grace_short(flota):
@@ -463,4 +463,29 @@ def test_the_shepherd_has_a_name(flota):
     name = subprocess.run(
         ["ps", "-o", "comm=", "-p", str(running.shepherd())], capture_output=True, text=True, check=True
     ).stdout
-    assert name.strip() == "flota-shepherd"
+    assert name.strip() == SHEPHERD
+
+
+JAX = """
+import atexit, time
+
+class distributed:
+    initialize = is_initialized = staticmethod(lambda: True)
+
+atexit.register(time.sleep, 1000)  # the barrier at which JAX waits for the other ranks
+"""
+RAISES = """
+import jax
+jax.distributed.initialize()
+raise KeyError("lost sample")
+"""
+
+
+def test_a_rank_of_jax_that_raised_does_not_wait_for_the_others(flota):
+    (flota.directory / "jax.py").write_text(JAX)
+    (flota.directory / "train.py").write_text(RAISES)
+
+    ended = flota.run("train.py")
+
+    assert ended.returncode == 1
+    assert "rank 0 failed first: exit code 1 (KeyError)" in ended.stderr

@@ -13,7 +13,7 @@ from tests.launching import WORKERS, slow_spy, wait_until
 SOAK = bool(os.environ.get("FLOTA_SOAK"))
 LAST_STEP = 3  # as in workers/hangs.py
 TIMEOUT = 4.0
-PATIENCE = 60.0  # seconds, on a machine that has other work, too. How soon a hang is found, bench/ measures
+PATIENCE = 150.0  # seconds, on a machine that has other work, too. How soon a hang is found, bench/ measures
 KINDS = {
     "sleep": "asleep in hang at hangs.py:",
     "deadlock": "waiting for a lock in hang at hangs.py:",
@@ -49,9 +49,9 @@ def hang(flota, kind, *flags, culprit=1, words=(), **options):
         **options,
     )
     running.wait_for("step.0.0.3", "step.0.2.3")
-    began = time.monotonic()
+    began = max(path.stat().st_mtime for path in flota.directory.glob("step.0.*.3"))
     wait_until(lambda: "hang_found" in events(flota), "a hang to be found", PATIENCE)
-    return running, time.monotonic() - began
+    return running, time.time() - began
 
 
 def events(flota):
@@ -131,7 +131,7 @@ def test_without_py_spy_stacks_are_what_aborted_workers_leave_behind(flota, kind
     assert running.wait() == 124
     assert err.count("cannot read stacks, so only silence indicates a hang") == 1
     assert "no rank makes progress" not in err
-    assert "s, and no I/O or child process shows activity\n" in err
+    assert "s, and there is no I/O or child process activity\n" in err
     assert "2 of 3 ranks: waiting on a socket in receive at hangs.py:" in err or kind == "left"
     [failure] = report(flota)["failures"]
     assert (failure["rank"], failure["cause"]) == (1, "left-early" if kind == "left" else "hung")
@@ -206,4 +206,4 @@ def test_a_bad_timeout_is_refused(flota, word):
     ended = flota.run("--hang-timeout", word, WORKERS / "prints.py")
 
     assert ended.returncode == 2
-    assert f"--hang-timeout needs a duration of 1s or more, or auto: `{word}`" in ended.stderr
+    assert f"invalid value `{word}` for --hang-timeout: expected a duration of 1s or more, or auto" in ended.stderr

@@ -14,7 +14,7 @@ import flota
 from flota.errors import LogDirInUse, MissingScript, NoScript, PortInUse, RefusedFlag
 from flota.errors.spawning import BadOption, NodeLost, UnknownOption
 from flota.job.report import FAILED, SUCCEEDED
-from tests.launching import WORKERS, assert_nobody_left, children, environment, wait_until
+from tests.launching import DEADLINE, WORKERS, assert_nobody_left, children, environment, wait_until
 
 HANDLED = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGTSTP]
 
@@ -137,7 +137,7 @@ def test_ctrl_c_stops_the_job(tmp_path):
     running = program(tmp_path)
 
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=20)
+    _, err = running.communicate(timeout=DEADLINE)
 
     assert running.returncode == -signal.SIGINT
     assert b"stopped by SIGTERM" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flota.host.ports import hold_free, port_of, release
-from tests.launching import wait_until, worker_output
+from tests.launching import Running, wait_until, worker_output
 
 CODE = """
 import os, resource
@@ -51,7 +52,8 @@ def test_workers_of_a_serving_node_have_the_shells_limit(flota, tmp_path):
         for rank in range(2)
     ]
 
-    assert [node.output() and node.wait() for node in nodes] == [0, 0]
+    errors = [node.output()[1] for node in nodes]
+    assert [node.wait() for node in nodes] == [0, 0], "".join(errors)
     logs = sorted(tmp_path.glob("log?/workerlog.?"))
     assert [worker_output(log) for log in logs] == ["limit 700\n"] * 2
 
@@ -71,22 +73,42 @@ def test_a_limit_that_is_too_low_is_an_error_of_use(flota, limit, nodes):
 
 @pytest.fixture
 def script(flota):
-    """Each worker creates a file, waits for the file `go`, and exits with the code in it."""
+    """Each worker creates a file when it gets SIGUSR1, waits for the file `go`, and exits with the code in it."""
     path = flota.directory / "waits.py"
     path.write_text(
-        "import os, sys, time\n"
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: open('heard' + os.environ['RANK'], 'w').close())\n"
         "open('up' + os.environ['RANK'], 'w')\n"
         "while not os.path.exists('go'): time.sleep(0.05)\n"
+        "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"  # some may still be on their way
         "sys.exit(int(open('go').read()))\n"
     )
     return path
 
 
-def take_all_descriptors(pid: int) -> None:
-    """Lower the limit of a process, as if it had opened all that it may."""
-    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    limit = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd")) + 1
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, hard))
+def wait_for_watch(directory: Path, *nodes: Running) -> None:
+    """Wait until nodes watch both workers. Only then they pass on a signal; they opened files until then."""
+
+    def heard() -> bool:
+        for node in nodes:
+            os.kill(node.pid, signal.SIGUSR1)
+        return all((directory / f"heard{rank}").exists() for rank in range(2))
+
+    nodes[0].wait_for("up0", "up1")
+    wait_until(heard, "all nodes to watch their workers")
+
+
+def take_all_descriptors(node: Running, logs: Path) -> None:
+    """Lower the limit of a node, as if it had opened all that it may, and wait until it has noticed."""
+    _, hard = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
+    limit = max(int(fd) for fd in os.listdir(f"/proc/{node.pid}/fd")) + 1
+    resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (limit, hard))
+
+    def has_noticed() -> bool:
+        os.kill(node.pid, signal.SIGUSR1)  # wakes it
+        return any("no file descriptors left" in path.read_text() for path in logs.glob("default.*.log"))
+
+    wait_until(has_noticed, "the node to notice")
 
 
 def let_workers_exit(directory: Path, code: int) -> None:
@@ -98,9 +120,8 @@ def let_workers_exit(directory: Path, code: int) -> None:
 @pytest.mark.parametrize("words", [(), ("--console", "all"), ("--max_restart", 1)], ids=["plain", "all", "restart"])
 def test_a_node_without_descriptors_says_so_and_goes_on_watching(flota, script, code, words):
     node = flota.start("--nproc_per_node", 2, "--framework", "torch", *words, script)
-    node.wait_for("up0", "up1")
-    wait_until(lambda: len(os.listdir(f"/proc/{node.pid}/fd")) > 20, "the node to watch its workers")
-    take_all_descriptors(node.pid)
+    wait_for_watch(flota.directory, node)
+    take_all_descriptors(node, flota.directory / "log")
 
     let_workers_exit(flota.directory, code)
 
@@ -116,10 +137,11 @@ def test_a_master_without_descriptors_goes_on_serving(flota, script):
     release(held)
     words = ["--nnodes", 2, "--master", place, "--framework", "torch"]
     nodes = [flota.start(*words, "--log_dir", f"log{number}", script) for number in range(2)]
-    nodes[0].wait_for("up0", "up1")
-    for node in nodes:
-        take_all_descriptors(node.pid)
+    wait_for_watch(flota.directory, *nodes)
+    for number, node in enumerate(nodes):
+        take_all_descriptors(node, flota.directory / f"log{number}")
 
     let_workers_exit(flota.directory, 0)
 
-    assert [node.output() and node.wait() for node in nodes] == [0, 0]
+    errors = [node.output()[1] for node in nodes]
+    assert [node.wait() for node in nodes] == [0, 0], "".join(errors)

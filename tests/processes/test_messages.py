@@ -63,7 +63,7 @@ def test_a_job_starts_with_one_line(flota, words, env, line):
 
     first, *others = result.stderr.splitlines()
     assert first.startswith(f"flota: {line}")
-    assert [line for line in others if "server left" not in line] == others[-1:]
+    assert [line for line in others if "for 1 server to exit" not in line] == others[-1:]
     assert "finished successfully in" in others[-1]
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.launching import COMMAND, DEADLINE, WORKERS, assert_nobody_left, children, environment, state, wait_until
+from tests.launching import COMMAND, WORKERS, assert_nobody_left, children, environment, state, wait_until
 
 SOAK = bool(os.environ.get("FLOTA_SOAK"))
 BEHAVIOURS = [
@@ -25,6 +25,7 @@ BEHAVIOURS = [
     "threads_and_pool.py",
 ]
 STOPS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]
+LOST_AFTER = 10.0  # seconds: a signal without effect by then was lost
 REPEATS = range(10 if SOAK else 1)
 
 
@@ -110,7 +111,7 @@ def test_no_process_survives_a_signal_during_the_start(flota, number, to_group):
         time.sleep(chance.uniform(0, 0.12))  # the very moment is what is tried, not waited for
         (os.killpg if to_group else os.kill)(running.pid, number)
         try:
-            running.wait(DEADLINE / 4)
+            running.wait(LOST_AFTER)
         except subprocess.TimeoutExpired:
             # Python itself may lose a SIGINT while it starts: KeyboardInterrupt is ignored in callbacks of imports.
             assert number == signal.SIGINT

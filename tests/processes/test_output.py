@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ import threading
 import pytest
 
 from flota.host.ports import hold_free, port_of, release
-from tests.launching import COMMAND, wait_until
+from tests.launching import COMMAND, DEADLINE, wait_until
 
 HOST = os.uname().nodename
 
@@ -64,7 +65,7 @@ def test_bytes_and_carriage_returns_stay_as_they_are(flota):
     name = script(flota, f"import sys\nsys.stdout.buffer.write({raw!r})")
 
     running = flota.start(name)
-    out, _ = running.process.communicate(timeout=20)
+    out, _ = running.process.communicate(timeout=DEADLINE)
 
     assert out == raw
     assert (flota.directory / "log" / "workerlog.0").read_bytes().endswith(raw)
@@ -203,6 +204,17 @@ def test_torchs_template_replaces_the_prefix(flota, flags, template, lines):
     result = flota.run("--nproc_per_node", 2, *flags, name, env={"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": template})
 
     assert sorted(result.stdout.splitlines()) == lines
+
+
+def test_the_flag_for_the_prefix_wins_and_knows_the_host(flota):
+    name = script(flota, "print('hello')")
+
+    result = flota.run(
+        *("--nproc_per_node", 2, "--tee", 3, "--log-line-prefix-template", "${hostname}/${rank}: ", name),
+        env={"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "other "},
+    )
+
+    assert sorted(result.stdout.splitlines()) == [f"{os.uname().nodename}/{rank}: hello" for rank in range(2)]
 
 
 def test_redirects_give_streams_files_of_their_own_and_hide_them(flota):
@@ -475,12 +487,12 @@ def test_a_full_disk_costs_files_not_the_job(flota):
     assert "Traceback" not in result.stderr
 
 
-def on_small_disk(flota):
+def on_small_disk(flota, limit="size=128k"):
     """The command, with a log directory that has its own small file system. Only this process sees it."""
     if os.getuid() != 0:
         pytest.skip("mounting needs root")
     (flota.directory / "log").mkdir()
-    return ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size=128k tmpfs log && exec {COMMAND} "$@"', "flota"]
+    return ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o {limit} tmpfs log && exec {COMMAND} "$@"', "flota"]
 
 
 FILL = """\
@@ -502,12 +514,54 @@ def test_a_worker_that_cannot_print_on_a_full_disk_failed_because_of_the_disk(fl
     assert "hint: run `df -h`" in ended.stderr
 
 
+def test_rotation_without_inodes_loses_no_line(flota):
+    code = """
+try:
+    for n in range(100): open(f"log/{n}", "x").close()
+except OSError: pass
+for n in range(1000): print("line", n)
+"""
+    result = flota.run("--log_max_size", "1K", script(flota, code), command=on_small_disk(flota, "nr_inodes=50"))
+
+    assert result.stdout.splitlines() == [f"line {n}" for n in range(1000)]
+    assert result.stderr.count("workerlog.0: No space left on device; continuing in the file that is open") == 1
+
+
 def test_another_exit_code_on_a_full_disk_keeps_its_meaning(flota):
     ended = flota.run(script(flota, f"{FILL}sys.exit(6)"), command=on_small_disk(flota))
 
     assert ended.returncode == 6
     assert "rank 0 failed first: exit code 6 after" in ended.stderr
     assert "hint: the disk of the log directory is full, so its last output may be missing" in ended.stderr
+
+
+FAILS_ON_FULL_DISK = f"""\
+import os, time
+import flota
+give_up = time.monotonic() + 60
+while os.stat("log/workerlog.0").st_blocks * 512 < 16 << 10 and time.monotonic() < give_up:
+    time.sleep(0.01)
+flota.record()
+{FILL}
+print("x" * 10_000)
+raise RuntimeError("no checkpoint")
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("--log_max_size", "1M")], ids=["file", "rotated"])
+def test_a_traceback_is_written_on_a_disk_that_became_full(flota, flags):
+    *small_disk, run, name = on_small_disk(flota)
+    run = run.replace("exec ", "") + '; code=$?; cp log/* .; stat -c %b log/workerlog.0 > blocks; exit "$code"'
+
+    ended = flota.run(*flags, script(flota, FAILS_ON_FULL_DISK), command=[*small_disk, run, name])
+
+    assert ended.returncode == 1
+    assert "rank 0 failed first: exit code 1 (RuntimeError)" in ended.stderr
+    assert "RuntimeError: no checkpoint" in (flota.directory / "workerlog.0").read_text()
+    report = json.loads((flota.directory / "report.json").read_text())
+    assert report["failures"][0]["said"][-1] == "RuntimeError: no checkpoint"
+    assert not list(flota.directory.glob("error.*")), "flota.record leaves no incomplete file"
+    assert int((flota.directory / "blocks").read_text()) * 512 <= 12 << 10, "the rest of the room was given back"
 
 
 def test_a_job_restarts_on_a_full_disk(flota):
@@ -538,7 +592,7 @@ def test_a_job_whose_log_directory_was_removed_restarts_in_a_new_one(flota, flag
     ended = flota.run("--max_restart", 1, *flags, script(flota, REMOVES))
 
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.count("were removed; flota writes new ones") == 1
+    assert ended.stderr.count("were removed; creating new ones") == 1
     assert ended.stdout == "second attempt\n"
     assert any("second attempt" in path.read_text() for path in (flota.directory / "log").glob("workerlog.0*"))
     assert "finished successfully" in flota.run("why").stdout
@@ -548,7 +602,7 @@ def test_a_job_whose_log_directory_was_removed_leaves_its_report(flota):
     ended = flota.run(script(flota, REMOVES))
 
     assert ended.returncode == 6
-    assert ended.stderr.count("were removed; flota writes new ones") == 1
+    assert ended.stderr.count("were removed; creating new ones") == 1
     assert "rank 0 failed first: exit code 6" in flota.run("why").stdout
 
 

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from flota.errors import ForeignAddress, PortInUse, TooFewPorts
-from flota.host.ports import check_own_address, hold_exactly, hold_free, port_of, release
+from flota.host.ports import check_own_address, hold_exactly, hold_free, keep_other_users_out, port_of, release
 from tests.launching import wait_until
 
 
@@ -40,6 +40,62 @@ def test_the_worker_can_serve_on_a_held_port(held, host, options):
 
 def test_also_on_all_ipv6_addresses(held):
     assert serve("::", int(port_of(held[0])), socket.SO_REUSEADDR, family=socket.AF_INET6)
+
+
+NOBODY = 65534
+A, P = socket.SO_REUSEADDR, socket.SO_REUSEPORT
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
+
+
+def can_listen_as(user, host, port, *options):
+    """Whether a process of this user can listen on the port. It may not be able to import anything."""
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setresuid(user, user, user)
+            server = socket.socket()
+            for option in options:
+                server.setsockopt(socket.SOL_SOCKET, option, 1)
+            server.bind((host, port))
+            server.listen()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@needs_root
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize("options", [(), (A,), (P,), (A, P)], ids=["none", "address", "port", "both"])
+def test_a_port_shared_by_reuseport_alone_keeps_other_users_out(held, host, options):
+    port = int(port_of(held[0]))
+
+    keep_other_users_out(held[0])
+
+    assert not can_listen_as(NOBODY, host, port, *options)
+    assert can_listen_as(0, host, port, *options) is (P in options)
+
+
+@needs_root
+def test_other_users_can_take_a_port_that_is_shared_by_reuseaddr(held):
+    """The limit that SECURITY.md names. If it fails, the kernel keeps them out, and the documents must say so."""
+    port = int(port_of(held[0]))
+
+    assert can_listen_as(NOBODY, "127.0.0.1", port, A)
+    assert not can_listen_as(NOBODY, "127.0.0.1", port, P)
+
+
+@needs_root
+def test_other_users_cannot_take_the_port_of_jaxs_coordinator(flota):
+    (flota.directory / "waits.py").write_text(
+        "import os, time\nopen('jax', 'w').write(os.environ['JAX_COORDINATOR_ADDRESS'] + ' ')\ntime.sleep(60)"
+    )
+    flota.start("waits.py").wait_for("jax")
+    wait_until(lambda: (flota.directory / "jax").read_text().endswith(" "), "the address")
+    port = int((flota.directory / "jax").read_text().rpartition(":")[2])
+
+    assert not can_listen_as(NOBODY, "127.0.0.1", port, A, P)
+    assert can_listen_as(0, "127.0.0.1", port, A, P)
 
 
 def test_another_process_without_options_is_refused(held):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 
 import pytest
 
@@ -156,7 +157,7 @@ def test_without_flota_the_script_just_runs(flota):
             "threading.Thread(target=flota.on_stop, args=(print,)).start()",
             "NotInMainThread: flota.on_stop must be called in the main thread",
         ),
-        ("flota.on_stop(5)", "NothingToCall: flota.on_stop takes a function without arguments: `5`\nhint: write"),
+        ("flota.on_stop(5)", "NothingToCall: flota.on_stop takes a function without arguments, not `5`\nhint: write"),
     ],
 )
 def test_what_cannot_be_called_back_is_one_clear_error(flota, call, words):
@@ -165,3 +166,17 @@ def test_what_cannot_be_called_back_is_one_clear_error(flota, call, words):
     flota.run("script.py")
 
     assert words in flota.log(0)
+
+
+def test_workers_save_before_slurms_time_limit(flota):
+    running = flota.start(
+        *("--nproc_per_node", 2, "--stop_before", "1h", "yields.py", "saves"),
+        env={"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time()) + 3602)},
+    )
+
+    _, err = running.output()
+
+    assert running.process.returncode == 75, err
+    assert len(saved(flota)) == 2
+    assert "the time limit is near (--stop_before): stopping as after SIGTERM" in err
+    assert_nobody_left()

@@ -124,7 +124,10 @@ def test_a_server_that_exits_after_the_work_is_not_waited_for_and_no_failure(flo
     result = flota.run("--run_mode", "ps", "--grace", 600, PLAYS, env=play("trainer=end server=outlive.5"))
 
     assert result.returncode == 0
-    assert "all other workers finished; waiting 1 s for 1 server to exit, then stopping (up to 600 s)" in result.stderr
+    assert (
+        "all other workers finished; waiting 1 s for 1 server to exit, then stopping them (up to 600 s)"
+        in result.stderr
+    )
     assert "server 0 failed: exit code 5; ignored: all others had finished; log: " in result.stderr
     assert (report(flota)["failures"], report(flota)["stopped_by_flota"]) == ([], [])
 

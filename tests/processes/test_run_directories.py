@@ -68,7 +68,7 @@ def test_a_directory_called_latest_is_kept_with_one_warning(flota):
     ended = flota.run("--log_dir", TEMPLATE, "prints.py")
 
     assert ended.returncode == 0
-    assert ended.stderr.count("is not a link, so it does not lead to this run") == 1
+    assert ended.stderr.count("is not a link, so it does not point to this run") == 1
     assert os.listdir(flota.directory / "runs" / "default" / "latest") == []
 
 

@@ -27,7 +27,7 @@ from flota.errors.spawning import (
     TimedOut,
     WorkersStopped,
 )
-from tests.launching import assert_nobody_left, children, environment, wait_until
+from tests.launching import DEADLINE, EXIT_DEADLINE, assert_nobody_left, children, environment, wait_until
 
 from . import functions
 
@@ -121,8 +121,6 @@ def test_named_devices_are_used(monkeypatch):
 
 
 def test_a_failure_stops_the_others_and_brings_its_traceback(method):
-    began = time.monotonic()
-
     with pytest.raises(
         flota.WorkerFailed, match=r"rank 1 failed first: exit code 1 .*ValueError: no data for 1"
     ) as caught:
@@ -134,7 +132,6 @@ def test_a_failure_stops_the_others_and_brings_its_traceback(method):
     assert failed.traceback.startswith("Traceback (most recent call last):")
     assert "deep_inside" in failed.traceback and "spawning" not in failed.traceback
     assert str(failed.__cause__).strip() == failed.traceback.strip()
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(("code", "expected"), [(3, 3), ("text", 1)])
@@ -177,7 +174,7 @@ def test_workers_are_there_before_they_are_awaited(method, tmp_path):
 
         assert not first.is_alive()
 
-        assert workers.join(timeout=20) is True
+        assert workers.join(timeout=DEADLINE) is True
 
     assert workers.results() == [str(gate)] * 2
     assert not any(process.is_alive() for process in workers.processes)
@@ -304,7 +301,7 @@ def test_workers_that_are_deaf_to_a_timeout_have_the_grace_that_was_given(method
     with pytest.raises(TimedOut):
         flota.spawn(functions.ignores_stops, (str(tmp_path),), nprocs=2, timeout=1, grace=0.2, start_method=method)
 
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30  # the default
 
 
 def test_output_goes_where_the_program_prints(method, capsys):
@@ -374,13 +371,13 @@ import multiprocessing, os, flota
 
 def puts(queue, event):
     queue.put(int(os.environ["FLOTA_RANK"]))
-    event.wait(20)
+    event.wait(60)
 
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     queue, event = context.Queue(), context.Event()
     with flota.spawn(puts, (queue, event), nprocs=2, join=False, start_method={method!r}):
-        print(sorted(queue.get(timeout=20) for _ in range(2)))
+        print(sorted(queue.get(timeout=60) for _ in range(2)))
         event.set()
 """,
     )
@@ -464,7 +461,7 @@ def test_a_program_that_may_have_no_more_threads_is_one_clear_error(method, monk
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(CannotStartNode, match=r"can't start new thread\nhint: check the limits with `ulimit -u`"):
+        with pytest.raises(CannotStartNode, match=r"can't start new thread\nhint: check `ulimit -u`"):
             flota.spawn(functions.sleeps, (100,), nprocs=2, start_method=method)
 
     gc.collect()
@@ -591,7 +588,7 @@ def test_workers_end_with_the_program_despite_a_stray_that_has_its_descriptors(f
 
     from tests.launching import survivors
 
-    wait_until(lambda: survivors() == [stray], f"only {stray} to be left", 2.0)
+    wait_until(lambda: survivors() == [stray], f"only {stray} to be left")
     os.kill(stray, signal.SIGKILL)
 
 
@@ -610,7 +607,7 @@ def test_a_second_ctrl_c_does_not_wait(flota, method):
     running = program(flota, "behaves", "args=('ignores_sigterm.py',)", "nprocs=2", f"start_method={method!r}")
     running.wait_for("ready.0.0", "ready.1.0")
 
-    give_up = time.monotonic() + 15
+    give_up = time.monotonic() + EXIT_DEADLINE
     while running.process.poll() is None and time.monotonic() < give_up:
         os.kill(running.pid, signal.SIGINT)
         time.sleep(0.2)
@@ -704,7 +701,7 @@ def test_in_a_shell_the_error_without_cloudpickle_says_what_to_do(tmp_path):
 
     *_, words, way_out = ended.stderr.splitlines()
     assert words.endswith("`work` is defined in a notebook or a shell, where workers cannot import it")
-    assert way_out == "hint: run `pip install cloudpickle`, or move it to a module, or use start_method='fork'"
+    assert way_out == "hint: run `pip install cloudpickle`, move the function to a module, or use start_method='fork'"
     forked = subprocess.run(
         [sys.executable, "-c", f"{text}print(flota.spawn(work, nprocs=2, start_method='fork').results())"],
         env=environment(), capture_output=True, text=True, check=True,

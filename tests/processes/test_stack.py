@@ -94,10 +94,10 @@ def test_a_rank_that_is_not_here_is_named(flota, hung):
         (["--log_dir", "nowhere"], "no running job on this machine uses the log directory"),
         (["--native=3"], "unknown flag `--native=3`"),
         (["--whatever"], "unknown flag `--whatever`"),
-        (["x"], "flota stack needs a whole number"),
-        (["--log_dir"], "--log_dir needs a directory"),
-        (["--watch=x"], "--watch needs a duration"),
-        (["--watch=0"], "--watch needs a duration above 0"),
+        (["x"], "for flota stack: expected a whole number"),
+        (["--log_dir"], "for --log_dir: expected a directory"),
+        (["--watch=x"], "for --watch: expected a duration"),
+        (["--watch=0"], "for --watch: expected a duration above 0"),
     ],
 )
 def test_mistakes_are_reported_in_one_line(flota, words, error):

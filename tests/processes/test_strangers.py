@@ -72,7 +72,7 @@ def send_until(end: float, port: int, data: bytes) -> None:
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("limit", [64, 256])
+@pytest.mark.parametrize("limit", [96, 256])
 def test_idle_connections_of_strangers_leave_a_node_the_descriptors_that_it_needs(flota, port, two_nodes, limit):
     nodes = two_nodes(limit)
     idle = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(2 * limit)]

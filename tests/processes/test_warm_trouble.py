@@ -36,7 +36,7 @@ def test_a_parked_interpreter_that_ends_costs_no_restart(flota, here, says):  # 
     [standby, *_] = [pid for shepherd in running.shepherds() for pid in children(shepherd) if is_parked(pid)]
 
     os.kill(standby, signal.SIGKILL)
-    wait_until(lambda: says("the next start is cold: one interpreter exited"), "that to be noticed")
+    wait_until(lambda: says("the next start will be cold: one interpreter exited"), "that to be noticed")
     (here / "go").touch()
 
     assert running.wait() == 0

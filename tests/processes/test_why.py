@@ -103,6 +103,42 @@ def test_a_job_whose_flota_was_killed_is_reconstructed(flota):
     assert "  ValueError: torn" in told
 
 
+IGNORES = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen(f'ready.{os.environ[\"RANK\"]}', 'w')\ntime.sleep(60)"
+
+
+def test_a_job_that_was_killed_in_its_grace_has_a_report(flota):
+    (flota.directory / "w.py").write_text(IGNORES)
+    running = flota.start("--nproc_per_node", 2, "w.py")
+    running.wait_for("ready.0", "ready.1")
+    running.process.terminate()
+    running.wait_for("log/report.json")
+    assert "is still running" in why(flota).stdout
+    running.process.kill()
+    running.wait()
+    assert_nobody_left()
+
+    report = json.loads((flota.directory / "log" / "report.json").read_text())
+    told = why(flota).stdout
+
+    assert (report["final"], report["verdict"], report["exit_code"], report["signal"]) == (False, "stopped", 143, 15)
+    assert report["world_size"] == 2
+    assert "has no report because flota itself was killed while it stopped the workers after SIGTERM" in told
+    assert "no worker failed before that" in told
+    (next((flota.directory / "log").glob("events.*"))).unlink()
+    assert "flota itself was killed while it stopped the workers after SIGTERM" in why(flota).stdout
+
+
+def test_the_final_report_replaces_the_early_one(flota):
+    (flota.directory / "w.py").write_text("import time\nopen('ready', 'w')\ntime.sleep(60)")
+    running = flota.start("w.py")
+    running.wait_for("ready")
+
+    running.process.terminate()
+
+    assert running.wait() == 143
+    assert "final" not in json.loads((flota.directory / "log" / "report.json").read_text())
+
+
 def test_it_reports_the_last_attempt_and_separate_logs(flota):
     code = f"import os, sys\nif os.environ['FLOTA_ATTEMPT'] == '0': sys.exit(4)\n{DEAF}"
     (flota.directory / "w.py").write_text(code)

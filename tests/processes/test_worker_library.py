@@ -78,3 +78,26 @@ def test_a_program_that_a_worker_starts_does_not_speak_for_it():
 
     assert channel.read(0).step == 1
     channel.close()
+
+
+TRUNCATES = """\
+import os, sys
+import flota
+path = os.environ["FLOTA_CHANNEL"].rpartition(":")[0]
+flota.heartbeat(7)
+try:
+    os.truncate(path, 0)
+except PermissionError:
+    pass
+sys.exit(6)
+"""
+
+
+def test_a_worker_that_truncates_the_shared_memory_does_not_end_flota(flota):
+    (flota.directory / "truncates.py").write_text(TRUNCATES)
+
+    ended = flota.run("--nproc_per_node", 2, "--max_restart", 1, "truncates.py")
+
+    assert ended.returncode == 6, ended.stderr
+    assert "restarting (1 of 1)" in ended.stderr
+    assert json.loads((flota.directory / "log" / "report.json").read_text())["failures"][0]["last_step"] == 7

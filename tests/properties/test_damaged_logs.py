@@ -16,7 +16,7 @@ from flota.errors import FlotaError
 from flota.failures.diagnosis import Evidence
 from flota.failures.last_output import recorded_exception
 from flota.hangs.running_job import running_workers
-from flota.job.report import FailedWorker, PastRestart, Report, Verdict, report_as_dict
+from flota.job.report import BoundWorker, FailedWorker, PastRestart, Report, Verdict, report_as_dict
 from flota.logs.find_runs import running_directory
 
 DIRECTORIES = 1200 if os.environ.get("FLOTA_SOAK") else 300
@@ -45,6 +45,7 @@ def report(*, several=False):
             secondary=(failure(2),),
             stopped=(("trainer", 3), ("server", 0)),
             several=several,
+            bindings=(BoundWorker(cpus="0-3"),),
             restarts=(PastRestart(0, 1.8e9, "rank 2 ValueError", lost=("b",)),),
         )
     )

@@ -39,7 +39,7 @@ STATE = JobState(RUNNING, seats=(take_seat("n0", RECORD), take_seat("n1", RECORD
 STATE_JSON = zlib.decompress(encode_state(STATE))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data(), request=st.sampled_from(REQUESTS))
 def test_a_damaged_request_is_served_or_refused(data, request):
     store = KeyValueStore(lambda: 7)
@@ -60,13 +60,13 @@ def test_a_damaged_request_is_served_or_refused(data, request):
     assert not refused or (store.revision, store.take_events()) == (before, []), "refused, but applied"
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(message=st.one_of(st.binary(max_size=200), damaged(encode_record(RECORD))))
 def test_a_damaged_record_is_read_or_ignored(message):
     assert read_record("n0", 1, message, 1) is None or encode_record(read_record("n0", 1, message, 1).record)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(message=st.one_of(st.binary(max_size=200), damaged(encode_state(STATE)), damaged(STATE_JSON).map(zlib.compress)))
 def test_a_damaged_job_state_is_read_or_ignored(message):
     state = decode_state(message)
@@ -113,7 +113,7 @@ class DamagedStore:
                 on_answer(etcd.read_answer(*self.damage(200, etcd.encode_streamed(answer)), request))
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=EXAMPLES // 3)
 @given(data=st.data())
 def test_a_node_survives_damaged_answers(data):
     def damage(status: int, body: bytes) -> tuple[int, bytes]:

@@ -159,7 +159,7 @@ casts = st.lists(
 ).map(tuple)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(workers=st.integers(1, 5), policy=policies, moves=moves)
 def test_any_order_of_events_ends_once_with_no_worker_alive(workers, policy, moves):
     world = World(workers, policy)
@@ -188,7 +188,7 @@ def finish(world: World) -> None:
     raise AssertionError("the job never ends")
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(workers=st.integers(1, 4), policy=policies, moves=moves)
 def test_after_a_stop_nothing_restarts(workers, policy, moves):
     world = World(workers, policy)
@@ -204,7 +204,7 @@ def test_after_a_stop_nothing_restarts(workers, policy, moves):
     assert world.verdicts[0].kind == STOPPED
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(roles=casts, policy=policies, moves=moves)
 def test_any_order_of_events_ends_a_job_with_roles_once(roles, policy, moves):
     world = World(len(roles), policy, roles)
@@ -224,7 +224,7 @@ def test_any_order_of_events_ends_a_job_with_roles_once(roles, policy, moves):
     assert all(failure.final == world.is_of(failure.worker, END) for failure in failed)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(roles=casts, moves=moves, recalls=st.integers(0, 60))
 def test_a_job_of_many_nodes_is_released_or_recalled_at_any_moment(roles, moves, recalls):
     """There a round never restarts by itself; what has been released has ended well, whatever comes after."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from flota.cluster import follower
 from flota.cluster.coordinator import Coordinator
+from flota.cluster.differences import NodeFacts
 from flota.cluster.follower import Follower
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, JobState, decode_state, encode_state
 from flota.cluster.lease_times import ETCD_LEASE, LEASE
@@ -67,6 +68,7 @@ def describe_state(state: JobState, before: JobState) -> list[str]:
         lines.append(describe_phase(state, before))
     if state.join_status and state.join_status != before.join_status:
         lines.append(state.join_status)
+    lines += [f"warns: {problem}" for problem in state.problems if problem not in before.problems]
     if state.slow != before.slow:
         slow = [f"{label(row.role, row.rank)} on {row.host} ({row.factor:g} times)" for row in state.slow]
         lines.append(f"slow ranks: {', '.join(slow) or 'none'}")
@@ -162,12 +164,13 @@ class Node:
     """One node: its part in the job, its record as the store has it, and workers that the story speaks for."""
 
     def __init__(
-        self, name: str, terms: Terms, blank: NodeRecord, workers: int, outage_limit: float, clock: float
+        self, name: str, terms: Terms, blank: NodeRecord, workers: int, outage_limit: float, clock: float, now: float
     ) -> None:
         self.name, self.host = name, blank.host
         self.workers = workers
         self.epoch = EPOCH + clock
         self.part = Follower(name, blank, join_timeout=terms.join_timeout, outage_limit=outage_limit)
+        self.part.note_joined(now + self.epoch)
         self.hears = self.is_there = True
         self.silent_since: float | None = None
         self.only_servers = bool(blank.roles) and not any(
@@ -290,9 +293,10 @@ class Node:
         self.part.workers_ended(succeeded=False)
         self.part.give_up(f"{self.host}: {reason}")
 
-    def stop(self, number: int, now: float) -> None:
+    def stop(self, number: int, now: float, *, whole_job: bool = False, timed_out: str = "") -> None:
         asks = number == signal.SIGTERM and self.part.working
-        self.part.stop(number, now, can_stop=asks and self.progress.can_stop)
+        can_stop = asks and self.progress.can_stop
+        self.part.stop(number, now, can_stop=can_stop, whole_job=whole_job, timed_out=timed_out)
 
     def idle(self, seconds: float, timeout: float) -> None:
         self.part.report_idle(seconds, timeout)
@@ -302,6 +306,9 @@ class Node:
 
     def steps_take(self, seconds: dict[int, float]) -> None:
         self.part.report_steps(tuple(StepTime(rank, took) for rank, took in seconds.items()))
+
+    def request_restart(self) -> bool:
+        return self.part.request_restart()
 
     def ask(self) -> bool:
         return self.part.request(POSITIONS) is not None
@@ -411,9 +418,10 @@ class ClusterStage:
     def actions(self) -> set[type]:
         return {action for node in self.nodes.values() for action in node.actions}
 
-    def do_job(self, nodes="2", restarts=None, level="-1", elastic="", etcd="no", roles="", **seconds):
+    def do_job(self, nodes="2", restarts=None, level="-1", elastic="", etcd="no", roles="", strict="no", **seconds):
         self.etcd = etcd == "yes"
         self.terms = make_terms(nodes, restarts, level, elastic, self.etcd, roles, **seconds)
+        self.terms = self.terms._replace(strict=strict == "yes")
 
     def do_pass(self, seconds):
         """Time passes, from one deadline to the next."""
@@ -441,8 +449,9 @@ class ClusterStage:
 
     # Coming and going.
 
-    def do_join(self, host, rank="-1", workers="1", servers="0", clock="0", again="no", **other):
+    def do_join(self, host, rank="-1", workers="1", servers="0", clock="0", again="no", script="", **other):
         """`again`: as a new process, while the store still has the record of the one before."""
+        other |= {"facts": NodeFacts(script=script)} if script else {}
         if again == "yes":
             self.nodes[f"{host}.old"] = self.nodes.pop(host)
             self.nodes[f"{host}.old"].is_there = False
@@ -450,7 +459,8 @@ class ClusterStage:
         blank = make_record(self.terms, host, int(rank), (int(servers), int(workers)), serves=serves, **other)
         outage_limit = 60.0 if self.etcd else 0.6 * LEASE
         name = f"{host}.new" if again == "yes" else host
-        self.nodes[host] = node = Node(name, self.terms, blank, int(workers) + int(servers), outage_limit, float(clock))
+        count = int(workers) + int(servers)
+        self.nodes[host] = node = Node(name, self.terms, blank, count, outage_limit, float(clock), self.now)
         lines = node.advance(self.now)
         if len(self.nodes) == 1:
             self.do_takeover(host)
@@ -514,8 +524,16 @@ class ClusterStage:
         """What its workers will tell when they are asked how far they are."""
         self.nodes[host].progress = StopAnswer(can_stop == "yes", int(step), float(pace))
 
-    def do_signal(self, host, name):
-        self.nodes[host].stop(signal.Signals[name], self.now)
+    def do_signal(self, host, name, whole_job="no"):
+        """`whole_job`: --preempt_signal or --stop_before, which are not for one node."""
+        self.nodes[host].stop(signal.Signals[name], self.now, whole_job=whole_job == "yes")
+
+    def do_timeout(self, host, limit):
+        """--timeout has passed on this node."""
+        self.nodes[host].stop(signal.SIGTERM, self.now, whole_job=True, timed_out=limit)
+
+    def do_unreached(self, host, where):
+        self.nodes[host].part.report_unreached(where)
 
     def do_idle(self, host, seconds, timeout="30"):
         self.nodes[host].idle(float(seconds), float(timeout))
@@ -531,6 +549,10 @@ class ClusterStage:
     def do_ask(self, host):
         """Somebody runs flota stack there."""
         return [] if self.nodes[host].ask() else [f"{host}: no stacks can be taken"]
+
+    def do_restart(self, host):
+        """A user runs flota restart there."""
+        return [] if self.nodes[host].request_restart() else [f"{host}: the job is not running"]
 
     def do_blind(self, host):
         """It cannot read the stacks of its workers unless it aborts them."""

@@ -15,6 +15,7 @@ from flota.supervise.actions import AskToStopGracefully, Finish, KillWorker, Sta
 from flota.supervise.events import (
     DeadlinePassed,
     HangFound,
+    RestartRequested,
     RoundNotStarted,
     RoundSwept,
     ShepherdLost,
@@ -90,6 +91,9 @@ class SupervisorStage:
 
     def do_stop(self, signal_name="SIGTERM", gracefully="no"):
         return self._step(StopRequested(signal.Signals[signal_name], gracefully == "yes"))
+
+    def do_restart(self):
+        return self._step(RestartRequested())
 
     def do_pass(self, seconds):
         """Time passes; if the supervisor's deadline lies in it, it is told."""

@@ -89,9 +89,14 @@ def test_a_node_that_is_done_and_cut_off_for_a_while_gets_the_result(etcd, cut_a
     cluster = Cluster(3, terms(3, 3), etcd=etcd)
     for _ in range(3):
         cluster.add()
-    node = cluster.nodes[1]
-    cluster.world.after(8, lambda: node._finish_work(node.at_work))
-    cluster.world.after(cut_at, lambda: node.cut(10.0))
+
+    def finish() -> None:
+        """Of a node that is not the coordinator: only that one knows which nodes are done."""
+        node = next(one for one in cluster.nodes if not one.member.registration.is_coordinator)
+        node._finish_work(node.at_work)
+        cluster.world.after(cut_at - 8, lambda: node.cut(10.0))
+
+    cluster.world.after(8, finish)
 
     cluster.run(60)
 
@@ -215,7 +220,7 @@ def test_sigterm_to_all_ends_the_job_once(least):
 @pytest.mark.parametrize("etcd", [False, True])
 @pytest.mark.parametrize("nodes", [1, 7])
 def test_a_preempted_job_stops_at_one_step_everywhere(nodes, etcd):
-    cluster = Cluster(19, terms(8, 8, RESTARTS), work=600, etcd=etcd)
+    cluster = Cluster(19, terms(8, 8), work=600, etcd=etcd)
     for _ in range(8):
         cluster.add()
     for number in range(nodes):
@@ -223,6 +228,22 @@ def test_a_preempted_job_stops_at_one_step_everywhere(nodes, etcd):
     cluster.run(60)
     assert cluster.endings() == {(STOPPED, 75)}
     assert len({node.stopped_at for node in cluster.nodes}) == 1 and len(cluster.rosters) == 1
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_with_restarts_nodes_that_are_asked_to_leave_are_replaced(saves):
+    cluster = Cluster(19, terms(8, 8, RESTARTS), work=20)
+    for _ in range(8):
+        cluster.add()
+    for number in (0, 3):  # the coordinator is one of them
+        leave = cluster.nodes[number].preempt if saves else cluster.nodes[number].terminate
+        cluster.world.after(5 + number * 0.01, leave)
+    cluster.world.after(15, lambda: (cluster.add(), cluster.add()))
+    cluster.run(120)
+    stays = [node for node in cluster.nodes if node not in (cluster.nodes[0], cluster.nodes[3])]
+    assert {(node.ending.kind, node.ending.code) for node in stays} == {(SUCCEEDED, 0)}
+    assert {(node.ending.kind, node.ending.code) for node in cluster.nodes if node not in stays} == {(STOPPED, 143)}
+    assert len(cluster.rosters) == 2 and len({node.stopped_at for node in cluster.nodes[:8]}) == 1
 
 
 @pytest.mark.parametrize("leaving", [True, False])

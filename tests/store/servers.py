@@ -51,7 +51,7 @@ class Embedded:
         """Act like a suspended process: the kernel accepts connections, but nothing is answered."""
         self._paused.clear()
         self._running.clear()
-        assert self._paused.wait(10)
+        assert self._paused.wait(30)
 
     def resume(self) -> None:
         self._running.set()
@@ -85,7 +85,7 @@ class Etcd:
         )
 
     def wait(self) -> None:
-        give_up = time.monotonic() + 20
+        give_up = time.monotonic() + 60
         while time.monotonic() < give_up:
             try:
                 with Client(self.port) as client:
@@ -146,7 +146,7 @@ class Client:
     """A minimal client, with http.client and json."""
 
     def __init__(self, port: int) -> None:
-        self.http = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        self.http = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def __enter__(self):
         return self
@@ -174,7 +174,7 @@ class Driver:
         self.until(lambda: answers)
         return answers[0]
 
-    def until(self, condition, seconds: float = 10) -> None:
+    def until(self, condition, seconds: float = 30) -> None:
         give_up = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < give_up, "waited too long"

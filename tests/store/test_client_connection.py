@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -16,10 +17,12 @@ from flota.host.loop import Loop
 from flota.job.nodes import Place
 from flota.store import dns
 from flota.store.client import Client, Lost
-from flota.store.etcd_json import Put, Range, WatchCreate
+from flota.store.etcd_json import LeaseGrant, Put, Range, Refusal, Unauthenticated, WatchCreate
 from flota.store.server import Master
+from tests.launching import wait_until
 from tests.store.certificates import client_context, server_context
-from tests.store.servers import Driver
+from tests.store.servers import Driver, Embedded
+from tests.strangers import STRANGERS, taken_port
 
 HERE = "127.0.0.1"
 
@@ -85,7 +88,7 @@ def test_an_unknown_name_is_lost_with_the_name(name):
 
 def test_a_slow_resolver_does_not_stop_the_loop(master, book):
     release = threading.Event()
-    book["slow"] = lambda: release.wait(20) and [HERE]
+    book["slow"] = lambda: release.wait(60) and [HERE]
     driver = Named("slow", master.port)
     answers = []
     driver.client.ask(Put(key=b"a"), answers.append, time.monotonic())
@@ -93,13 +96,61 @@ def test_a_slow_resolver_does_not_stop_the_loop(master, book):
 
     for _ in range(5):
         driver.loop.turn(0.01)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30
     assert answers == []
     release.set()
     driver.until(lambda: answers)
 
     assert not isinstance(answers[0], Lost)
     driver.client.close()
+
+
+@contextlib.contextmanager
+def served(**options):
+    master = Embedded(**options)
+    try:
+        yield master
+    finally:
+        master.close()
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_the_masters_port_is_found_beside_those_of_strangers(stranger):
+    with served(job="this") as master, taken_port(STRANGERS[stranger]) as own, socket.socket() as closed:
+        closed.bind((HERE, 0))  # nothing listens there
+        spare = closed.getsockname()[1], master.port
+        options = {"spare_ports": spare, "job": "this", "accepts_etcd": False, "answer_time": 0.2}
+        driver = Named(HERE, own, **options)
+
+        lost, *answers = [driver.ask(LeaseGrant(ttl=5)) for _ in range(3)]
+
+        assert isinstance(lost, Lost) and lost.why.startswith(f"{HERE}:{own}: ")
+        assert not any(isinstance(answer, (Lost, Refusal)) for answer in answers)
+        assert driver.client.members == (Place(HERE, master.port),)
+        driver.client.close()
+
+
+@pytest.mark.parametrize("token", ["", "of another job"])
+def test_the_master_of_another_job_is_a_stranger(token):
+    refused = []
+    with (
+        served(job="that", token=token, on_refused=refused.append) as other,
+        served(job="this", token="of this job") as master,
+    ):
+        driver = Named(HERE, other.port, token="of this job", spare_ports=(master.port,), job="this")
+
+        assert "the master of another job" in driver.ask(LeaseGrant(ttl=5)).why
+        assert not isinstance(driver.ask(LeaseGrant(ttl=5)), (Lost, Refusal))
+        driver.client.close()
+    assert not refused
+
+
+def test_a_wrong_token_for_the_jobs_own_master_is_refused():
+    with served(job="this", token="right") as master:
+        driver = Named(HERE, master.port, token="wrong", spare_ports=(1,), job="this")
+
+        assert isinstance(driver.ask(LeaseGrant(ttl=5)), Unauthenticated)
+        driver.client.close()
 
 
 def test_an_address_that_never_answers_is_not_the_first_the_next_time(master, book):
@@ -114,7 +165,7 @@ def test_an_address_that_never_answers_is_not_the_first_the_next_time(master, bo
 
 def test_a_client_closed_while_a_name_is_looked_up_calls_nothing_more(book):
     release = threading.Event()
-    book["slow"] = lambda: release.wait(20) and [HERE]
+    book["slow"] = lambda: release.wait(60) and [HERE]
     driver = Named("slow", 1)
     open_before = set(os.listdir("/proc/self/fd"))
     received = []
@@ -126,7 +177,7 @@ def test_a_client_closed_while_a_name_is_looked_up_calls_nothing_more(book):
     driver.loop.turn(0.05)
 
     assert received == []
-    give_up = time.monotonic() + 5
+    give_up = time.monotonic() + 30
     while set(os.listdir("/proc/self/fd")) - open_before:
         assert time.monotonic() < give_up, "descriptors are left"
         time.sleep(0.01)
@@ -147,7 +198,7 @@ while not answers:
     loop.turn(1)
 print("threading" in sys.modules)
 """
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=20)
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
 
     assert run.stdout.strip() == "False"
 
@@ -161,7 +212,7 @@ def test_an_ipv6_address_is_reached():
     client = Client((Place("::1", master.port),), loop)
     answers = []
     client.ask(Put(key=b"a"), answers.append, time.monotonic())
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 30
     while not answers and time.monotonic() < give_up:
         loop.turn(0.1)
 
@@ -224,12 +275,14 @@ def test_waiting_for_a_handshake_takes_no_processor_time(certificates):
         driver = Driver(silent.getsockname()[1], tls=client_context(certificates))
         answers = []
         driver.client.ask(Put(key=b"a"), answers.append, time.monotonic())
-        driver.loop.turn(1)  # connected, and the first words of the handshake are sent
 
-        began = time.monotonic()
-        driver.loop.turn(0.3)
+        def rests() -> bool:
+            began = time.monotonic()
+            driver.loop.turn(0.3)
+            return time.monotonic() - began >= 0.3
 
-        assert time.monotonic() - began >= 0.3
+        wait_until(rests, "a turn without events")  # the first ones connect, and send the first words of the handshake
+        assert answers == []
         driver.client.close()
 
 

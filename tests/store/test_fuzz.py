@@ -49,7 +49,7 @@ CLOSED = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)  # by the master, maybe
 @SETTINGS
 @given(request=st.sampled_from(REQUESTS).flatmap(damaged))
 def test_the_master_goes_on_serving_after_a_damaged_request(master, request):
-    with socket.create_connection(("127.0.0.1", master.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", master.port), timeout=30) as client:
         try:
             client.sendall(request)
             client.shutdown(socket.SHUT_WR)

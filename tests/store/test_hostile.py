@@ -29,12 +29,12 @@ def master():
 
 
 def dial(master, data: bytes = b"") -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", master.port), timeout=10)
+    client = socket.create_connection(("127.0.0.1", master.port), timeout=30)
     client.sendall(data)
     return client
 
 
-def assert_served(master, within: float = 10.0) -> None:
+def assert_served(master, within: float = 30.0) -> None:
     began = time.monotonic()
     with Client(master.port) as honest:
         assert honest.ask("/v3/kv/put", {"key": "aG9uZXN0", "value": "MQ=="})[0] == 200
@@ -72,17 +72,16 @@ def test_half_requests_are_given_up_in_time(master, monkeypatch):
 
 def test_a_body_that_trickles_is_given_up_in_time(master, monkeypatch):
     monkeypatch.setattr(server_connection, "REQUEST_TIME", 0.5)
-    client = dial(master, b"POST /v3/kv/put HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
-    began = time.monotonic()
+    client = dial(master, b"POST /v3/kv/put HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n")
 
-    try:
-        while time.monotonic() - began < 5:
+    def is_given_up() -> bool:
+        try:
             client.sendall(b"x")
-            time.sleep(0.02)
-    except OSError:
-        pass
+        except OSError:
+            return True
+        return False
 
-    assert time.monotonic() - began < 4.5
+    wait_until(is_given_up, "the end of the connection")
     client.close()
     assert_served(master)
 
@@ -242,7 +241,7 @@ def test_a_watcher_that_never_reads_is_given_up(master, monkeypatch):
         for _ in range(40):
             assert writer.ask("/v3/kv/put", {"key": "YQ==", "value": value})[0] == 200
 
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 30
     while any(bool(one.watch) for one in list(master.master.connections.values())):
         assert time.monotonic() < give_up, "the deaf watcher is still kept"
         time.sleep(0.01)
@@ -342,7 +341,7 @@ class Flooder(threading.Thread):
 
 
 def test_the_oldest_strangers_are_dropped_first_and_peers_never(guarded, peer, monkeypatch):
-    monkeypatch.setattr(server, "STRANGERS_MEMORY", 50 * server_connection.PLAIN_MEMORY)
+    monkeypatch.setattr(server.Master, "strangers_memory", 50 * server_connection.PLAIN_MEMORY)
     old = [dial(guarded) for _ in range(100)]
 
     new = [dial(guarded) for _ in range(50)]
@@ -356,7 +355,7 @@ def test_the_oldest_strangers_are_dropped_first_and_peers_never(guarded, peer, m
 
 
 def test_half_requests_of_strangers_share_a_budget_of_memory(guarded, monkeypatch):
-    monkeypatch.setattr(server, "STRANGERS_MEMORY", 1 << 20)
+    monkeypatch.setattr(server.Master, "strangers_memory", 1 << 20)
 
     clients = [dial(guarded, b"POST / HTTP/1.1\r\nx: " + b"x" * 15_000) for _ in range(200)]
 
@@ -370,7 +369,7 @@ def test_half_requests_of_strangers_share_a_budget_of_memory(guarded, monkeypatc
 
 
 def test_a_stranger_whose_request_has_arrived_is_served_before_it_is_dropped(guarded, monkeypatch):
-    monkeypatch.setattr(server, "STRANGERS_MEMORY", 20 * server_connection.PLAIN_MEMORY)
+    monkeypatch.setattr(server.Master, "strangers_memory", 20 * server_connection.PLAIN_MEMORY)
     ask = REQUEST.replace(b"host: x", b"host: x\r\nauthorization: right")
     guarded.pause()
     clients = [dial(guarded, ask) for _ in range(100)]

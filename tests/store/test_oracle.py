@@ -140,7 +140,7 @@ def test_a_transaction_with_a_range_of_the_future_is_refused_as_a_whole(stores, 
 
 def listen(port: int, create: dict, player: Player) -> list:
     """Every event up to the one that says it is the end."""
-    stream = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    stream = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     stream.request("POST", "/v3/watch", json.dumps({"create_request": create}))
     response = stream.getresponse()
     events = []

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flota.host.channel import MODULE_LIST_SIZE, Channel, ImportRecorder
+from flota.host.channel import MODULE_LIST_SIZE, Channel
 from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
@@ -16,6 +16,7 @@ from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
 from flota.standby import parked_main
 from flota.standby.modules_to_import import ModulesToImport, is_installed, module_file, script_imports
 from flota.standby.parked_protocol import pack, receive, send, unpack
+from flota.standby.record_imports import ImportRecorder
 from flota.standby.strategy import (
     COLD,
     FORK,

@@ -10,7 +10,7 @@ from flota.cli.convert import LAST_PORT, known_signals
 from flota.cli.flags import ROLE_FLAGS, find_flag
 from flota.cli.parse import nearest
 from flota.cli.settings import Request, Settings
-from flota.devices import choose_devices, find_devices
+from flota.devices import TORCH_NAMES, choose_devices, find_devices
 from flota.job.roles import COLLECTIVE, Role
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec, RestartPolicy
 from flota.values import NamedTuple
@@ -18,8 +18,11 @@ from flota.values import NamedTuple
 # Flags whose values are copied to the JobSpec field of the same name.
 SAME_NAME = (
     *("job_id", "port_range", "grace", "join_timeout", "hang_timeout", "native_stacks", "preempt_timeout", "env"),
-    *("backend", "role", "interactive", "warm", "warm_memory", "virtual_local_rank"),
+    *("timeout", "on_event", "view", "dashboard", "backend", "role", "interactive", "warm", "warm_memory"),
+    "virtual_local_rank",
 )
+
+MOST_READ = 256 << 10  # bytes of a script
 
 
 class RoleSet(NamedTuple):
@@ -48,7 +51,7 @@ def make_spec(request: Request) -> JobSpec:
 
         return make_ipu_spec(request)
     reject_contradictions(settings)
-    get = settings.__getitem__
+    get, hints = settings.__getitem__, settings.hints
     found = find_devices(request.environ)
     devices = choose_devices(found, get("devices"))
     role_set = choose_role_set(request, found, devices)
@@ -68,16 +71,29 @@ def make_spec(request: Request) -> JobSpec:
         stop_signals=known_signals(get("signals_to_handle")),
         frameworks=get("framework"),
         misplaced=find_misplaced(request.line.args),
-        threads=count_threads(get("threads"), workers, devices),
+        threads=count_threads(get("threads"), workers, devices, hints.cpus if hints else 0),
         threads_given=get("threads") != "auto",
         legacy_local_rank=get("legacy_local_rank") and not get("use_env"),
         mode=role_set.mode,
         roles=role_set.roles,
         gloo=get("with_gloo"),
         gloo_port=role_set.gloo_port,
+        share=hints.share if hints else None,
         **{name: get(name) for name in SAME_NAME},
     )
-    return with_nodes(spec, request, role_set)
+    if get("stop_before") is not None:
+        from flota.engines.slurm import find_end_time
+
+        spec = spec._replace(stop_at=find_end_time(settings.source("stop_before"), os.environ) - get("stop_before"))
+    spec = with_nodes(spec, request, role_set)
+    return with_bindings(spec, get("bind"), hints.cpus if hints else 0) if get("bind") != "none" else spec
+
+
+def with_bindings(spec: JobSpec, mode: str, cpus: int = 0) -> JobSpec:
+    """Bind the workers to CPUs. Most jobs do not, so that code is imported only if needed."""
+    from flota.cli.bindings import bind_to_cpus
+
+    return bind_to_cpus(spec, mode, cpus)
 
 
 def new_run_id() -> str:
@@ -124,7 +140,8 @@ def reject_contradictions(settings: Settings) -> None:
     both("module", "run_path", "a module is not a path")
     both("no_python", "run_path", "a path is run by python")
     both("start_port", "port_range", "both set the workers' ports")
-    both("warm", "interactive", "an interactive worker is started by hand")
+    both("warm", "interactive", "an interactive worker always starts cold")
+    both("view", "interactive", "both use the terminal")
     both("log_max_size", "interactive", "an interactive worker has no log")
     both("hang_timeout", "interactive", "an interactive worker waits for input")
     if settings["native_stacks"] and settings["hang_timeout"] is None:
@@ -155,7 +172,7 @@ def count_workers(wanted: int | str | None, devices: DeviceSet) -> int:
         return wanted
     if wanted == "cpu" or (wanted == "auto" and not devices.chosen):
         return count_cpus()
-    if wanted not in ("auto", devices.kind) or not devices.chosen:
+    if wanted not in ("auto", devices.kind, TORCH_NAMES.get(devices.kind)) or not devices.chosen:
         raise errors.NoDevices(f"--nproc_per_node {wanted}")
     return len(devices.chosen)
 
@@ -168,8 +185,8 @@ def find_misplaced(args: tuple[str, ...]) -> tuple[str, ...]:
 
 def choose_start_port(settings: Settings, workers: int) -> int | None:
     first, source = settings["start_port"], settings.source("start_port")
-    if not source and not settings["port_range"] and len(settings.ports) >= workers:
-        return settings.ports.start
+    if not source and not settings["port_range"] and settings.hints and len(settings.hints.ports) >= workers:
+        return settings.hints.ports.start
     if source and first + workers - 1 > LAST_PORT:
         raise errors.BadValue(source, str(first), f"a port that leaves room for {workers} workers", "--start_port 6070")
     return first if source else None
@@ -180,13 +197,16 @@ def count_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def count_threads(wanted: int | str, workers: int, devices: DeviceSet) -> int | None:
-    """Without --threads: no setting for one worker; one thread each with devices, else an equal share of the CPUs."""
+def count_threads(wanted: int | str, workers: int, devices: DeviceSet, cpus: int = 0) -> int | None:
+    """Without --threads: no setting for one worker; one thread each with devices, else an equal share of the CPUs.
+
+    `cpus`: the CPUs that the platform has assigned to this node, if it says so; a single worker gets all of them.
+    """
     if isinstance(wanted, int):
         return wanted
     if workers == 1:
-        return None
-    return 1 if devices.chosen else max(1, count_cpus() // workers)
+        return cpus or None
+    return 1 if devices.chosen else max(1, (cpus or count_cpus()) // workers)
 
 
 def make_log_spec(settings: Settings, parent: tuple[str, str] = ("", "")) -> LogSpec:
@@ -206,8 +226,9 @@ def make_log_spec(settings: Settings, parent: tuple[str, str] = ("", "")) -> Log
         stdout_filters=get("duplicate_stdout_filters"),
         stderr_filters=get("duplicate_stderr_filters"),
         events_on_console=get("event_log_handler") == "console",
+        prefix=get("log_line_prefix_template"),
         **{name: get(f"log_{name}") for name in ("level", "overwrite", "max_size", "backups", "timestamps")},
-        **{name: get(name) for name in ("redirects", "tee", "verbose", "quiet")},
+        **{name: get(name) for name in ("redirects", "tee", "verbose", "quiet", "shared_console", "progress")},
     )
 
 
@@ -250,6 +271,7 @@ def restart_policy(settings: Settings) -> RestartPolicy:
         get("max_restart"),
         enabled=bool(settings.source("max_restart")) or bool(get("restart_on")) or level >= 0 or elastic,
         elastic_level=1 if elastic and level == -1 else level,
+        earlier=settings.hints.restarts if settings.hints else 0,
         **{name: get(name) for name in ("restart_on", "no_restart_on", "backoff", "crash_loop")},
     )
 
@@ -260,7 +282,8 @@ def resolve_command(request: Request) -> Command:
         raise errors.NoScript
     python = choose_python(request)
     if settings["module"]:
-        return Command("module", line.script, line.args, python)
+        path = line.script.replace(".", "/")  # in the working directory: finding it elsewhere may import packages
+        return Command("module", line.script, line.args, python, asks_jax(f"{path}.py", f"{path}/__main__.py", request))
     if settings["no_python"]:
         program = find_program(line.script, request.environ, errors.MissingProgram(line.script))
         return Command("program", program, line.args, python)
@@ -272,8 +295,23 @@ def resolve_command(request: Request) -> Command:
         raise errors.MissingScript(line.script, _nearest_file(line.script))
     as_python = line.script.endswith(".py") or settings["run_path"] or not os.access(line.script, os.X_OK)
     if as_python:
-        return Command("script", line.script, line.args, python)
+        return Command("script", line.script, line.args, python, asks_jax(line.script, "", request))
     return Command("program", line.script if os.path.dirname(line.script) else f"./{line.script}", line.args, python)
+
+
+def asks_jax(path: str, otherwise: str, request: Request) -> bool:
+    """Whether the script leaves it to JAX to find the other processes, and JAX would find none. See decision 44."""
+    path = path if os.path.isfile(path) else otherwise  # a pipe could be read only once
+    try:
+        with open(path, "rb", 0) as file:
+            text = file.read(MOST_READ)
+    except OSError:
+        return False  # the worker reports that
+    if b"jax" not in text or b"initialize" not in text or "OMPI_COMM_WORLD_SIZE" in request.environ:
+        return False
+    from flota.cli.jax_script import leaves_ranks_to_jax
+
+    return leaves_ranks_to_jax(text)
 
 
 def choose_python(request: Request) -> str:
@@ -306,5 +344,6 @@ def _nearest_file(path: str) -> str:
         names = os.listdir(directory or ".")
     except OSError:
         return ""
-    near = nearest(os.path.basename(path), names)
+    name = os.path.basename(path)  # listed if it is a link to a missing file
+    near = nearest(name, [other for other in names if other != name])
     return os.path.join(directory, near) if near else ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flota.devices import KINDS
-from flota.errors import BadValue
+from flota import errors
+from flota.devices import KINDS, TORCH_NAMES
 from flota.frameworks import REGISTRY as FRAMEWORKS
 from flota.frameworks import load
 from flota.job.spec import LEARNT
@@ -21,7 +21,8 @@ FALSE = ("n", "no", "f", "false", "off", "0")
 LEVELS = ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
 MOST_WORKERS = 10_000  # each needs its own port
 LAST_PORT = 65535
-COUNTED = {"auto", "cpu", *(kind.name for kind in KINDS)}  # --nproc_per_node: one worker for each of these
+# --nproc_per_node: one worker for each of these
+COUNTED = {"auto", "cpu", *(kind.name for kind in KINDS), *TORCH_NAMES.values()}
 UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 # Already in use: child processes and job control, Ctrl-C, errors of the process itself.
 RESERVED_SIGNALS = ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGINT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
@@ -42,7 +43,7 @@ def convert(flag: str, kind: str, word: str) -> object:
     if kind.startswith("choice:"):
         choices = kind[7:].split(",")
         if word not in choices:
-            raise BadValue(flag, word, f"one of {', '.join(choices)}", f"{flag} {choices[0]}")
+            raise errors.BadValue(flag, word, f"one of {', '.join(choices)}", f"{flag} {choices[0]}")
         return word
     if kind == "reasons":
         return _reasons(flag, word)
@@ -52,7 +53,7 @@ def convert(flag: str, kind: str, word: str) -> object:
     try:
         return read(word)
     except ValueError:
-        raise BadValue(flag, word, expected, example.replace("FLAG", flag)) from None
+        raise errors.BadValue(flag, word, expected, example.replace("FLAG", flag)) from None
 
 
 def is_boolean(word: str) -> bool:
@@ -89,6 +90,11 @@ def _hang_timeout(word: str) -> float:
     return _require(seconds, fits=seconds == LEARNT or seconds >= 1)
 
 
+def _limit(word: str) -> float:
+    seconds = _duration(word)
+    return _require(seconds, fits=seconds > 0)
+
+
 def _size(word: str) -> int:
     number, unit = (word[:-1], SIZES[word[-1].upper()]) if word[-1:].upper() in SIZES and word else (word, 1)
     size = _number(number) * unit
@@ -110,6 +116,12 @@ def _nodes(word: str) -> tuple[int, int]:
 def _host(word: str) -> str:
     """A host name or an address, judged by its characters only."""
     return _require(word, fits=bool(word) and all(letter.isalnum() or letter in ".-_:" for letter in word))
+
+
+def _listen(word: str) -> tuple[str, int] | None:
+    from flota.cli.listen_address import read_address
+
+    return read_address(word)
 
 
 def _frameworks(word: str) -> tuple[str, ...]:
@@ -149,12 +161,12 @@ def _signal_name(flag: str, word: str) -> str:
     """A signal's name, with or without SIG, as in Slurm."""
     name = f"SIG{word.strip().upper().removeprefix('SIG')}"
     if not _is_signal(name):
-        raise BadValue(flag, word, "the name of a signal", f"{flag} SIGUSR1")
+        raise errors.BadValue(flag, word, "the name of a signal", f"{flag} SIGUSR1")
     import _signal  # type: ignore[import-not-found]
 
     # Compare numbers: some signals have two names.
     if getattr(_signal, name) in {getattr(_signal, taken) for taken in RESERVED_SIGNALS}:
-        raise BadValue(flag, word, "a signal that is not reserved", f"{flag} SIGUSR1")
+        raise errors.BadValue(flag, word, "a signal that is not reserved", f"{flag} SIGUSR1")
     return name
 
 
@@ -180,7 +192,7 @@ def _reasons(flag: str, word: str) -> tuple[str, ...]:
     for name in names:
         known = name in ALL or (name.isdecimal() and 0 < int(name) < 256) or hasattr(_signal, name)
         if not known and (name.startswith("SIG") or name == name.lower()):
-            raise BadValue(
+            raise errors.BadValue(
                 flag, name, f"exit codes, signals, exceptions or causes ({', '.join(ALL)})", f"{flag} SIGKILL"
             )
     return names
@@ -196,16 +208,20 @@ BOOLEAN = ValueKind(_boolean, "true or false", "FLAG=true")
 VALUE_KINDS = {
     "text": ValueKind(str, "", ""),
     "help": ValueKind(str, "", ""),
+    "command": ValueKind(
+        lambda word: _require(word, fits=bool(word.strip()) and "\0" not in word), "a shell command", "FLAG ./notify.sh"
+    ),
     "switch": BOOLEAN,
     "bool": BOOLEAN,
     "int": ValueKind(int, "a whole number", "FLAG 1"),
-    "count": ValueKind(_number, "a whole number of 0 or more", "FLAG 3"),
-    "positive": ValueKind(lambda word: _number(word, 1, MOST_WORKERS), f"a number of 1 to {MOST_WORKERS}", "FLAG 1"),
-    "workers": ValueKind(_workers, f"a number of 1 to {MOST_WORKERS}, or gpu, cpu, auto", "FLAG 8"),
+    "count": ValueKind(_number, "a whole number, 0 or more", "FLAG 3"),
+    "positive": ValueKind(lambda word: _number(word, 1, MOST_WORKERS), f"a number from 1 to {MOST_WORKERS}", "FLAG 1"),
+    "workers": ValueKind(_workers, f"a number from 1 to {MOST_WORKERS}, or gpu, cpu, auto", "FLAG 8"),
     "threads": ValueKind(
-        lambda word: word if word == "auto" else _number(word, 1), "a number of 1 or more, or auto", "FLAG 4"
+        lambda word: word if word == "auto" else _number(word, 1), "a positive whole number, or auto", "FLAG 4"
     ),
     "duration": ValueKind(_duration, "a duration", "FLAG 30s, 2m or 1h"),
+    "limit": ValueKind(_limit, "a duration above 0", "FLAG 8h"),
     "hang": ValueKind(_hang_timeout, "a duration of 1s or more, or auto", "FLAG 10m, or FLAG auto"),
     "size": ValueKind(_size, "a size of 1K or more", "FLAG 100M"),
     "port": ValueKind(lambda word: _number(word, 1, LAST_PORT), "a port from 1 to 65535", "FLAG 6070"),
@@ -218,14 +234,16 @@ VALUE_KINDS = {
         "hosts separated by commas",
         "FLAG 10.0.0.1,10.0.0.2",
     ),
+    "listen": ValueKind(_listen, "an address and a port", "FLAG 127.0.0.1:8080"),
     "level": ValueKind(
         lambda word: _require(word.upper(), fits=word.upper() in LEVELS), f"one of {', '.join(LEVELS)}", "FLAG INFO"
     ),
-    "frameworks": ValueKind(_frameworks, f"names among {', '.join(FRAMEWORKS)}", "FLAG torch"),
+    "frameworks": ValueKind(_frameworks, f"one or more of {', '.join(FRAMEWORKS)}", "FLAG torch"),
     "env": ValueKind(_env, "NAME=VALUE", "FLAG NCCL_DEBUG=INFO"),
+    "paths": ValueKind(lambda word: _require((word,), fits=bool(word)), "a path", "FLAG data/vocab.txt"),
     "list": ValueKind(_rank_list, "ranks", "FLAG 0,3"),
     "ranks": ValueKind(
-        lambda word: word if word in ("none", "all") else _rank_list(word), "none, all or ranks", "FLAG 0,3"
+        lambda word: word if word in ("none", "all") else _rank_list(word), "none, all, or a list of ranks", "FLAG 0,3"
     ),
     "streams": ValueKind(_streams, "0, 1, 2, 3 or RANK:N pairs", "FLAG 0:3,1:2"),
     "filters": ValueKind(_filters, "", ""),

@@ -6,7 +6,7 @@ from itertools import count
 
 from flota.frameworks import add_variables
 from flota.job.nodes import NodesSpec
-from flota.job.plan import WorkerPlan, plan_workers
+from flota.job.plan import Worker, WorkerPlan, plan_workers
 from flota.job.roles import TRAINER, label
 from flota.job.roster import Ports, Roster, Seat, endpoint, with_endpoints
 from flota.job.spec import JobSpec
@@ -57,14 +57,16 @@ def _nodes_in_words(spec: JobSpec, nodes: NodesSpec) -> str:
     """Where the nodes would join."""
     count = str(nodes.most) if not nodes.elastic else f"{nodes.least} to {nodes.most}"
     places = ",".join(endpoint(place.host, str(place.port)) for place in nodes.places)
-    where = f"etcd at {places}" if nodes.etcd else places or f"a free port of {spec.address}"
+    where = f"etcd at {places}" if nodes.etcd else places or f"a free port on {spec.address}"
     return f"{count} nodes join at {where}; this node's address is {spec.address}"
 
 
 def _as_dict(plan: WorkerPlan) -> dict[str, object]:
     worker = plan.worker
     numbers = {"role": worker.name, "rank": worker.rank, "local_rank": worker.local_rank}
-    process = {"command": worker.argv, "devices": worker.devices, "logs": worker.logs}
+    process: dict[str, object] = {"command": worker.argv, "devices": worker.devices, "logs": worker.logs}
+    if bound := worker.binding:
+        process |= {"cpus": bound.cpu_list, "memory_node": bound.memory_node if bound.memory_node >= 0 else None}
     return {**numbers, **process, "env": plan.env, "removed": plan.dropped}
 
 
@@ -74,11 +76,19 @@ def _table(plans: list[WorkerPlan]) -> list[str]:
 
     workers = [plan.worker for plan in plans]
     mixed = any(worker.name != TRAINER for worker in workers)
-    head = ("worker" if mixed else "rank", "devices", "log", "command")
-    names = {worker: label(worker.name, worker.rank) if mixed else str(worker.rank) for worker in workers}
-    rows = [head, *((names[w], ",".join(w.devices) or "cpu", " ".join(w.logs), join(w.argv)) for w in workers)]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows]
+    bound = ("cpus", "memory") if any(worker.binding for worker in workers) else ()
+    rows = [("worker" if mixed else "rank", "devices", *bound, "log", "command")]
+    for worker in workers:
+        name = label(worker.name, worker.rank) if mixed else str(worker.rank)
+        logs, command = " ".join(worker.logs), join(worker.argv)
+        rows.append((name, ",".join(worker.devices) or "cpu", *_binding_cells(worker), logs, command))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, (*widths[:-1], 0), strict=True)) for row in rows]
+
+
+def _binding_cells(worker: Worker) -> tuple[str, ...]:
+    bound = worker.binding
+    return (bound.cpu_list, f"node {bound.memory_node}" if bound.memory_node >= 0 else "-") if bound else ()
 
 
 def _variables(plans: list[WorkerPlan]) -> list[str]:

@@ -40,6 +40,7 @@ class Alias(NamedTuple):
 
 ON_ONE_MACHINE = "has no effect on one machine"
 WITHOUT_SERVERS = "has no effect without parameter servers"
+WITHOUT_HOSTS = "has no effect without --hosts"
 
 GROUPS = {
     "script": "what to run",
@@ -47,6 +48,7 @@ GROUPS = {
     "output": "logs and console",
     "restarts": "restarts, hangs, stopping",
     "nodes": "several machines",
+    "ssh": "start nodes over ssh",
     "roles": "parameter servers, roles",
     "refused": "flags that flota refuses",
 }
@@ -57,9 +59,9 @@ FLAGS = (
     Flag("no-python", "switch", False, "script", "run a program, not a Python script", variables="PET_NO_PYTHON", origin="torchrun"),
     Flag("run-path", "switch", False, "script", "run the script with python, whatever its name", variables="PET_RUN_PATH", origin="torchrun"),
     Flag("python", "text", None, "script", "the workers' interpreter", "PATH", variables="PYTHON_EXEC"),
-    Flag("framework", "frameworks", FRAMEWORKS, "script", f"set only these frameworks' variables: {', '.join(FRAMEWORKS)} [all; JAX scripts need --framework jax]", "NAMES"),
+    Flag("framework", "frameworks", FRAMEWORKS, "script", f"set only these frameworks' variables: {', '.join(FRAMEWORKS)} [all]", "NAMES"),
     Flag("env", "env", (), "script", "set a variable for the workers; can be repeated", "K=V"),
-    Flag("interactive", "switch", False, "script", "one worker that keeps the terminal, so that breakpoint() works"),
+    Flag("interactive", "switch", False, "script", "run one worker, attached to the terminal, so that breakpoint() works"),
     Flag("warm", "modules", (), "script", "modules to import once, before workers start; or auto", "MODULES"),
     Flag("warm-memory", "size", None, "script", "memory limit for interpreters kept ready for a restart [a quarter of free memory]", "SIZE"),
     Flag("legacy-local-rank", "switch", False, "script", "insert --local-rank=N before the script's arguments", origin="torch launch"),
@@ -72,16 +74,17 @@ FLAGS = (
     Flag("legacy", "bool", False, "script", "no effect: flota has a single launcher", origin="paddle launch", note="has no effect: flota has a single launcher"),
 
     Flag("nproc-per-node", "workers", None, "workers", "number of workers, or gpu, cpu, auto [one per device]", "N", variables="PADDLE_NPROC_PER_NODE PET_NPROC_PER_NODE", origin="paddle launch, torch launch, torchrun"),
-    Flag("devices", "text", None, "workers", "devices to use, as in 0,1; cpu for none [all visible]", "IDS", variables="PADDLE_DEVICES", origin="paddle launch"),
+    Flag("devices", "text", None, "workers", "devices to use, e.g. 0,1; cpu for none [all visible]", "IDS", variables="PADDLE_DEVICES", origin="paddle launch"),
     Flag("threads", "threads", "auto", "workers", "OMP_NUM_THREADS of each worker [one worker: unset; several: CPUs / workers, or 1 with devices]", "N"),
-    Flag("virtual-local-rank", "switch", False, "workers", "each worker sees only its own device, as LOCAL_RANK 0", variables="PET_VIRTUAL_LOCAL_RANK", origin="torchrun"),
+    Flag("bind", "choice:none,auto,numa,socket,cache,core,node,exclusive,core-complex", "none", "workers", "bind workers to CPUs near their devices: none, auto, numa, socket, cache, core [none]", "MODE"),
+    Flag("virtual-local-rank", "switch", False, "workers", "each worker sees only its own device and has LOCAL_RANK 0", variables="PET_VIRTUAL_LOCAL_RANK", origin="torchrun"),
     Flag("backend", "choice:auto,gloo,nccl,bkcl,xccl,heter,flagcx", "auto", "workers", "value of PADDLE_DISTRI_BACKEND [gloo without devices]", "NAME", variables="PADDLE_DISTRI_BACKEND", origin="fleetrun"),
     Flag("role", "text", "default", "workers", "ROLE_NAME of the workers", "NAME", variables="PET_ROLE", origin="torchrun"),
     Flag("port-range", "ports", None, "workers", "choose workers' ports from this range [any free port]", "LOW:HIGH", variables="PORT_RANGE FLAGS_START_PORT", origin="paddle launch"),
     Flag("start-port", "port", 6070, "workers", "give worker i the port PORT + i [free ports]", "PORT", variables="PADDLE_START_PORT", origin="paddle launch"),
     Flag("host", "text", None, "workers", "this machine's address [127.0.0.1, or with several machines the one used to reach the master]", "ADDR", variables="POD_IP", origin="paddle launch"),
 
-    Flag("log-dir", "text", "log", "output", "directory for all logs, or one per run: 'runs/{job_id}/{time}' [log]", "DIR", variables="PADDLE_LOG_DIR PET_LOG_DIR", origin="paddle launch, fleetrun, torchrun"),
+    Flag("log-dir", "text", "log", "output", "directory for logs; may have {job_id}, {time} [log]", "DIR", variables="PADDLE_LOG_DIR PET_LOG_DIR", origin="paddle launch, fleetrun, torchrun"),
     Flag("log-overwrite", "bool", False, "output", "start with empty logs [append]", variables="PADDLE_LOG_OVERWRITE", origin="paddle launch"),
     Flag("log-level", "level", "INFO", "output", "lowest level of flota's messages to print: DEBUG, INFO, WARNING, ERROR, CRITICAL [INFO]", "LEVEL", variables="PADDLE_LOG_LEVEL", origin="paddle launch"),
     Flag("log-max-size", "size", None, "output", "rotate a worker's log at this size, e.g. 100M [never]", "SIZE"),
@@ -92,9 +95,15 @@ FLAGS = (
     Flag("redirects", "streams", None, "output", "write streams to separate files: 0 none, 1 out, 2 err, 3 both, or RANK:N,…", "MASK", variables="PET_REDIRECTS", origin="torchrun", short="-r"),
     Flag("tee", "streams", None, "output", "like --redirects, but also show the output on the console", "MASK", variables="PET_TEE", origin="torchrun", short="-t"),
     Flag("duplicate-stdout-filters", "filters", (), "output", "copy tee'd lines that contain one of these words to filtered_stdout.log", "WORDS", variables="PET_DUPLICATE_STDOUT_FILTERS", origin="torchrun"),
-    Flag("duplicate-stderr-filters", "filters", (), "output", "as above, for stderr and filtered_stderr.log", "WORDS", variables="PET_DUPLICATE_STDERR_FILTERS", origin="torchrun"),
+    Flag("duplicate-stderr-filters", "filters", (), "output", "the same for stderr, in filtered_stderr.log", "WORDS", variables="PET_DUPLICATE_STDERR_FILTERS", origin="torchrun"),
+    Flag("log-line-prefix-template", "text", "", "output", "begin lines on the console with this text; ${role_name}, ${rank}, ${local_rank} and ${hostname} are replaced", "TEXT", variables="PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", origin="torchrun"),
     Flag("verbose", "switch", False, "output", "print settings and variables at the start, and every failure in full at the end"),
     Flag("quiet", "switch", False, "output", "print only flota's errors; worker output is still shown", short="-q"),
+    Flag("view", "switch", False, "output", "show the job on the terminal as flota top does; q goes back to its output"),
+    Flag("shared-console", "switch", False, "output", "all nodes share one console, as with srun: print reports once"),
+    Flag("progress", "choice:auto,none", "auto", "output", "auto: on a terminal, a line with the step and the pace, if scripts call flota.heartbeat [auto]", "WHEN"),
+    Flag("on-event", "command", "", "output", "run this shell command with JSON on stdin after a failure, a hang, a restart and the end", "COMMAND"),
+    Flag("dashboard", "listen", None, "output", "serve a page about the job, and print its link [off; 127.0.0.1 and any free port]", "[ADDR:PORT]"),
     Flag("event-log-handler", "choice:null,console,dynamic_rendezvous", "null", "output", "console: also print events as JSON lines on stderr", "WHERE", variables="PET_EVENT_LOG_HANDLER", origin="torchrun"),
 
     Flag("max-restart", "count", 3, "restarts", "up to N restarts when a worker fails [off; elastic: 3]", "N", variables="PADDLE_MAX_RESTART PET_MAX_RESTARTS", origin="paddle launch"),
@@ -102,28 +111,41 @@ FLAGS = (
     Flag("no-restart-on", "reasons", (), "restarts", "do not restart after these failures", "LIST"),
     Flag("backoff", "duration", 30.0, "restarts", "maximum delay before a restart; the delay doubles with each failure without progress [30s]", "TIME"),
     Flag("crash-loop", "count", 5, "restarts", "end the job after the same failure N times in a row without progress; 0: never [5]", "N"),
-    Flag("elastic-level", "choice:-1,0,1", "-1", "restarts", "when a worker fails: 0 its node leaves the job, 1 all workers restart, -1 decided by other flags [-1]", "N", variables="PADDLE_ELASTIC_LEVEL", origin="paddle launch"),
+    Flag("elastic-level", "choice:-1,0,1", "-1", "restarts", "when a worker fails: 0 its node leaves the job, 1 all workers restart, -1 depends on other flags [-1]", "N", variables="PADDLE_ELASTIC_LEVEL", origin="paddle launch"),
     Flag("grace", "duration", 30.0, "restarts", "time for workers to exit after SIGTERM, before SIGKILL [30s]", "TIME", variables="PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     Flag("hang-timeout", "hang", None, "restarts", "fail if no rank makes progress for this long; or auto", "TIME"),
     Flag("native-stacks", "switch", False, "restarts", "with --hang_timeout: include C and C++ frames in saved stacks"),
     Flag("preempt-signal", "signal", None, "restarts", "treat this signal like SIGTERM: workers save and exit, e.g. SIGUSR1 from Slurm", "NAME"),
-    Flag("preempt-timeout", "duration", None, "restarts", "time for workers that use flota.should_stop or on_stop to save [--grace]", "TIME"),
+    Flag("preempt-timeout", "duration", None, "restarts", "how long workers that use flota.should_stop or on_stop may take to save [--grace]", "TIME"),
+    Flag("stop-before", "duration", None, "restarts", "under Slurm: ask workers to save and exit this long before the time limit", "TIME"),
+    Flag("timeout", "limit", None, "restarts", "stop the job, as after SIGTERM, when it has run this long, e.g. 8h", "TIME"),
     Flag("signals-to-handle", "signals", ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"), "restarts", "signals that stop the job [SIGTERM,SIGINT,SIGHUP,SIGQUIT]", "NAMES", variables="PET_SIGNALS_TO_HANDLE", origin="torchrun"),
     Flag("monitor-interval", "duration", 0.1, "restarts", "no effect: flota does not poll workers", "SECS", variables="PET_MONITOR_INTERVAL", origin="torchrun", note="has no effect: flota does not poll workers"),
 
     Flag("nnodes", "nodes", (1, 1), "nodes", "number of machines: N, or MIN:MAX if it may vary [1]", "N", variables="PADDLE_NNODES PET_NNODES", origin="paddle launch, torch launch, torchrun"),
     Flag("master", "text", None, "nodes", "where nodes join: HOST:PORT, https://HOST:PORT, etcd://HOST:PORT,… or etcds://… [chosen and printed]", "ADDR", variables="PADDLE_MASTER", origin="paddle launch", note=ON_ONE_MACHINE),
     Flag("rank", "int", -1, "nodes", "this node's number [-1: assigned when the nodes join]", "N", variables="PADDLE_RANK PET_NODE_RANK", origin="paddle launch"),
-    Flag("job-id", "text", "default", "nodes", "the job's name, also in log names [default]", "NAME", variables="PADDLE_JOB_ID PET_RDZV_ID", origin="paddle launch"),
+    Flag("job-id", "text", "default", "nodes", "the job's name, also used in log names [default]", "NAME", variables="PADDLE_JOB_ID PET_RDZV_ID", origin="paddle launch"),
     Flag("run-mode", "choice:collective,ps,ps-heter,rpc", "collective", "nodes", "collective, ps, ps-heter or rpc [derived from other flags]", "MODE", variables="PADDLE_RUN_MODE", origin="paddle launch"),
     Flag("ips", "text", "127.0.0.1", "nodes", "addresses of all nodes [127.0.0.1]", "ADDRS", variables="PADDLE_IPS", origin="paddle launch, fleetrun"),
     Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle launch", note=ON_ONE_MACHINE),
     Flag("elastic-timeout", "duration", 30.0, "nodes", "with at least MIN nodes, start when none has joined or left for this long [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="paddle launch", note=ON_ONE_MACHINE),
     Flag("join-timeout", "duration", 600.0, "nodes", "how long to wait for other nodes, or, on a restart, for a fixed port to become free [10m]", "TIME"),
+    Flag("strict", "switch", False, "nodes", "end the job if nodes differ (Python, script, clock …) instead of only warning", note=ON_ONE_MACHINE),
     Flag("network-interface", "text", None, "nodes", "use this network interface and its address, e.g. eth0", "NAME", note=ON_ONE_MACHINE),
     Flag("tls-cert", "text", None, "nodes", "certificate of the master, or client certificate for etcd", "FILE", note=ON_ONE_MACHINE),
     Flag("tls-key", "text", None, "nodes", "private key of --tls_cert", "FILE", note=ON_ONE_MACHINE),
-    Flag("tls-ca", "text", None, "nodes", "CA certificates that verify the master or etcd [the system's]", "FILE", note=ON_ONE_MACHINE),
+    Flag("tls-ca", "text", None, "nodes", "CA certificates to verify the master or etcd with [the system's]", "FILE", note=ON_ONE_MACHINE),
+    Flag("srun", "switch", False, "nodes", "in the shell of a Slurm job: start one flota per node, with srun"),
+    Flag("hosts", "text", "", "ssh", "start the job over ssh: a,b:8 (8 workers), gpu[01-16], or a group in flota.toml", "HOSTS"),
+    Flag("hostfile", "text", "", "ssh", "the same, with the hosts in a file, one per line", "FILE"),
+    Flag("ssh-options", "text", "", "ssh", "more options for ssh, as in '-p 2222 -J jump'", "WORDS", note=WITHOUT_HOSTS),
+    Flag("chdir", "text", "", "ssh", "working directory on the hosts [this one]", "DIR", note=WITHOUT_HOSTS),
+    Flag("remote-python", "text", "", "ssh", "Python interpreter on the hosts, with flota installed [this one]", "PATH", note=WITHOUT_HOSTS),
+    Flag("sync", "switch", False, "ssh", "copy this directory to the hosts first, without files that git ignores", note=WITHOUT_HOSTS),
+    Flag("forward", "text", "", "ssh", "pass these variables to the hosts", "NAMES", note=WITHOUT_HOSTS),
+    Flag("fetch-logs", "switch", False, "ssh", "copy the logs of all hosts to --log_dir/HOST at the end", note=WITHOUT_HOSTS),
+    Flag("detach", "switch", False, "ssh", "leave the job running on the hosts", note=WITHOUT_HOSTS),
     Flag("standalone", "switch", False, "nodes", "run on one machine (the default)", variables="PET_STANDALONE", origin="torchrun"),
     Flag("master-addr", "text", "127.0.0.1", "nodes", "host of the master, as in torchrun [127.0.0.1]", "ADDR", variables="PET_MASTER_ADDR", origin="torch launch, torchrun", note=ON_ONE_MACHINE),
     Flag("master-port", "port", 29500, "nodes", "port of the master, as in torchrun [29500]", "PORT", variables="PET_MASTER_PORT", origin="torch launch, torchrun", note=ON_ONE_MACHINE),
@@ -142,7 +164,7 @@ FLAGS = (
     Flag("coordinator-num", "count", None, "roles", "coordinators on this node [0]", "N", origin="fleetrun"),
     Flag("roles", "roles", (), "roles", "workers of each role on this node; more settings in [roles.NAME] of flota.toml", "NAME=N,…"),
     Flag("gloo-port", "port", 6767, "roles", "port of gloo's store, one for the whole job [6767 with --servers, else any free port]", "PORT", variables="PADDLE_GLOO_PORT", origin="paddle launch", note=WITHOUT_SERVERS),
-    Flag("with-gloo", "choice:0,1,2", "0", "roles", "gloo among trainers (1), all workers (2) or none (0) [0]", "N", variables="PADDLE_WITH_GLOO", origin="paddle launch", note=WITHOUT_SERVERS),
+    Flag("with-gloo", "choice:0,1,2", "0", "roles", "use gloo among trainers (1), among all workers (2) or not at all (0) [0]", "N", variables="PADDLE_WITH_GLOO", origin="paddle launch", note=WITHOUT_SERVERS),
 
     Flag("auto-parallel-config", "text", None, "refused", "Paddle's auto-parallel tuner", origin="paddle launch", refused="flota does not support Paddle's auto-parallel tuner"),
     Flag("auto-cluster-config", "bool", False, "refused", "Paddle's auto-parallel tuner", origin="paddle launch", refused="flota does not support Paddle's auto-parallel tuner"),
@@ -153,23 +175,25 @@ FLAGS = (
     Flag("elastic-pre-hook", "text", None, "refused", "a command to run before each round", origin="fleetrun", refused="run it in each worker, as in `flota --no_python sh -c 'COMMAND; exec python train.py'`"),
     Flag("scale", "text", None, "refused", "resize an elastic job", origin="fleetrun", refused="start or stop nodes instead; an elastic job adapts"),
     Flag("force", "text", None, "refused", "force an elastic job to resize", origin="fleetrun", refused="start or stop nodes instead; an elastic job adapts"),
-    Flag("logs-specs", "text", None, "refused", "torchrun's log plug-ins", origin="torchrun", refused="flota has no log plug-ins"),
-    Flag("numa-binding", "choice:node,socket,exclusive,core-complex", None, "refused", "torchrun's NUMA binding", origin="torchrun", refused="use numactl, as in `flota --no_python numactl --cpunodebind='${local_rank}' python train.py`"),
+    Flag("logs-specs", "text", "default", "refused", "torchrun's log plug-ins", origin="torchrun", refused="flota has no log plug-ins"),
     Flag("enable-gpu-log", "bool", False, "refused", "Paddle's GPU utilization log", origin="paddle launch", refused="run the driver's monitor alongside the job, as in `nvidia-smi dmon`"),
 )
 # fmt: on
 
 ALIASES = (
     Alias("gpus", "devices", "paddle launch, fleetrun", deprecated=True),
+    Alias("gpu", "devices", "paddle launch", deprecated=True),  # an abbreviation that many scripts have
     Alias("npus", "devices", "paddle launch", deprecated=True),
     Alias("xpus", "devices", "paddle launch", deprecated=True),
     Alias("mlus", "devices", "paddle launch", deprecated=True),
     Alias("selected-gpus", "devices", "fleetrun", deprecated=True),
     Alias("selected-xpus", "devices", "fleetrun", deprecated=True),
+    Alias("numa-binding", "bind", "torchrun"),
     Alias("local-addr", "host", "torchrun", variables="PET_LOCAL_ADDR"),
     Alias("max-restarts", "max-restart", "torchrun"),
     Alias("shutdown-timeout", "grace", "torchrun"),
     Alias("node-rank", "rank", "torch launch, torchrun"),
+    Alias("nnode", "nnodes", "paddle launch, torch launch, torchrun"),  # an abbreviation that many scripts have
     Alias("np", "nnodes", "paddle launch", deprecated=True, variables="PADDLE_ELASTIC_NP"),
     Alias("elastic-server", "master", "paddle launch", deprecated=True, variables="PADDLE_ELASTIC_SERVER"),
     Alias("rdzv-id", "job-id", "torchrun", variables="PADDLE_ELASTIC_JOB_ID"),
@@ -191,4 +215,4 @@ ALIAS_OF = {alias.name: alias for alias in ALIASES}
 def find_flag(name: str, rows: dict[str, Flag] = BY_NAME) -> Flag | None:
     """Find a row by a flag's name or alias, without leading dashes."""
     dashed = name.replace("_", "-")
-    return rows.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF else dashed)
+    return rows.get(ALIAS_OF[dashed].of if dashed in ALIAS_OF and dashed not in rows else dashed)

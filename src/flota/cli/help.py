@@ -28,7 +28,7 @@ ROWS = (*FLAGS, *IPU_FLAGS)
 TITLES = {**GROUPS, "ipu": "jobs on IPUs"}
 USAGE = """\
 usage: {program} [FLAGS] SCRIPT [ARGUMENTS]
-       flota {commands} …
+       flota COMMAND [ARGUMENTS]    for example flota ps; all are listed below
 
 {purpose}
 """
@@ -57,7 +57,6 @@ def overview(*, torch_launch: bool = False) -> str:
     """At most 24 lines of 80 columns."""
     usage = USAGE.format(
         program="python -m flota.torch_launch" if torch_launch else "flota",
-        commands="|".join(command.name for command in SUBCOMMANDS),
         purpose=TORCH_LAUNCH_PURPOSE if torch_launch else PURPOSE,
     )
     first = [line for name in FIRST for line in _lines(BY_NAME[name], with_aliases=False)]
@@ -70,15 +69,20 @@ def overview(*, torch_launch: bool = False) -> str:
 
 def examples(program: str) -> str:
     titles = [frameworks.load(name).title for name in frameworks.REGISTRY]
-    lines = [f"  {command.replace('flota', program, 1):<38}{text}" for command, text in EXAMPLES]
+    lines = [_example(command.replace("flota", program, 1), text) for command, text in EXAMPLES]
     notes = (
-        f"Workers get the variables of {', '.join(titles[:-1])} and {titles[-1]}; JAX scripts also need --framework "
-        "jax. Flags go before the script; --a-b and --a_b are the same. Most flags can also be set by a variable "
-        '(FLOTA_LOG_DIR) or in flota.toml (log_dir = "out").'
+        f"Workers get the variables of {', '.join(titles[:-1])} and {titles[-1]}. Flags go before the script; --a-b "
+        "and --a_b are the same. Most flags can also be set by an environment variable (FLOTA_LOG_DIR) or in "
+        'flota.toml (log_dir = "out").'
     )
     usages = [(f"flota {command.name} {command.arguments}", command.help) for command in SUBCOMMANDS]
-    commands = [f"  {usage:<38}{text}" for usage, text in usages]
+    commands = [_example(usage, text) for usage, text in usages]
     return "\n".join(["", "Examples:", *lines, "", "Commands:", *commands, "", *wrap(notes, WIDTH), ""])
+
+
+def _example(command: str, text: str) -> str:
+    end = "\n" + " " * GROUP_COLUMN if len(command) > GROUP_COLUMN - 4 else ""
+    return f"  {command + end:<{GROUP_COLUMN - 2}}{text}"
 
 
 def _group(name: str) -> str:
@@ -87,8 +91,9 @@ def _group(name: str) -> str:
         if flag.group == name:
             lines += _lines(flag)
     if name == "nodes":
-        known = ", ".join(platform.title for platform in platforms.REGISTRY)
-        note = f"On {known}, flota reads these settings from the platform's variables if no flag specifies the nodes."
+        *known, last = (platform.title for platform in platforms.REGISTRY)
+        note = f"On {', '.join(known)} and {last}, flota reads these settings from the platform's variables"
+        note += " if no flag specifies the nodes."
         lines += ["", *wrap(note, WIDTH)]
     return "\n".join([*lines, ""])
 

@@ -41,6 +41,7 @@ REFUSED = {
     **dict.fromkeys(("nnodes", "ips", "master", "rdzv_endpoint"), MACHINES),
     "start_port": f"all instances on IPUs use port {PORT}",
     "virtual_local_rank": "poprun assigns the IPUs",
+    "bind": "poprun binds its instances to CPUs",
     "legacy_local_rank": "all instances on IPUs share one command line",
     **dict.fromkeys(("role", "run_mode", *(flag.dest for flag in FLAGS if flag.group == "roles")), NO_ROLES),
 }

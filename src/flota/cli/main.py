@@ -6,32 +6,40 @@ import gc
 import os
 import sys
 
-from flota.cli.flags import ON_ONE_MACHINE, WITHOUT_SERVERS
-from flota.cli.parse import parse
-from flota.cli.settings import Request, format_value, read_request, unknown_variables
-from flota.errors import BUG, FlotaError, MissingPackage, OutOfFiles, UnsupportedSystem
-from flota.job.spec import WARNING, JobSpec
+from flota import errors
+from flota.cli import INTERRUPTED
+from flota.errors import BUG, FlotaError, OutOfFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flota.cli.settings import Request
     from flota.job.report import Report
+    from flota.job.spec import JobSpec
 
-INTERRUPTED = 130
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # set for flota itself: the parent's, also if that is a flota
 HIDDEN = ("devices", "env")  # shown as gpus; may contain secrets
 
 
-def main(argv: list[str] | None = None, *, interpreter: str | None = None, legacy_local_rank: bool = False) -> int:
-    """Run flota with these arguments and return its exit code. Without arguments, use sys.argv and exit the process."""
+def main(
+    argv: list[str] | None = None,
+    *,
+    interpreter: str | None = None,
+    legacy_local_rank: bool = False,
+    lifeline: int = -1,
+) -> int:
+    """Run flota with these arguments and return its exit code. Without arguments, use sys.argv and exit the process.
+
+    `lifeline`: a descriptor whose end stops this node.
+    """
     if argv is None:
         gc.disable()  # enabled again after the workers have started; until then there is nothing to collect
         open_standard_streams()
         exit_process(main(sys.argv[1:], interpreter=interpreter, legacy_local_rank=legacy_local_rank))
     assert argv is not None
     try:
-        return _dispatch(argv, interpreter, legacy_local_rank=legacy_local_rank)
+        return _dispatch(argv, interpreter, lifeline, legacy_local_rank=legacy_local_rank)
     except FlotaError as error:
         _print_error(error)
         return error.exit_code
@@ -69,13 +77,15 @@ def exit_process(code: int) -> None:
     os._exit(code)
 
 
-def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: bool) -> int:
+def _dispatch(words: list[str], interpreter: str | None, lifeline: int, *, legacy_local_rank: bool) -> int:
     if words and words[0].isidentifier():  # most scripts have a dot or a slash: skip the lookup for them
         from flota.cli.commands import find_subcommand
 
         subcommand = find_subcommand(words[0])
         if subcommand:
             return subcommand(words[1:])
+    from flota.cli.parse import parse  # not above: `main` has to disable the collector first
+
     if words[:1] == ["run"]:
         words = words[1:]
     if legacy_local_rank:
@@ -90,10 +100,16 @@ def _dispatch(words: list[str], interpreter: str | None, *, legacy_local_rank: b
 
         return print_version()
     if sys.platform == "win32":
-        raise UnsupportedSystem("Windows")
+        raise errors.UnsupportedSystem("Windows")
     if not hasattr(os, "waitid"):
-        raise UnsupportedSystem("a Python without os.waitid (macOS before 3.13)")
-    return _run(read_request(line, interpreter))
+        raise errors.UnsupportedSystem("a Python without os.waitid (macOS before 3.13)")
+    if "hosts" in line.given or "hostfile" in line.given:
+        from flota.cli.ssh_job import run_over_ssh
+
+        return run_over_ssh(words, os.environ)
+    from flota.cli.settings import read_request
+
+    return _run(read_request(line, interpreter), lifeline)
 
 
 def open_standard_streams() -> None:
@@ -107,14 +123,26 @@ def open_standard_streams() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")
 
 
-def _run(request: Request) -> int:
+def _run(request: Request, lifeline: int) -> int:
     from flota.cli.build_spec import make_spec
 
+    if request.settings["srun"]:
+        from flota.cli.engine_job import start_with_srun
+
+        code = start_with_srun(request)
+        if code is not None:
+            return code
     spec = make_spec(request)
+    if lifeline >= 0:
+        spec = spec._replace(lifeline=lifeline)
     if request.settings["dry_run"]:
         from flota.cli.dry_run import print_plan
 
         return print_plan(spec, request.environ, as_json=request.settings["json"])
+    if spec.view:
+        from flota.cli.require_view import require_view
+
+        require_view(request.settings.source("view"))
     shown = configuration(request, spec) if shows_settings(spec) else ()
     report = run_job(spec, request.environ, shown, startup_notes(request, spec))
     if report.failed and os.environ.get(ERROR_FILE):
@@ -137,18 +165,26 @@ def run_job(
     try:
         from flota.cluster.multi_node import run_multi_node
     except ModuleNotFoundError as error:
-        raise MissingPackage(error.name or "h11") from None
+        raise errors.MissingPackage(error.name or "h11") from None
     return run(spec, environ, shown, notes, run_multi_node)
 
 
 def startup_notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
     """Notes printed at the start: flags that are deprecated, and flags and variables that have no effect."""
+    from flota.cli.flags import ON_ONE_MACHINE, WITHOUT_SERVERS
+    from flota.cli.settings import unknown_variables
+    from flota.job.spec import WARNING
+
     notes = [note for note in request.line.notes if not (spec.roles and note.endswith(WITHOUT_SERVERS))]
     warnings = unknown_variables(request.environ)
     signals = [name for name in request.settings["signals_to_handle"] if name not in spec.stop_signals]
     if signals:
         warnings.append(f"{request.settings.source('signals_to_handle')}: cannot handle {', '.join(signals)}")
     notes += [f"{WARNING}{text}" for text in warnings]
+    if spec.bindings and spec.log.level == "DEBUG":
+        from flota.cli.bindings import memory_notes
+
+        notes += memory_notes()
     if spec.nodes is None:
         return tuple(notes)
     from flota.cli.nodes_spec import node_notes
@@ -167,6 +203,8 @@ def shows_settings(spec: JobSpec) -> bool:
 
 def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...]:
     """The rows of the block of settings: those that fleetrun prints, and all other settings that were given."""
+    from flota.cli.settings import format_value
+
     line, settings = request.line, request.settings
     rows = {"gpus": ",".join(spec.devices.chosen) or "None"}
     rows |= {"ips": ",".join(spec.nodes.hosts if spec.nodes else ()) or spec.address}

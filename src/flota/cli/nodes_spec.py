@@ -62,6 +62,9 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
     if hosts:
         rank = find_own_rank(settings, listed.flag, hosts, rank)
     where = choose_master(settings, listed, rank)
+    hints = settings.hints
+    if hints and hints.master and get("master") == hints.master:
+        where = where._replace(spare_ports=hints.spare_ports, serves=None if hints.may_serve else False)
     secrets = read_secrets(settings, environ, etcd=where.etcd)
     return where._replace(
         least=least,
@@ -74,6 +77,7 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
         sort_by_address=get("sort_ip"),
         elastic_timeout=_from_conf(settings, "last_call_timeout", get("elastic_timeout"), "elastic_timeout"),
         join_timeout=_from_conf(settings, "join_timeout", get("join_timeout"), "join_timeout"),
+        strict=get("strict"),
     )
 
 
@@ -263,7 +267,7 @@ def read_secrets(settings: Settings, environ: Mapping[str, str], *, etcd: bool) 
         raise errors.OnlyWith(USER, PASSWORD)
     if password and not user:
         raise errors.OnlyWith(PASSWORD, USER)
-    return Secrets(_token(environ), user, password, certificate, key, authority)
+    return Secrets(read_token(environ), user, password, certificate, key, authority)
 
 
 def _is_open_to_others(path: str) -> bool:
@@ -273,7 +277,8 @@ def _is_open_to_others(path: str) -> bool:
         return False  # reported when the file is read
 
 
-def _token(environ: Mapping[str, str]) -> str:
+def read_token(environ: Mapping[str, str]) -> str:
+    """The job's token; empty if none is given."""
     token = _secret(environ, TOKEN)
     source = next(filter(environ.get, (f"{TOKEN}_FILE", TOKEN)), "")
     # It is sent in a header, where other characters would be misread.

@@ -5,13 +5,13 @@ NODES = "write --nnodes N for the number of machines"
 RANGE = "write --nnodes MIN:MAX for a number of machines that may vary"
 DEVICES = "write --devices IDS, as in --devices 0,1"
 MASTER = "write --master HOST:PORT with --nnodes N"
-EACH_MACHINE = "run flota on each machine, with --master HOST:PORT and --nnodes N"
 ONE_PER_DEVICE = "leave it out: flota starts one worker per visible device"
 
 HINTS = {
     # mpirun, mpiexec, srun, horovodrun
     **dict.fromkeys(("-n", "-np", "--nprocs", "--num-proc", "--npernode", "--ntasks", "--ntasks-per-node"), WORKERS),
-    **dict.fromkeys(("-H", "--hosts", "--hostfile", "--machinefile", "-machinefile"), EACH_MACHINE),
+    **dict.fromkeys(("-H", "--host-list"), "write --hosts a,b:8"),
+    **dict.fromkeys(("--machinefile", "-machinefile"), "write --hostfile FILE"),
     **dict.fromkeys(("--min-np", "--max-np", "--min-num-proc", "--max-num-proc"), RANGE),
     "--nodes": NODES,
     "--slots-per-host": WORKERS,
@@ -33,7 +33,7 @@ HINTS = {
     "--include": DEVICES,
     "--exclude": DEVICES,
     # scripts, and launchers of clusters
-    "--world-size": "leave it out: it is --nproc_per_node on all --nnodes machines",
+    "--world-size": "leave it out: it is --nproc_per_node times --nnodes",
     "--gpus-per-node": WORKERS,
     "--ngpus-per-node": WORKERS,
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from flota import errors
 from flota.cli.convert import convert, is_boolean
 from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, BY_SHORT, DEPRECATED, Flag, find_flag
-from flota.errors import AbbreviatedFlag, BadValue, FlotaError, MissingValue, RefusedFlag, UnknownFlag
 from flota.values import NamedTuple
 
 TYPO = 0.7  # how similar a misspelled flag is to the one that is meant
-PER_NODE_FLAGS = ("rank", "host", "network-interface", "tls-cert", "tls-key")
+PER_NODE_FLAGS = ("rank", "host", "network-interface", "tls-cert", "tls-key", "srun")
+ACCUMULATED = ("env", "paths")  # kinds of flags that can be repeated
 
 
 class Given(NamedTuple):
@@ -28,9 +29,11 @@ class CommandLine(NamedTuple):
     common: tuple[str, ...] = ()  # all words except flags that are specific to this node
 
 
-def parse(words: list[str], rows: dict[str, Flag] = BY_NAME) -> CommandLine:
-    """Flags end at the script: all words after it belong to the script. A `--` directly before or behind the script is
-    dropped, as torchrun does. `rows`: known flags by name."""
+def parse(
+    words: list[str], rows: dict[str, Flag] = BY_NAME, not_common: tuple[str, ...] = PER_NODE_FLAGS
+) -> CommandLine:
+    """Flags end at the script: all words after it belong to the script. A `--` directly before or after the script is
+    dropped, as torchrun does. `rows`: known flags by name. `not_common`: flags that other nodes do not get."""
     given: dict[str, Given] = {}
     notes: list[str] = []
     common: list[str] = []
@@ -46,7 +49,7 @@ def parse(words: list[str], rows: dict[str, Flag] = BY_NAME) -> CommandLine:
             value, used = _next_value(flag, spelled, words[position : position + 1], rows)
             position += used
         store(given, flag, spelled, value)
-        if flag.name not in PER_NODE_FLAGS:
+        if flag.name not in not_common and flag.name in BY_NAME:
             common += words[begins:position]
         notes += notes_for(flag, spelled)
     end = position
@@ -79,27 +82,29 @@ def _next_value(flag: Flag, spelled: str, words: list[str], rows: dict[str, Flag
         return "true", 0
     if flag.kind == "bool":
         return (word, 1) if is_boolean(word) else ("true", 0)
+    if flag.kind == "listen":
+        return (word, 1) if word.rpartition(":")[2].isdecimal() else ("on", 0)
     if flag.kind == "help":
         return ("", 0) if word.startswith("-") else (word, 1)
     if not words or (word.startswith("--") and (flag.kind != "text" or find_flag(word.partition("=")[0][2:], rows))):
-        raise MissingValue(spelled, flag.metavar)
+        raise errors.MissingValue(spelled, flag.metavar)
     return word, 1
 
 
 def store(given: dict[str, Given], flag: Flag, source: str, word: str) -> None:
-    """Store a flag's value. The last value wins, except that values of --env accumulate.
+    """Store a flag's value. The last value wins, except that those of ACCUMULATED kinds add up.
 
     The error for a bad value names its source (flag, variable or key); the example always uses a flag.
     """
     spelled = source if source.startswith("-") else f"--{flag.dest}"
     try:
         value = convert(spelled, flag.kind, word)
-    except BadValue as error:
+    except errors.BadValue as error:
         error.message = error.message.replace(spelled, source, 1)
         raise
     if flag.refused and value != flag.default:
-        raise RefusedFlag(source, flag.refused)
-    if flag.kind == "env" and flag.dest in given:
+        raise errors.RefusedFlag(source, flag.refused)
+    if flag.kind in ACCUMULATED and flag.dest in given:
         value = given[flag.dest].value + value  # type: ignore[operator]
     given[flag.dest] = Given(value, source)
 
@@ -114,12 +119,14 @@ def notes_for(flag: Flag, spelled: str) -> list[str]:
     return [f"{spelled} {flag.note}"] if flag.note else []
 
 
-def _unknown(spelled: str, rows: dict[str, Flag]) -> FlotaError:
+def _unknown(spelled: str, rows: dict[str, Flag]) -> errors.FlotaError:
     names = [known for known in _known(rows) if known.startswith(spelled.replace("_", "-"))]
     if names:
-        return AbbreviatedFlag(spelled, sorted(names))
+        return errors.AbbreviatedFlag(spelled, sorted(names))
     if find_flag(spelled[2:]):
-        return RefusedFlag(spelled, "it comes after `ipu`", f"put it before `ipu`, as in `flota {spelled} … ipu …`")
+        return errors.RefusedFlag(
+            spelled, "it comes after `ipu`", f"put it before `ipu`, as in `flota {spelled} … ipu …`"
+        )
     return _unknown_flag(spelled, rows)
 
 
@@ -127,7 +134,7 @@ def _known(rows: dict[str, Flag]) -> list[str]:
     return [f"--{name}" for name in (*rows, *(alias.name for alias in ALIASES if alias.of in rows))]
 
 
-def _unknown_flag(word: str, rows: dict[str, Flag]) -> UnknownFlag:
+def _unknown_flag(word: str, rows: dict[str, Flag]) -> errors.UnknownFlag:
     """The hint is what to write instead of another launcher's flag, or a flag with a similar name."""
     from flota.cli.other_launchers import hint_for
 
@@ -136,7 +143,7 @@ def _unknown_flag(word: str, rows: dict[str, Flag]) -> UnknownFlag:
     names = [name.removeprefix("--") for name in _known(rows)]
     # Compared without dashes in front: these would make all short names similar.
     near = nearest(spelled.lstrip("-").replace("_", "-"), names, TYPO)
-    return UnknownFlag(word, f"--{near}" if near else "", hint)
+    return errors.UnknownFlag(word, f"--{near}" if near else "", hint)
 
 
 def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:

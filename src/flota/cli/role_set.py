@@ -169,7 +169,7 @@ def _check_required_roles(settings: Settings, servers: int, trainers: int, heter
 def _count(settings: Settings, dest: str, default: int) -> int:
     value = settings[dest]
     if value is not None and value > MOST_WORKERS:
-        raise errors.BadValue(settings.source(dest), str(value), f"a number of 0 to {MOST_WORKERS}", f"--{dest} 4")
+        raise errors.BadValue(settings.source(dest), str(value), f"a number from 0 to {MOST_WORKERS}", f"--{dest} 4")
     return default if value is None else value
 
 
@@ -283,7 +283,7 @@ def make_custom_roles(request: Request, found: DeviceSet, devices: DeviceSet) ->
     reject_worker_counts(settings, source, "roles set their own counts")
     counts = dict(settings["roles"])
     if len(counts) < len(settings["roles"]) or max(counts.values(), default=0) > MOST_WORKERS:
-        expected = f"each role once, with a count of 0 to {MOST_WORKERS}"
+        expected = f"each role once, with a count from 0 to {MOST_WORKERS}"
         raise errors.BadValue(source, format_value("roles", settings["roles"]), expected, f"{source} trainer=4,data=1")
     names = list(dict.fromkeys((*settings.tables, *counts)))
     tables = {name: _validate(name, settings.tables.get(name, {}), settings.tables_from) for name in names}
@@ -338,7 +338,7 @@ def _validate(name: str, table: object, file: str) -> dict[str, Any]:
             file, f"`{where}.on_failure` is `{table['on_failure']}`, not {KEYS['on_failure'][1]}"
         )
     if not 0 <= int(table.get("count", 1)) <= MOST_WORKERS:
-        raise errors.BadValue(f"{where}.count", str(table["count"]), f"a number of 0 to {MOST_WORKERS}", "count = 2")
+        raise errors.BadValue(f"{where}.count", str(table["count"]), f"a number from 0 to {MOST_WORKERS}", "count = 2")
     words = [(f"{where}.args", word) for word in table.get("args", ())]
     words += [(f"{where}.env.{variable}", value) for variable, value in table.get("env", {}).items()]
     for place, word in words:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 
+from flota import errors
 from flota.cli.flags import ALIASES, BY_NAME, FLAGS, find_flag
 from flota.cli.parse import TYPO, CommandLine, Given, nearest, store
-from flota.errors import BadConfigFile, UnknownKey
 from flota.frameworks import SECRETS
-from flota.platforms import find_platform
+from flota.platforms import find_marked
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -19,18 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from flota.platforms import Hints
+
 CONFIG_FILES = (("flota.toml", b""), ("pyproject.toml", b"[tool.flota"))
 OWN = "FLOTA_"  # begins flota's own variables
 PRECEDENCES = (("-", 4), (OWN, 3), ("`", 1))  # by the start of a source's name
 OTHER_TOOLS = 2  # the precedence of another tool's variable
 NOT_FLAGS = (*SECRETS, "FLOTA_ETCD_USER")  # settings that only variables can have
-NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json")
+NEVER_IN_ENVIRONMENT = ("help", "version", "dry_run", "json", "hosts", "hostfile")  # nor in the config file
 
 
 class Settings:
     """Values of flags by destination, each with its source. Flags that were not given have their defaults.
 
-    `ports`: ports that the platform reserves for this node's workers; `tables`: [roles.NAME] of the config file.
+    `hints`: what the platform specifies, as far as it is used; `tables`: [roles.NAME] of the config file;
+    `submit`: its [submit.ENGINE]; `host_groups`: its [hosts].
     """
 
     def __init__(
@@ -38,12 +41,16 @@ class Settings:
         given: dict[str, Given],
         tables: dict[str, object] | None = None,
         tables_from: str = "",
-        ports: range = range(0),
+        hints: Hints | None = None,
+        submit: dict[str, object] | None = None,
+        host_groups: dict[str, object] | None = None,
     ) -> None:
         self.given = given
+        self.submit = submit or {}
+        self.host_groups = host_groups or {}
         self.tables = tables or {}
         self.tables_from = tables_from
-        self.ports = ports
+        self.hints = hints
 
     def __getitem__(self, dest: str) -> Any:
         found = self.given.get(dest)
@@ -72,11 +79,10 @@ class Request(NamedTuple):
 def read_request(line: CommandLine, interpreter: str | None) -> Request:
     environ = without_parents_variables(os.environ)
     request = Request(line, gather(line.given, environ, os.curdir), environ, interpreter, find_parent(os.environ))
-    found = find_platform(os.environ)
-    if found:
-        from flota.cli.platform_settings import add_platform_settings
+    if find_marked(environ):  # lookups in os.environ would take several times as long
+        from flota.cli.platform_settings import read_platform
 
-        return add_platform_settings(request, *found)
+        return read_platform(request, os.environ)
     return request
 
 
@@ -165,13 +171,17 @@ def _from_config_file(directory: str) -> Settings:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise BadConfigFile(name, error.strerror or "unreadable") from None
+            raise errors.BadConfigFile(name, error.strerror or "unreadable") from None
         if marker in content:
             table = _parse_config(name, content)
-            roles = table.pop("roles", {})
+            roles, submit, groups = table.pop("roles", {}), table.pop("submit", {}), table.pop("hosts", {})
             if not isinstance(roles, dict):
-                raise BadConfigFile(name, "`roles` is not a table of tables")
-            return Settings(_read_config(name, table), roles, name)
+                raise errors.BadConfigFile(name, "`roles` is not a table of tables")
+            if not isinstance(submit, dict):
+                raise errors.BadConfigFile(name, "`submit` is not a table of tables")
+            if not isinstance(groups, dict):
+                raise errors.BadConfigFile(name, "`hosts` is not a table of groups; name hosts with --hosts")
+            return Settings(_read_config(name, table), roles, name, submit=submit, host_groups=groups)
     return Settings({})
 
 
@@ -181,11 +191,11 @@ def _parse_config(name: str, content: bytes) -> dict[str, object]:
     try:
         table = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadConfigFile(name, str(error)) from None
+        raise errors.BadConfigFile(name, str(error)) from None
     if name == "pyproject.toml":
         table = table["tool"].get("flota", {}) if isinstance(table.get("tool"), dict) else {}
         if not isinstance(table, dict):
-            raise BadConfigFile(name, "`tool.flota` is not a table")
+            raise errors.BadConfigFile(name, "`tool.flota` is not a table")
     return table
 
 
@@ -194,7 +204,7 @@ def _read_config(name: str, table: dict[str, object]) -> dict[str, Given]:
     for key, value in table.items():
         flag = find_flag(key)
         if flag is None or flag.dest in NEVER_IN_ENVIRONMENT:
-            raise UnknownKey(name, key, nearest(key.replace("_", "-"), list(BY_NAME), TYPO))
+            raise errors.UnknownKey(name, key, nearest(key.replace("_", "-"), list(BY_NAME), TYPO))
         for word in to_words(value, one_each=flag.kind == "env"):
             store(given, flag, f"`{key}` in {name}", word)
     return given

@@ -17,6 +17,18 @@ class Admission:
         self.longest_stale = terms.lease + STALE
         self.deadline: float | None = None
         self._first_seen: dict[str, float] = {}
+        self._began: float | None = None
+
+    def clock_offsets(self, present: list[Present], epoch: float) -> dict[str, float]:
+        """By host: the seconds by which its clock differs from this node's, `epoch` seconds after the monotonic clock.
+        Records that were there first may be old: of those only clocks that are ahead are known."""
+        offsets = {}
+        for one in present:
+            seen = self._first_seen[one.node]
+            offset = one.record.joined - epoch - seen
+            if one.record.joined and (offset > 0 or seen != self._began):
+                offsets[one.record.host] = offset
+        return offsets
 
     def admit(
         self, records: list[Present], job_state: JobState, gone: Collection[str], now: float, *, trusting: bool
@@ -25,6 +37,7 @@ class Admission:
         taken: list[Present] = []
         holders: dict[int, str] = {}  # hosts by explicit --rank
         waits: list[float] = []
+        self._began = now if self._began is None else self._began
         self._first_seen = {one.node: self._first_seen.get(one.node, now) for one in records}
         refused = {node: why for node, why in job_state.refused.items() if node in self._first_seen}
         seated = {row.node for row in job_state.seats}

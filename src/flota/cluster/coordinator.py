@@ -11,40 +11,29 @@ from typing import Any
 from msgspec.structs import replace
 
 from flota.cluster.admission import Admission
+from flota.cluster.differences import find_problems, with_unreached
 from flota.cluster.gathering import Gathering, hosts_in_words, joined_in_words
-from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState, with_restart
+from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState, next_round, with_restart
 from flota.cluster.leaving import LeavingNodes
-from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead
-from flota.cluster.node_record import DEAD, DONE, FAILED, SERVING, Present
+from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead, take_over
+from flota.cluster.node_record import DEAD, DONE, FAILED, RESTART, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
 from flota.cluster.seating import seat
-from flota.cluster.survey import Survey
+from flota.cluster.survey import take_survey
 from flota.cluster.terms import Terms, has_finished_work
-from flota.errors import TRY_AGAIN
+from flota.cluster.view import View, answers_to
+from flota.errors import TRY_AGAIN, USAGE
 from flota.hangs.question import AllIdle
-from flota.humanize import list_in_words, were_in_words
+from flota.humanize import list_in_words
 from flota.job import survey_outcomes as outcomes
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, exception_message
+from flota.job.report import FAILED as FAILED_JOB
+from flota.job.report import INCOMPLETE, RESTART_REQUESTED, SUCCEEDED, FailedWorker, JobEnding, exception_message
 from flota.job.roster import Seat
 from flota.job.survey_outcomes import Question, Result
 from flota.stragglers.detector import SlowRankWatch
 from flota.supervise.supervisor import FIRST_FAILURE_WAIT
-from flota.values import NamedTuple
 
 Hosts = tuple[str, ...]
-MAX_MISSED = 1000  # questions that a coordinator can have asked within one lease
-
-
-class View(NamedTuple):
-    """What the coordinator sees at one moment."""
-
-    records: list[Present]
-    present: list[Present]  # nodes that take part
-    of_round: list[Present]  # nodes with a seat whose records are of this round
-    failed: list[Present]  # those of them that have failed
-    lost: list[Seat]
-    now: float
-    trusting: bool  # a missing record means that its node is lost
 
 
 class Coordinator:
@@ -55,37 +44,35 @@ class Coordinator:
     ) -> None:
         """`own`: the coordinator's node. `epoch`: added to its clock gives the time of day. `found`: the last job state
         of the previous coordinator."""
-        self.terms = terms
-        self.epoch = epoch
+        self.terms, self.own, self.epoch = terms, own, epoch
         self.admission = Admission(terms)
         self.lost_nodes = LostNodes(terms.absence)
         self.all_idle = AllIdle()
         self.slow_ranks = SlowRankWatch()
         self.inherited = InheritedState(found, own, now, self.admission.longest_stale)
-        # The previous coordinator may have asked questions that this node has missed: their ids must not be reused. It
-        # may also have started this round: a round must not have two rosters.
-        self.job_state = replace(found, asked=found.asked + MAX_MISSED) if found else JobState(GATHERING)
-        if found and found.phase == GATHERING:
-            self.job_state = replace(self.job_state, round=found.round + 1)
+        self.blank = JobState(GATHERING, attempt=terms.policy.earlier)  # before the first decision
+        self.job_state = take_over(found) if found else self.blank
         self.deadline: float | None = None
         self.gathering = Gathering(terms, now)
         self.leaving = LeavingNodes()
         self.gone = set(found.left if found else ())  # left, or failed for good: their records are ignored
         self.here: set[str] = set()
         self.done: set[str] = set()  # nodes of the round whose workers have all succeeded
+        self.round_began = now  # as far as this coordinator knows
         self.failed_since: float | None = None  # when the first failure of the round was seen
         self.asked_at = now  # when the open question was asked, and when each answer was first seen
         self.heard_at: dict[str, float] = {}
+        self.earlier_answers: dict[str, Any] = {}  # to the question that the open one follows up
         self.asked_here = False
 
     def decide(self, records: list[Present], now: float, *, trusting: bool = True) -> JobState:
         """`trusting`: a missing record means that its node is lost."""
         self.deadline = None
-        confirmed = self.inherited.confirm(self.job_state, records, now)
+        confirmed = self.inherited.confirm(self.job_state, self.blank, records, now)
         self._wake_at(self.inherited.deadline)
         trusting = trusting and confirmed is not None
         self.job_state = confirmed or self.job_state
-        self.here = {one.node for one in records}
+        self.here = {one.node for one in records if one.record.state != DEAD}
         present, refused = self.admission.admit(records, self.job_state, self.gone, now, trusting=trusting)
         if refused != self.job_state.refused:
             self.job_state = replace(self.job_state, refused=refused)
@@ -106,11 +93,11 @@ class Coordinator:
         seats = self.job_state.seats
         seated = [by_node[row.node] for row in seats if row.node in by_node]
         of_round = [one for one in seated if one.record.round == self.job_state.round]
-        lost: list[Seat] = []
-        if self.job_state.phase in (RUNNING, DECIDING):
+        runs = self.job_state.phase in (RUNNING, DECIDING)
+        if runs:
             self.done.update(one.node for one in of_round if one.record.state == DONE)
-            lost = self.lost_nodes.find(seats, by_node, self.done, now) if trusting else []
-            self._wake_at(self.lost_nodes.deadline if trusting else None)
+        lost = self.lost_nodes.find(seats, by_node, self.done, now) if trusting else []
+        self._wake_at(self.lost_nodes.deadline if trusting and runs else None)
         failed = [one for one in of_round if one.record.state == FAILED]
         return View(records, present, of_round, failed, lost, now, trusting)
 
@@ -138,8 +125,8 @@ class Coordinator:
         dead = [one for one in view.records if one.node in seated and one.record.state == DEAD]
         return min((*view.failed, *dead), key=lambda one: one.modified).record.state == FAILED
 
-    def _sees_loss(self, view: View) -> bool:
-        return bool(view.lost)
+    def _sees_unreached(self, view: View) -> bool:
+        return any(one.record.unreached for one in view.of_round)
 
     def _sees_all_done(self, view: View) -> bool:
         serving = {one.node for one in view.of_round if one.record.state == SERVING}
@@ -155,9 +142,15 @@ class Coordinator:
         worked = self.done or any(has_finished_work(one.record, self.terms) for one in view.of_round)
         return bool(self._newcomers(view)) and not view.failed and not worked
 
+    def _sees_restart_request(self, view: View) -> bool:
+        return any(one.record.requests.get(RESTART) == self.job_state.round for one in view.of_round)
+
     def _newcomers(self, view: View) -> list[Present]:
         seated = self._seated()
         return [one for one in view.present if one.node not in seated]
+
+    def _ends_with_leaving(self, view: View) -> bool:
+        return self.leaving.should_end_job(self.terms, view, self._seated() - self.gone)
 
     def _seated(self) -> set[str]:
         return {row.node for row in self.job_state.seats}
@@ -172,31 +165,30 @@ class Coordinator:
 
     def _let_leave(self, view: View) -> bool:
         """Continue without the leaving nodes, once all of them are known, or end the job."""
-        if self.leaving.should_end_job(self.terms, len(view.present)):
-            signal = self.leaving.signal
-            self._end(JobEnding(STOPPED, 128 + signal, signal, self._why_stopped()))
+        if self._ends_with_leaving(view):
+            self._end(self.leaving.ending)
             return True
         if view.now < self.leaving.complete_at:
             self._wake_at(self.leaving.complete_at)
             return True
-        self.gone.update(self.leaving.nodes)
-        left, self.leaving = list_in_words(self.leaving.hosts), LeavingNodes()
-        if self.job_state.phase != GATHERING:
-            self._next_round(f"{left} left", view.now)
+        left, self.leaving = self.leaving, LeavingNodes()
+        self.gone.update(left.nodes)
+        # The others do not need a node whose workers have succeeded.
+        if self.job_state.phase != GATHERING and not left.nodes.keys() <= self.done:
+            self._next_round(f"{list_in_words(left.hosts)} left", view.now)
         return False
 
     def _let_leave_or_preempt(self, view: View) -> bool:
-        if self.leaving.should_end_job(self.terms, len(view.present)) and self.leaving.can_stop:
-            self.job_state = replace(self.job_state, why=self._why_stopped())
+        """The ranks of an elastic job that continues do not save: it may lose a node at any time."""
+        ends = self._ends_with_leaving(view)
+        if (ends or not self.terms.elastic) and self.leaving.can_stop:
+            self.job_state = replace(self.job_state, why=self.leaving.ending.reason)
             self._ask(PREEMPTION, view.now)
             return False
         return self._let_leave(view)
 
     def _let_leave_unless_preempted(self, view: View) -> bool:
         return not self.job_state.asks(PREEMPTION) and self._let_leave(view)
-
-    def _why_stopped(self) -> str:
-        return f"{were_in_words(self.leaving.hosts)} asked to stop"
 
     def _call_roll(self, view: View) -> None:
         self._call_roll_for(min(view.failed, key=lambda one: one.modified).record.failures, view.now)
@@ -218,12 +210,26 @@ class Coordinator:
         why = "joined" if self.terms.elastic else "joined to replace a lost node"
         self._next_round(f"{hosts_in_words(self._newcomers(view))} {why}", view.now)
 
+    def _restart_as_requested(self, view: View) -> None:
+        self._next_round(RESTART_REQUESTED, view.now)
+
     def _note_slow_ranks(self, view: View) -> None:
         steps = [(one.record.host, one.record.steps) for one in view.of_round]
         slow = self.slow_ranks.update(self.job_state.round, self.job_state.slow, steps, view.now)
         if slow != self.job_state.slow:
             self.job_state = replace(self.job_state, slow=slow)
         self._wake_at(self.slow_ranks.deadline)
+
+    def _note_unreached(self, view: View) -> None:
+        self._note_problems(with_unreached(self.job_state.problems, [one.record for one in view.of_round]))
+
+    def _note_problems(self, problems: tuple[str, ...]) -> bool:
+        """Returns whether they end the job."""
+        if problems and self.terms.strict:
+            self._end(JobEnding(FAILED_JOB, USAGE, 0, f"{'; '.join(problems)} (--strict)"))
+        elif problems != self.job_state.problems:
+            self.job_state = replace(self.job_state, problems=problems)
+        return self.job_state.phase == ENDED
 
     def _serve_requests(self, view: View) -> None:
         """Ask what users have requested, one question at a time, while the round runs."""
@@ -241,22 +247,9 @@ class Coordinator:
     def _take_answers(self, view: View) -> None:
         question = self.job_state.question
         assert question is not None
-        answers = {one.node: one.body for one in view.of_round if one.answers(question)}
+        answers = {**self.earlier_answers, **answers_to(question, view)}
         self.heard_at = {**dict.fromkeys(answers, view.now), **self.heard_at}
-        survey = Survey(
-            question,
-            self.job_state,
-            self.terms,
-            {one.node: one for one in view.of_round},
-            answers,
-            self.heard_at,
-            [row.node for row in view.lost],
-            self.done,
-            self.asked_at,
-            view.now,
-            self.epoch if self.asked_here else None,
-            self.admission.longest_stale + self.terms.absence,
-        )
+        survey = take_survey(self, question, answers, view)
         outcome = QUESTIONS[question.kind].decide(survey)
         OUTCOMES[type(outcome)](self, outcome, view)
 
@@ -264,9 +257,12 @@ class Coordinator:
         present = [one for one in view.present if one.node not in self.gone]
         job, gathering = self.job_state, self.gathering
         if gathering.may_start(present, job.seats, job.round, view.now) and view.trusting:
+            offsets = self.admission.clock_offsets(present, self.epoch) if self.epoch is not None else {}
+            if self._note_problems(find_problems([one.record for one in present], offsets)):
+                return
             seats = seat(present, job.seats, by_address=self.terms.by_address)
-            job = replace(job, run_name=job.run_name or self.terms.run_name)
-            self.job_state = replace(job, phase=RUNNING, seats=seats, why="", failures=(), join_status="")
+            self.job_state = self.job_state.begin(seats, self.terms.run_name, view.now - self.round_began)
+            self.round_began = view.now
         elif view.now >= gathering.gives_up_at:
             words = joined_in_words(present, self.terms)
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, f"nodes did not join in time: {words}"))
@@ -286,9 +282,9 @@ class Coordinator:
     def _ask_follow_up(self, outcome: outcomes.AskAgain, view: View) -> None:
         question = self.job_state.question
         assert question is not None
-        asked_at = self.asked_at
+        asked_at, answers = self.asked_at, answers_to(question, view)
         self._ask(question.kind, view.now, outcome.argument)
-        self.asked_at = asked_at
+        self.asked_at, self.earlier_answers = asked_at, answers
         self._take_answers(view)
 
     def _resume(self, _outcome: outcomes.Resume, _view: View) -> None:
@@ -310,8 +306,11 @@ class Coordinator:
         self._next_round("", view.now, delay=outcome.delay, culprit=culprit)
         self.job_state = replace(self.job_state, past=outcome.history)
 
-    def _end_as_decided(self, outcome: outcomes.EndJob, _view: View) -> None:
-        self._end(outcome.ending)
+    def _end_as_decided(self, outcome: outcomes.EndJob, view: View) -> None:
+        if not self.job_state.asks(PREEMPTION) or self._ends_with_leaving(view):
+            self._end(self.leaving.with_timeout(outcome.ending))
+        else:
+            self._let_leave(view)
 
     def _publish(self, outcome: outcomes.Publish, _view: View) -> None:
         question = self.job_state.question
@@ -325,10 +324,10 @@ class Coordinator:
         number = self.job_state.asked + 1
         phase = DECIDING if QUESTIONS[kind].urgent else RUNNING
         self.job_state = replace(self.job_state, phase=phase, asked=number, question=Question(number, kind, argument))
-        self.asked_at, self.heard_at, self.asked_here = now, {}, True
+        self.asked_at, self.heard_at, self.earlier_answers, self.asked_here = now, {}, {}, True
 
     def _after_loss(self, lost: list[Seat], now: float) -> None:
-        ending = ending_after_loss(lost, self.terms)
+        ending = ending_after_loss(lost, self.job_state.seats, self.terms)
         if ending.code:
             self._end(ending)
         else:
@@ -338,28 +337,23 @@ class Coordinator:
         self, why: str, now: float, *, delay: float = 0.0, culprit: FailedWorker | None = None, lost: Hosts = ()
     ) -> None:
         """`culprit`: a counted restart follows its failure."""
-        last = self.job_state
         self.gathering.begin(now, delay)
         self.done.clear()
         self.failed_since = None
-        self.job_state = replace(
-            last,
-            phase=GATHERING,
-            round=last.round + 1,
-            attempt=last.attempt + (culprit is not None),
-            why=why,
-            failures=(culprit,) if culprit else (),
-            join_status="",
-            delay=delay,
-            slow=(),
-            question=None,
-            left=tuple(sorted(self.gone & self.here)),
-            restarts=with_restart(last, now + (self.epoch or 0.0), why, culprit, lost),
-        )
+        restarts = with_restart(self.job_state, now + (self.epoch or 0.0), why, culprit, lost)
+        left = tuple(sorted(self.gone & self.here))
+        job = next_round(self.job_state, why, culprit, restarts, left=left, delay=delay)
+        self.job_state = replace(job, reports=self._reporter())
 
     def _end(self, ending: JobEnding) -> None:
         job = replace(self.job_state, run_name=self.job_state.run_name or self.terms.run_name)
-        self.job_state = replace(job, phase=ENDED, ending=ending, join_status="", question=None)
+        self.job_state = replace(
+            job, phase=ENDED, ending=ending, reports=self._reporter(), join_status="", question=None
+        )
+
+    def _reporter(self) -> str:
+        """The node with the lowest number that is still there."""
+        return next((row.node for row in self.job_state.seats if row.node in self.here - self.gone), self.own)
 
     def _wake_at(self, at: float | None) -> None:
         self.deadline = min((time for time in (at, self.deadline) if time is not None), default=None)
@@ -376,10 +370,12 @@ _ROWS: dict[str, tuple[Callable[[Coordinator, View], bool | None], ...]] = {
         *(C._sees_leaving_node, C._let_leave, C._let_leave_or_preempt, C._let_leave_unless_preempted, nothing),
     ),
     "step times of ranks": (always, nothing, C._note_slow_ranks, nothing, nothing),
+    "a node that cannot reach another": (C._sees_unreached, nothing, C._note_unreached, nothing, nothing),
     "a failed node": (C._sees_failure, nothing, C._call_roll, nothing, nothing),
-    "a lost node": (C._sees_loss, nothing, C._replace_lost, nothing, nothing),
+    "a lost node": (lambda _, view: bool(view.lost), nothing, C._replace_lost, nothing, nothing),
     "all nodes are done or only serve": (C._sees_all_done, nothing, C._succeed, nothing, nothing),
     "all nodes with work make no progress": (C._sees_all_idle, nothing, C._ask_for_stacks, nothing, nothing),
+    "a request to restart": (C._sees_restart_request, nothing, C._restart_as_requested, nothing, nothing),
     "a node without a seat": (C._sees_newcomer, nothing, C._restart_round, nothing, nothing),
     "requests of users": (always, nothing, C._serve_requests, nothing, nothing),
     "answers to a question": (always, nothing, nothing, C._take_answers, nothing),

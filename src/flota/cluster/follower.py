@@ -12,13 +12,13 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from flota.cluster.job_state import GATHERING, RUNNING, JobState
-from flota.cluster.node_record import DONE, FAILED, LEAVING, READY, SERVING, Answer, NodeRecord
+from flota.cluster.node_record import DONE, FAILED, LEAVING, READY, RESTART, SERVING, Answer, NodeRecord
 from flota.cluster.node_record import RUNNING as WORKING
 from flota.cluster.questions import PREEMPTION, QUESTIONS, ROLL_CALL
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.causes import is_hang
 from flota.job.report import FAILED as JOB_FAILED
-from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, exit_code_of
+from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, after_timeout, exit_code_of
 from flota.job.roster import Ports
 from flota.job.survey_outcomes import Question
 from flota.stragglers.detector import StepTime, reported_steps
@@ -112,6 +112,17 @@ class Follower:
         self._deciding = False
         self._hang = ()
 
+    def note_joined(self, at: float) -> None:
+        """The store answers: this node's record is written now, `at` by its clock."""
+        self._blank = replace(self._blank, joined=at)
+        if self.record:
+            self.record = replace(self.record, joined=at)
+
+    def report_unreached(self, where: str) -> None:
+        """This node cannot reach the next node of the round."""
+        if self.record:
+            self.record = replace(self.record, unreached=where)
+
     def report_failures(self, failures: tuple[FailedWorker, ...]) -> None:
         self._set_state(FAILED, failures)
 
@@ -143,6 +154,13 @@ class Follower:
         self.record = replace(self.record, requests={**self.record.requests, kind: self.job_state.asked})
         return self.job_state.asked
 
+    def request_restart(self) -> bool:
+        """Request that the job begins a new round. Returns whether it can."""
+        if not (self.record and self.job_state and self.working):
+            return False
+        self.record = replace(self.record, requests={**self.record.requests, RESTART: self.job_state.round})
+        return True
+
     def workers_ended(self, *, succeeded: bool) -> None:
         """All workers of the round are gone. `succeeded`: all of them finished successfully."""
         self.working = self._recalled = False
@@ -157,20 +175,26 @@ class Follower:
         """The store does not accept this node."""
         self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
 
-    def stop(self, signal: int, now: float, *, can_stop: bool = False) -> None:
+    def stop(
+        self, signal: int, now: float, *, can_stop: bool = False, whole_job: bool = False, timed_out: str = ""
+    ) -> None:
         """A signal asked this node to stop. The other nodes need to know only if it has a seat. `can_stop`: its workers
-        can save and exit on their own; they keep running until the coordinator has decided.
+        can save and exit on their own; they keep running until the coordinator has decided. `whole_job`: it was
+        --preempt_signal or --stop_before. `timed_out`: it was this --timeout, which acts like a signal.
         """
         if self._leaving_at is not None or self.ending:
             if self._leaving_at is not None and signal == SIGINT:
                 self._end(self._leaving_as)  # a second Ctrl-C does not wait for the coordinator
             return
         self._leaving_at = now
+        ending = JobEnding(STOPPED, 128 + signal, signal)
+        ending = after_timeout(ending, timed_out) if timed_out else ending
         if self.record and self.job_state and self.job_state.seat_of(self.name) >= 0:
-            self.record = replace(self.record, state=LEAVING, signal=signal, can_stop=can_stop)
-            self._leaving_as = JobEnding(STOPPED, 128 + signal, signal)
+            how = {"signal": signal, "can_stop": can_stop, "whole_job": whole_job, "timed_out": timed_out}
+            self.record = replace(self.record, state=LEAVING, **how)
+            self._leaving_as = ending
         else:
-            self._end(JobEnding(STOPPED, 128 + signal, signal))
+            self._end(ending)
 
     def receive_state(self, job_state: JobState) -> None:
         unknown = job_state.question is not None and job_state.question.kind not in QUESTIONS

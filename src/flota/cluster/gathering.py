@@ -1,5 +1,7 @@
 """When the nodes that have joined start the next round, and what users read while the job waits. Pure."""
 
+from collections import Counter
+
 from flota.cluster.node_record import READY, Present
 from flota.cluster.seating import lacks_a_role
 from flota.cluster.terms import Terms
@@ -92,4 +94,8 @@ def _countdown(seconds: float) -> str:
 
 
 def hosts_in_words(present: list[Present]) -> str:
-    return list_in_words(sorted(one.record.host for one in present))
+    """Host names, each with its address if nodes with other addresses have the same host name."""
+    records = [one.record for one in present]
+    counts = Counter(host for host, _ in {(record.host, record.address) for record in records})
+    names = [f"{record.host} ({record.address})" if counts[record.host] > 1 else record.host for record in records]
+    return list_in_words(sorted(names))

@@ -10,6 +10,7 @@ import zlib
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flota.cluster.node_record import NodeRecord
 from flota.job.report import MOST_RESTARTS, FailedWorker, JobEnding, PastRestart, failure_in_brief
@@ -45,10 +46,13 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     refused: dict[str, Refused] = {}
     left: tuple[str, ...] = ()  # nodes that have left, although their records may still be there
     ending: JobEnding | None = None
+    reports: str = ""  # the node that runs --on_event for all, and prints how the job ended on a shared console
     past: History = History()
     restarts: tuple[PastRestart, ...] = ()  # the last of them
     delay: float = 0.0  # seconds until the next round may begin
+    problems: tuple[str, ...] = ()  # of the nodes of the round, for people
     slow: tuple[SlowRank, ...] = ()  # slow ranks of the running round
+    elapsed: float = 0.0  # seconds from the start of the first round to the start of this one
     asked: int = 0  # the last question's number
     question: Question | None = None  # to all nodes of the round, until it is closed
     results: dict[str, Result] = {}  # of questions that users asked, by kind
@@ -64,6 +68,12 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     def asks(self, kind: str) -> bool:
         return self.question is not None and self.question.kind == kind
 
+    def begin(self, seats: tuple[Seat, ...], run_name: str, since_last: float) -> JobState:
+        """The job state in which this round runs. `since_last`: seconds since the start of the last one, if any."""
+        elapsed = self.elapsed + round(since_last, 3) if self.seats else 0.0
+        job = replace(self, phase=RUNNING, seats=seats, why="", failures=(), join_status="")
+        return replace(job, run_name=self.run_name or run_name, elapsed=elapsed)
+
     @property
     def place(self) -> tuple[bool, int, bool, int, bool]:
         return self.phase == ENDED, self.round, self.phase != GATHERING, self.asked, self.question is None
@@ -78,8 +88,34 @@ def with_restart(
     return (*job_state.restarts, restart)[-MOST_RESTARTS:]
 
 
+def next_round(
+    last: JobState,
+    why: str,
+    culprit: FailedWorker | None,
+    restarts: tuple[PastRestart, ...],
+    *,
+    left: tuple[str, ...],
+    delay: float,
+) -> JobState:
+    """The job state in which nodes gather for the next round. `culprit`: the restart is counted."""
+    return replace(
+        last,
+        phase=GATHERING,
+        round=last.round + 1,
+        attempt=last.attempt + (culprit is not None),
+        why=why,
+        failures=(culprit,) if culprit else (),
+        join_status="",
+        delay=delay,
+        slow=(),
+        question=None,
+        left=left,
+        restarts=restarts,
+    )
+
+
 def take_seat(node: str, record: NodeRecord) -> Seat:
-    return Seat(node, record.host, record.address, record.ports, record.workers_by_role)
+    return Seat(node, record.host, record.address, record.ports, record.workers_by_role, record.control)
 
 
 def encode_state(job_state: JobState) -> bytes:

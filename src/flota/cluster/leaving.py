@@ -4,6 +4,9 @@ from collections.abc import Collection
 
 from flota.cluster.node_record import LEAVING, Present
 from flota.cluster.terms import Terms
+from flota.cluster.view import View
+from flota.humanize import were_in_words
+from flota.job.report import STOPPED, JobEnding, after_timeout
 
 SIGTERM = 15
 LEAVE_TOGETHER = 1.0  # seconds in which other nodes may get the same SIGTERM: a scheduler signals all of them
@@ -21,12 +24,20 @@ class LeavingNodes:
         self.complete_at = self.complete_at if self.nodes else now + LEAVE_TOGETHER
         self.nodes |= {one.node: one for one in records if one.record.state == LEAVING and one.node in seated}
 
-    def should_end_job(self, terms: Terms, staying: int) -> bool:
-        """Whether the job ends with them: it is not elastic, too few nodes stay, one serves the store, or it was
-        Ctrl-C, which is for all nodes."""
+    def should_end_job(self, terms: Terms, view: View, seated: Collection[str]) -> bool:
+        """Whether the job ends with them: no other node may take their seats and too few nodes stay, one serves the
+        store, or what asked them was for the whole job, as Ctrl-C and --timeout are."""
+        staying = self._count_staying(view, seated)
         records = [one.record for one in self.nodes.values()]
-        for_all = any(record.signal != SIGTERM or record.serves for record in records)
-        return not terms.elastic or for_all or staying < terms.least
+        for_all = any(record.signal != SIGTERM or record.serves or record.timed_out for record in records)
+        if terms.elastic:
+            return for_all or staying < terms.least
+        return for_all or not (terms.policy.enabled and staying) or any(record.whole_job for record in records)
+
+    def _count_staying(self, view: View, seated: Collection[str]) -> int:
+        """A node whose record is missing stays until it counts as lost."""
+        lost = {row.node for row in view.lost}
+        return len({*seated} - self.nodes.keys() - lost | {one.node for one in view.present})
 
     @property
     def can_stop(self) -> bool:
@@ -34,8 +45,15 @@ class LeavingNodes:
         return all(one.record.can_stop for one in self.nodes.values())
 
     @property
-    def signal(self) -> int:
-        return next(iter(self.nodes.values())).record.signal
+    def ending(self) -> JobEnding:
+        """How the job ends if it ends with them."""
+        signal = next(iter(self.nodes.values())).record.signal
+        return self.with_timeout(JobEnding(STOPPED, 128 + signal, signal, f"{were_in_words(self.hosts)} asked to stop"))
+
+    def with_timeout(self, ending: JobEnding) -> JobEnding:
+        """The ending, if --timeout may have passed on one of them."""
+        limit = next((one.record.timed_out for one in self.nodes.values() if one.record.timed_out), "")
+        return after_timeout(ending, limit) if limit else ending
 
     @property
     def hosts(self) -> list[str]:

@@ -4,13 +4,18 @@ state is of a running job; and which records are ahead of the coordinator. Pure.
 
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from flota.cluster.job_state import GATHERING, JobState
 from flota.cluster.node_record import DEAD, READY, Present
+from flota.cluster.seating import names_for_users
 from flota.cluster.terms import Terms
 from flota.errors import TRY_AGAIN
 from flota.humanize import were_in_words
 from flota.job.report import INCOMPLETE, JobEnding
 from flota.job.roster import Seat
+
+MAX_MISSED = 1000  # questions that a coordinator can have asked within one lease
 
 
 class LostNodes:
@@ -48,8 +53,8 @@ class InheritedState:
         self.deadline = now + lease if is_of_others else None
         self._round = found.round if found else -1
 
-    def confirm(self, job_state: JobState, records: list[Present], now: float) -> JobState | None:
-        """The job state to continue from; None while that is not known."""
+    def confirm(self, job_state: JobState, blank: JobState, records: list[Present], now: float) -> JobState | None:
+        """The job state to continue from; None while that is not known. `blank`: that of a new job."""
         if self.deadline is None:
             return job_state
         seated = {row.node for row in job_state.seats}
@@ -61,7 +66,14 @@ class InheritedState:
         if is_followed or any(one.record.state != DEAD for one in here):
             return job_state
         # It belongs to an earlier run, and so do its restarts and refusals.
-        return JobState(GATHERING, round=job_state.round + 1, asked=job_state.asked)
+        return replace(blank, round=job_state.round + 1, asked=job_state.asked)
+
+
+def take_over(found: JobState) -> JobState:
+    """From the last job state of the previous coordinator. It may have asked questions that this node has missed: their
+    ids must not be reused. It may also have started this round: a round must not have two rosters."""
+    gathers = found.phase == GATHERING
+    return replace(found, asked=found.asked + MAX_MISSED, round=found.round + gathers)
 
 
 def is_ahead(job_state: JobState, one: Present) -> bool:
@@ -70,8 +82,9 @@ def is_ahead(job_state: JobState, one: Present) -> bool:
     return one.record.round > job_state.round or begun
 
 
-def ending_after_loss(lost: list[Seat], terms: Terms) -> JobEnding:
+def ending_after_loss(lost: list[Seat], seats: tuple[Seat, ...], terms: Terms) -> JobEnding:
     """How the job ends after this loss. With exit code 0 it continues: the reason is that of the new round."""
-    reason = f"{were_in_words([row.host for row in lost])} lost"
+    names = names_for_users(seats)
+    reason = f"{were_in_words([names[row.node] for row in lost])} lost"
     goes_on = terms.policy.enabled or terms.elastic
     return JobEnding(INCOMPLETE, 0 if goes_on else TRY_AGAIN, 0, reason)

@@ -28,7 +28,7 @@ def refusal_in_words(refusal: Refusal, where: str) -> str:
     elif isinstance(refusal, Unauthenticated):
         return f"{where} does not accept this node's token: set the same FLOTA_TOKEN on all nodes"
     if isinstance(refusal, NotAStore):
-        return f"{where} does not answer as a store: check the port; if the store uses TLS, use https:// or etcds://"
+        return f"{where} does not answer like a store: check the port; if the store uses TLS, use https:// or etcds://"
     if isinstance(refusal, UnexpectedEtcd):
         return f"{where}: {refusal.words}"
     if isinstance(refusal, BadServerCertificate):
@@ -71,6 +71,8 @@ class Member:
             if not self._is_needed(now):
                 self.registration.leave()
         elif self.follower.record:
+            if self.registration.answered_at is not None and not self.follower.record.joined:
+                self.follower.note_joined(now + self.epoch)
             self.registration.publish_record(encode_record(self.follower.record))
         return actions
 
@@ -148,8 +150,7 @@ class Member:
         times = [self.coordinator.deadline, None if trusting else own.trusted_from]
         self._decide_at = min((time for time in times if time is not None), default=None)
         # Before the first decision there is nothing to publish: every node joins round 0 without being asked.
-        is_blank = job_state == JobState(job_state.phase) and job_state.phase != ENDED
-        if job_state != self._published and not is_blank:
+        if job_state not in (self._published, self.coordinator.blank):
             self._published = job_state
             self._disconnected = self.coordinator.done - self.coordinator.gone - own.records.keys()
             own.publish_state(encode_state(job_state), final=job_state.phase == ENDED)

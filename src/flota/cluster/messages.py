@@ -2,12 +2,16 @@
 
 import os
 import shlex
+import time
+from collections.abc import Callable
 
 from flota.cluster.job_state import GATHERING, JobState
 from flota.cluster.member import Member
+from flota.cluster.seating import names_for_users
 from flota.cluster.store_access import StoreAccess
 from flota.failures.report_text import culprit_in_words, restart_details
 from flota.failures.roll_call import KIND as ROLL_CALL
+from flota.host.ports import owner_of_port
 from flota.humanize import restart_in_words, workers_in_words
 from flota.job.causes import is_hang
 from flota.job.nodes import NodesSpec
@@ -25,26 +29,41 @@ LINE = "-" * 80
 
 
 class ClusterMessages:
-    def __init__(self, console: Console, nodes: NodesSpec) -> None:
+    def __init__(self, console: Console, nodes: NodesSpec, quiet_seconds: Callable[[], float] = float) -> None:
+        """`quiet_seconds`: for how long this node's workers have shown no sign of life."""
         self.console = console
         self.nodes = nodes
+        self._quiet_seconds = quiet_seconds
+        self._began = time.monotonic()
         self.deadline: float | None = None
         self._last: JobState | None = None
         self._rounds = 0
+        self._problems: set[str] = set()  # that were printed
         self._token_file = ""
         self._local_only = ""
 
     def introduce(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...], store: StoreAccess) -> None:
+        first = self.nodes.rank == 0 or (self.nodes.rank < 0 and (self.nodes.etcd or store.master is not None))
+        self._print(when=first)
         self.console.begin_job(configuration, notes)
         if store.chosen:
             self._show_command(store)
         self.warn(store)
+        self._print(when=True)
+
+    def _print(self, *, when: bool) -> None:
+        """Where all nodes share one console, one of them prints what concerns the job."""
+        self.console.own_log.file_only = self.console.spec.log.shared_console and not when
 
     def warn(self, store: StoreAccess) -> None:
         self._local_only = f"; {store.where} is reachable only from this machine" if store.is_local_only else ""
         if store.lacks_certificate:
             words = "this machine has the store's address, but cannot serve the store without --tls-cert and --tls-key"
             self.console.say("WARNING", words)
+        if store.port_was_taken:
+            port = self.nodes.places[0].port
+            owner = owner_of_port(port) or "another program"
+            self.console.say("INFO", f"port {port} is in use by {owner}: the nodes join at {store.where}")
         if store.accepts_anyone:
             who = "every user of this machine" if store.is_local_only else "anyone"
             self.console.say("WARNING", f"the store at {store.where} accepts {who}: set FLOTA_TOKEN on all nodes")
@@ -72,15 +91,17 @@ class ClusterMessages:
         self.console.say("WARNING", f"refused a request from {address}: wrong FLOTA_TOKEN")
 
     def report_full_store(self, connections: int) -> None:
-        words = f"the store has {connections} connections, and no file descriptors for more: raise `ulimit -n`"
+        words = f"the store has {connections} connections and no file descriptors left for more: raise `ulimit -n`"
         self.console.say("WARNING", words)
 
     def report(self, member: Member, now: float) -> None:
         self._report_silence(member, now)
         states, member.new_states = member.new_states, []
+        self._print(when=member.coordinator is not None)
         for job_state in states:
             before, self._last = self._last or JobState(GATHERING), job_state
             self._report_state(job_state, before, member.follower.name)
+        self._print(when=True)
 
     def _report_silence(self, member: Member, now: float) -> None:
         silent_since, since = member.silent_since, member.failing_since
@@ -102,8 +123,14 @@ class ClusterMessages:
         for node, refused in job_state.refused.items():
             if node != own and node not in before.refused:
                 self.console.say("WARNING", f"{refused.host} was refused: {refused.why}")
+        for problem in job_state.problems:
+            if problem not in self._problems:
+                self._problems.add(problem)
+                self.console.say("WARNING", problem)
         gathers = job_state.phase == GATHERING
         if gathers and job_state.join_status and job_state.join_status != before.join_status:
+            if self._rounds and not before.join_status:
+                self.console.event("waiting_for_nodes", status=job_state.join_status)
             self.console.say("INFO", f"{job_state.join_status}{self._local_only}")
         hangs = any(is_hang(failed.code, failed.cause) for failed in job_state.failures[:1])
         if job_state.asks(ROLL_CALL) and hangs and not before.failures:
@@ -115,7 +142,8 @@ class ClusterMessages:
 
     def _report_hang(self, job_state: JobState) -> None:
         what, *where = job_state.failures[0].said or ("no activity",)
-        self.console.event("hang_found", suspects=[failed.rank for failed in job_state.failures if failed.rank >= 0])
+        suspects = [failed.rank for failed in job_state.failures if failed.rank >= 0]
+        self.console.event("hang_found", suspects=suspects, quiet_seconds=self._quiet_seconds())
         self.console.say("WARNING", f"the job is hanging: {what}")
         self.console.own_log.write_text("WARNING", "\n".join(f"  {line}" for line in where))
 
@@ -124,23 +152,28 @@ class ClusterMessages:
             failed = job_state.failures[0]
             culprit = culprit_in_words(failed, name_host=True, first=False)
             self.console.pump()  # the last output of the round comes first
-            restart = restart_in_words(job_state.attempt, self.console.spec.restarts.limit, job_state.delay)
+            restart = restart_in_words(job_state.attempt, self.console.spec.restarts, job_state.delay)
             self.console.say("WARNING", f"{culprit}; {restart}", *restart_details(failed))
         elif job_state.why:
             self.console.say("WARNING", f"{job_state.why}; starting a new round")
 
     def report_round(self, started: Started) -> None:
-        roster, spec = started.roster, self.console.spec
-        first, last = roster.seats[0].host, roster.seats[-1].host
+        roster, spec, seats = started.roster, self.console.spec, started.roster.seats
         self._rounds += 1
+        self._print(when=started.seat == 0)
         if self._rounds == 1:
-            self.console.show_first_round(started)
-        self.console.event("round_started", round=roster.round, attempt=roster.attempt, nodes=len(roster.seats))
-        count = f"{len(roster.seats)} nodes, {first} to {last}" if len(roster.seats) > 1 else f"1 node, {first}"
-        self.console.say("INFO", f"round {roster.round}: {count}; this is node {started.seat}")
+            self.console.show_first_round(started, self._began)
+        facts = {"workers": roster.workers, "nodes": len(seats)}
+        self.console.event("round_started", round=roster.round, attempt=roster.attempt, **facts)
+        names = names_for_users(seats)
+        first, last = names[seats[0].node], names[seats[-1].node]
+        nodes = f"{len(seats)} nodes, {first} to {last}" if len(seats) > 1 else f"1 node, {first}"
+        own = workers_in_words((plan.worker.name, plan.worker.rank) for plan in started.plans)
+        output = f"; output of {own.replace('; ', ' and ')} is in {spec.log.directory}"
         role = lead_role(spec, roster)
         lead = roster.master(role)
-        if lead is not roster.seats[started.seat]:
-            own = workers_in_words((plan.worker.name, plan.worker.rank) for plan in started.plans)
-            where = f"{label(spec.all_roles[role].name, 0)} is on {lead.host}"
-            self.console.say("INFO", f"{where}; output of {own.replace('; ', ' and ')} is in {spec.log.directory}")
+        leads = lead is seats[started.seat]
+        self.console.say("INFO", f"round {roster.round}: {nodes}; this is node {started.seat}{output if leads else ''}")
+        if not leads:
+            self.console.say("INFO", f"{label(spec.all_roles[role].name, 0)} is on {names[lead.node]}{output}")
+        self._print(when=True)

@@ -11,15 +11,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from flota.cluster import follower as actions
+from flota.cluster import job_events
+from flota.cluster.control_requests import ClusterRequests, open_control_port
 from flota.cluster.follower import Follower, NodeAction
 from flota.cluster.job_state import JobState
 from flota.cluster.lease_times import LEASE, lease_of
 from flota.cluster.member import Member
 from flota.cluster.messages import ClusterMessages
+from flota.cluster.node_facts import collect_facts
 from flota.cluster.node_record import DEAD, encode_record
 from flota.cluster.questions import QUESTIONS, STACKS
+from flota.cluster.reach import ReachCheck
 from flota.cluster.registration import Registration
-from flota.cluster.request_socket import RequestSocket
 from flota.cluster.store_access import StoreAccess
 from flota.cluster.terms import blank_record, terms_of
 from flota.errors import TRY_AGAIN, FlotaError
@@ -31,7 +34,7 @@ from flota.host.signals import Signals
 from flota.job.nodes import NodesSpec
 from flota.job.plan import roles_of
 from flota.job.printable import printable
-from flota.job.report import SUCCEEDED, JobEnding, Report, Verdict, with_failures
+from flota.job.report import NO_STEP, SUCCEEDED, JobEnding, PastRestart, Report, Verdict, with_failures
 from flota.job.roster import Roster, with_endpoints
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.job.survey_outcomes import Question
@@ -86,23 +89,26 @@ class MultiNode(NodeWatch):
         self.final: JobEnding | None = None
         self.agreed_step = NOW
         self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
-        self.messages = ClusterMessages(self.console, nodes)
+        self.messages = ClusterMessages(self.console, nodes, self._quiet_seconds)
         said = self.messages
         self.store = StoreAccess(spec, nodes, self.loop, said.report_wrong_token, said.report_full_store)
+        self.control_port = open_control_port(self.control, spec, nodes, self.requests.token)
+        self.facts = collect_facts(spec)
+        self.reach_check = ReachCheck(self.loop, self._on_unreached)
         self.run_name = f"{spec.run_id}/{self._propose_log_time()}"
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.serve_again_at = time.monotonic() + SERVE_RETRY
         self.held_ports: list[socket] = []  # from the offer on: the roster promises them to all nodes
         self.port_wait = PortWait(self.console, spec.join_timeout)
         self.offer_again = 0.0, 0  # when and for which round, if the ports were not free
-        self.requests = RequestSocket(self)
         self.stack_answers = StackAnswers(self)
         self.roll_call = Question(0, "")  # the last roll call, and this node's answer
         self.roll_call_answer = RollCallAnswer(0.0)
         self.stopped_gracefully = True
+        self.last_restart: tuple[PastRestart, ...] = ()  # the last one that this node has heard of
 
     def close(self) -> None:
-        for part in (self.store, self.messages, self.requests):
+        for part in (self.store, self.messages, self.reach_check):
             part.close()
         if self.log_lock >= 0:
             os.close(self.log_lock)
@@ -116,7 +122,8 @@ class MultiNode(NodeWatch):
     def _make_member(self, name: str, began: float) -> Member:
         spec, nodes = self.spec, self.nodes
         serves = self.store.master is not None
-        blank = blank_record(spec, nodes, os.uname().nodename, serves=serves)
+        host = os.uname().nodename
+        blank = blank_record(spec, nodes, host, serves=serves, facts=self.facts, control=self.control_port)
         ttl = lease_of(nodes)
         follower = Follower(
             name,
@@ -130,6 +137,10 @@ class MultiNode(NodeWatch):
         terms = terms_of(spec, nodes, self.run_name)
         return Member(follower, registration, terms, self.store.where, began, self.evidence.epoch)
 
+    @property
+    def requests(self) -> ClusterRequests:
+        return ClusterRequests(self)
+
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
         if self.warm:
@@ -138,6 +149,7 @@ class MultiNode(NodeWatch):
         if self.store.master:
             self._use_run_name(self.run_name)
         self.messages.introduce(configuration, notes, self.store)
+        self.begin_view()
         self.advance()
         while self.final is None:
             self._turn()
@@ -146,7 +158,18 @@ class MultiNode(NodeWatch):
             self._turn(give_up)
         job_state = self.follower.job_state
         self._use_run_name(job_state.run_name if job_state else "")  # if no round has begun
-        return self.conclude(self._report(self.final), writes=self._has_rank_0())
+        job_events.report_own_failure(self, self.final)
+        runs_command = job_events.runs_command_at_end(self, self.final)
+        report, printed_by = self._report(self.final), self._printed_by()
+        return self.conclude(report, writes=self._has_rank_0(), printed_by=printed_by, runs_command=runs_command)
+
+    def _printed_by(self) -> str:
+        """The node that prints the report on the console that all nodes share; empty: this node does."""
+        job_state = self.follower.job_state
+        if not self.spec.log.shared_console or job_state is None or job_state.ending != self.final:
+            return ""  # each has its own console, or the job ended for this node only
+        seat = job_state.seat_of(job_state.reports)
+        return "" if job_state.reports == self.follower.name else f"node {seat} ({job_state.seats[seat].host})"
 
     def _propose_log_time(self) -> str:
         """For `{time}` in --log_dir, if this node is the first coordinator. The one that serves surely is."""
@@ -166,7 +189,7 @@ class MultiNode(NodeWatch):
             self.link_latest()
 
     def _turn(self, until: float | None = None) -> None:
-        parts = (self.member, self.store, self.messages, self.stack_answers.taker)
+        parts = (self.member, self.store, self.messages, self.stack_answers.taker, self.reach_check)
         retries = (self.serve_again_at if self._waits_for_store() else None, self.offer_again[0] or None)
         times = [*(part.deadline for part in parts), *retries, until]
         self.turn(min((time for time in times if time is not None), default=None))
@@ -176,6 +199,7 @@ class MultiNode(NodeWatch):
         if self.offer_again[0] and now >= self.offer_again[0]:
             self._offer(self.offer_again[1])
         self.stack_answers.taker.on_time(now)
+        self.reach_check.on_time(now)
         deadline = self.member.registration.deadline
         if deadline is not None and now >= deadline:
             self.member.registration.reconcile()
@@ -204,8 +228,10 @@ class MultiNode(NodeWatch):
         while wanted := self.member.advance(time.monotonic()):
             for action in wanted:
                 self._perform(action)
+        if self.event_command:
+            self.last_restart = job_events.report_restarts(self, self.event_command)
         self.messages.report(self.member, time.monotonic())
-        self.requests.deliver()
+        self.control.deliver()
 
     def _perform(self, action: NodeAction) -> None:
         if isinstance(action, actions.Offer):
@@ -216,6 +242,8 @@ class MultiNode(NodeWatch):
             if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.PREEMPTING):
                 self.console.event("round_recalled", round=self.started.roster.round)
                 self.act_on(RoundRecalled())
+                if self.follower.ending:
+                    self.save_early(self._report(self.follower.ending))
         elif isinstance(action, actions.Release):
             self.wait_for_servers()
         elif isinstance(action, actions.AnswerQuestion):
@@ -252,6 +280,9 @@ class MultiNode(NodeWatch):
         self.port_wait.end()
         self.follower.offered(ports, round_number)
 
+    def _on_unreached(self, where: str) -> None:
+        self.follower.report_unreached(where)
+
     def _release_ports(self) -> None:
         release(self.held_ports)
         self.held_ports = []
@@ -266,6 +297,7 @@ class MultiNode(NodeWatch):
         final_put = self.keys.nodes + name.encode(), encode_record(replace(record, state=DEAD))
         report_death = self.store.on_node_death(self.member.registration.lease, final_put)
         held, first = self.held_ports, job_state.round == 0
+        self.reach_check.begin(job_state.seats, seat, time.monotonic())
         try:
             self._use_run_name(job_state.run_name)
             started = start_workers(
@@ -285,7 +317,9 @@ class MultiNode(NodeWatch):
         supervisor = Supervisor(
             self.spec.workers, once, self.spec.grace, time.monotonic(), roles, self.spec.preempt_timeout
         )
+        self.saved_at = NO_STEP  # if a node has left since the workers saved
         self.begin_round(started, supervisor)
+        self.time_limits.begin_round(job_state.elapsed)
         self._report_only_servers()
 
     def stop(self, number: int) -> None:
@@ -295,10 +329,15 @@ class MultiNode(NodeWatch):
             return
         asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
         can_stop = asks and self.progress().can_stop
-        self.follower.stop(number, time.monotonic(), can_stop=can_stop)
+        now, whole_job = time.monotonic(), self.stops_whole_job
+        self.follower.stop(number, now, can_stop=can_stop, whole_job=whole_job, timed_out=self.time_limits.timed_out)
         self.advance()
         if self.in_round and not can_stop:
             super().stop(number)
+
+    def save_early(self, report: Report) -> None:
+        if self._has_rank_0():
+            super().save_early(report)
 
     def stop_step(self) -> int:
         return self.agreed_step
@@ -337,6 +376,9 @@ class MultiNode(NodeWatch):
         if not idle and job_state and job_state.question and job_state.asks(STACKS):
             self.follower.reply(job_state.question, PositionsAnswer(makes_progress=True))
         self.advance()
+
+    def _quiet_seconds(self) -> float:
+        return round(time.monotonic() - self.hang_watch.detector.last_sign, 6) if self.hang_watch else 0.0
 
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:  # noqa: ARG002  the coordinator compares ranks
         self.follower.report_steps(steps)

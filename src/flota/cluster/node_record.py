@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from flota.cluster.differences import NodeFacts
 from flota.failures.roll_call import is_sound_failure
 from flota.job.printable import are_printable
 from flota.job.report import FailedWorker
@@ -17,6 +18,7 @@ from flota.stragglers.detector import StepTime, is_step_time
 READY, RUNNING, DONE, FAILED, LEAVING = "ready", "running", "done", "failed", "leaving"
 SERVING = "serving"  # its work is done, or it has none; its servers still serve other nodes
 DEAD = "dead"  # written by its shepherd
+RESTART = "restart"  # a request of a user, for the round whose number it has
 FORBIDDEN = set(" ,;/@'\"")
 MOST_ROUNDS = 1 << 31  # and questions
 
@@ -52,11 +54,18 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     failures: tuple[FailedWorker, ...] = ()
     signal: int = 0  # the signal that asked this node to leave
     can_stop: bool = False  # while leaving: its workers can save and exit on their own
+    whole_job: bool = False  # while leaving: --preempt_signal or --stop_before, not a scheduler that needs this node
+    timed_out: str = ""  # while leaving: the --timeout that has passed
     idle: float = 0.0  # seconds for which its workers have made no progress
     timeout: float = 0.0  # its hang timeout
     steps: tuple[StepTime, ...] = ()  # step times of ranks that report them
     answer: Answer | None = None
-    requests: dict[str, int] = {}  # questions that users of this node want asked, each with a number above this one
+    # What users of this node want: questions to be asked, each with a number above this one; the end of a round.
+    requests: dict[str, int] = {}
+    facts: NodeFacts | None = None
+    joined: float = 0.0  # the time of day by its clock when it first had a record
+    unreached: str = ""  # the next node of the round and its address, if this node cannot reach it
+    control: str = ""  # the port at which this node can be asked about the job; empty: none
     run_name: str = ""  # the job state's, for a coordinator that has seen none
 
     @property
@@ -103,7 +112,8 @@ def is_sound(record: NodeRecord) -> bool:
     workers, *masters = record.ports
     asked = (record.answer.id if record.answer else 0), *record.requests.values()
     return (
-        are_printable([*names, *record.requests, record.run_name])
+        are_printable([*names, *record.requests, record.run_name, record.unreached, record.timed_out])
+        and (record.facts is None or are_printable(record.facts.texts))
         and not set(record.address) & FORBIDDEN
         and all(map(is_sound_failure, record.failures))
         and all(map(is_step_time, record.steps))
@@ -112,6 +122,6 @@ def is_sound(record: NodeRecord) -> bool:
         and len(record.workers_by_role) == len(record.roles)
         and min(record.workers_by_role, default=0) >= 0
         and sum(record.workers_by_role) == (record.workers if record.roles else 0)
-        and all(is_port(port) for port in (*workers, *masters))
+        and all(is_port(port) for port in (*workers, *masters, *([record.control] if record.control else [])))
         and max(record.round, *asked) < MOST_ROUNDS  # other nodes count up from them
     )

@@ -34,6 +34,7 @@ from flota.store.keys import Keys, apply, end_of, node_of
 
 WATCH_RETRY = 0.02  # seconds before a lost watch is requested again
 RETRY = 0.2  # seconds before a request that was lost is sent again
+FIRST_RETRY = 0.01  # seconds, doubled each time, as long as no store has answered: all nodes of a job start together
 MAX_SILENCE = 0.5  # of the lease: if the store was silent for longer, it may be why nodes lost their leases
 FULL_TIME = 2.0  # seconds without space until all nodes are made to notice
 FINAL_LEASE = 60  # seconds that the final job state stays in the store, for nodes that were disconnected
@@ -74,6 +75,7 @@ class Registration:
         self._record_watch: ClientWatch | None = None
         self._renew_at: float | None = None
         self._retry_at: float | None = None
+        self._retry_delay = FIRST_RETRY
 
     def publish_record(self, record: bytes) -> None:
         if record != self._record:
@@ -188,7 +190,8 @@ class Registration:
         self._note_failure(why, sent_at)
         self._rewrite_after = 2  # a lost request may be executed late, and overwrite what was written after it
         self.changed = True
-        self._retry_at = self._clock() + RETRY
+        self._retry_at = self._clock() + (RETRY if self.answered_at is not None else self._retry_delay)
+        self._retry_delay = min(2 * self._retry_delay, RETRY)
 
     def _on_refusal(self, refusal: Refusal) -> None:
         by_proxy = isinstance(refusal, NotAStore) and self.answered_at is not None
@@ -197,7 +200,7 @@ class Registration:
             self._lose_lease()
         elif refusal.code == EXHAUSTED:
             self._note_answer()
-            self._note_failure(f"it refuses to write: {refusal.words}", self._clock())
+            self._note_failure(f"it refuses writes: {refusal.words}", self._clock())
             self._is_full = self._may_coordinate and "space exceeded" in refusal.words
             self.changed = True
             self._retry_at = self._clock() + RETRY

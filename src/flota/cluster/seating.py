@@ -2,6 +2,7 @@
 Pure.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 from flota.cluster.job_state import take_seat
@@ -10,12 +11,15 @@ from flota.job.roster import Seat
 
 
 def seat(present: list[Present], before: tuple[Seat, ...], *, by_address: bool = False) -> tuple[Seat, ...]:
-    """The round's seats. Nodes of the last round keep theirs if the count allows; new nodes fill the gaps."""
+    """The round's seats. Nodes of the last round keep theirs if the count allows; new nodes fill the gaps, on the same
+    host as the last node there if possible."""
     places: list[Present | None] = [None] * len(present)
     old = {row.node: number for number, row in enumerate(before)}
+    here = {one.node for one in present}
+    free = {row.host: number for number, row in enumerate(before) if row.node not in here}
     waiting: list[tuple[tuple[object, ...], Present]] = []
     for one in sorted(present, key=lambda one: (one.record.rank < 0, one.record.rank, one.created)):
-        wanted = one.record.rank if one.record.rank >= 0 else old.get(one.node, -1)
+        wanted = one.record.rank if one.record.rank >= 0 else old.get(one.node, free.get(one.record.host, -1))
         if 0 <= wanted < len(places) and places[wanted] is None:
             places[wanted] = one
         else:
@@ -39,6 +43,15 @@ def lacks_a_role(present: list[Present], before: tuple[Seat, ...]) -> bool:
 
 def _by_role(counts: Iterable[tuple[int, ...]]) -> list[int]:
     return [sum(of_role) for of_role in zip(*counts, strict=False)]
+
+
+def names_for_users(seats: tuple[Seat, ...]) -> dict[str, str]:
+    """For each node its host name, with the node's number if another node of the round has the same host name."""
+    counts = Counter(row.host for row in seats)
+    return {
+        row.node: f"{row.host} (node {number})" if counts[row.host] > 1 else row.host
+        for number, row in enumerate(seats)
+    }
 
 
 def natural(name: str) -> tuple[tuple[bool, int, str], ...]:

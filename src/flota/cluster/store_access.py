@@ -3,6 +3,7 @@
 import errno
 import os
 import ssl
+import zlib
 from collections.abc import Callable
 
 from flota.cluster.lease_times import lease_of
@@ -12,12 +13,14 @@ from flota.host.loop import Loop
 from flota.host.ports import owner_of_port, pid_of_port
 from flota.host.process_start import raise_open_files
 from flota.job.nodes import NodesSpec, Place, Secrets
+from flota.job.printable import printable
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec
 from flota.store.client import ANSWER_TIME, Client
 from flota.store.dns import numeric
+from flota.store.http_server import MOST_CONNECTIONS
 from flota.store.revoke_lease import revoke
-from flota.store.server import MOST_CONNECTIONS, Master
+from flota.store.server import Master
 
 TOKEN_BYTES = 16
 OWN_FILES, WORKERS_FILES = 64, 12  # besides the connections of clients, and per worker: logs, pipes, reserved ports
@@ -45,12 +48,15 @@ class StoreAccess:
         made = os.urandom(TOKEN_BYTES).hex() if self.chosen else ""
         self.token = "" if nodes.etcd else nodes.secrets.token or made  # etcd has its own users
         self.places = nodes.places or (Place(spec.address, 0),)
+        run = f"{printable(spec.job_id)} {spec.restarts.earlier}"
+        self._job = f"{zlib.crc32(run.encode()):08x}"
         self.tls = make_tls(nodes.secrets, server=False) if nodes.tls else None
         self.master = self._serve()
         self.client = self._make_client()
 
     def _make_client(self) -> Client:
         members, tls = self.places, self.tls
+        spare = () if self.master else self._nodes.spare_ports
         if self.master:
             members = (Place(self._served, self.master.port),)
             self.places = (Place(self.places[0].host, self.master.port),)
@@ -72,6 +78,8 @@ class StoreAccess:
             password=password,
             answer_time=patience,
             accepts_etcd=self._nodes.etcd,
+            spare_ports=spare,
+            job=self._job if spare else "",
         )
 
     @property
@@ -87,6 +95,11 @@ class StoreAccess:
     def is_local_only(self) -> bool:
         """Whether nodes on other machines cannot reach the master."""
         return self.master is not None and is_loopback(self._served)
+
+    @property
+    def port_was_taken(self) -> bool:
+        """Whether the master has one of the spare ports, because another program has its own."""
+        return self.master is not None and self.master.port in self._nodes.spare_ports
 
     @property
     def accepts_anyone(self) -> bool:
@@ -111,7 +124,7 @@ class StoreAccess:
         if self.master:
             return bool
         headers, user, password = self.client.headers(), self._secrets.user, self._secrets.password
-        return lambda: revoke(self.places, lease, headers, self.tls, user, password, final_put)
+        return lambda: revoke(self.client.members, lease, headers, self.tls, user, password, final_put)
 
     def take_over(self) -> bool:
         """Serve the master now if this machine has acquired the address, or the port has become free."""
@@ -151,14 +164,16 @@ class StoreAccess:
         limit = raise_open_files(MOST_CONNECTIONS + self._own_files)
         most = limit - min(self._own_files, limit // 2)
         self._port_in_use = False
-        try:
-            tls = make_tls(self._secrets, server=True) if self._nodes.tls else None
-            return Master(address, port, self._loop, self.token, tls, self._on_refused, self._on_full, most)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                self._port_in_use = True
-                return None
-            raise CannotServe(endpoint(address, str(port)), error.strerror or str(error)) from None
+        tls = make_tls(self._secrets, server=True) if self._nodes.tls else None
+        told = self._on_refused, self._on_full
+        for number in (port, *self._nodes.spare_ports):
+            try:
+                return Master(address, number, self._loop, self.token, tls, *told, most, self._job)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise CannotServe(endpoint(address, str(number)), error.strerror or str(error)) from None
+        self._port_in_use = True
+        return None
 
 
 def _is_flota(pid: int) -> bool:

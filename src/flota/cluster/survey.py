@@ -14,10 +14,12 @@ from flota.job.survey_outcomes import Outcome, Question
 from flota.values import NamedTuple
 
 if TYPE_CHECKING:
+    from flota.cluster.coordinator import Coordinator
     from flota.cluster.job_state import JobState
     from flota.cluster.multi_node import MultiNode
     from flota.cluster.node_record import Present
     from flota.cluster.terms import Terms
+    from flota.cluster.view import View
 
 
 class QuestionRow(NamedTuple):
@@ -53,3 +55,20 @@ class Survey(NamedTuple):
     @property
     def nodes(self) -> list[str]:
         return [seat.node for seat in self.job.seats]
+
+
+def take_survey(coordinator: Coordinator, question: Question, answers: dict[str, Any], view: View) -> Survey:
+    return Survey(
+        question,
+        coordinator.job_state,
+        coordinator.terms,
+        {one.node: one for one in view.of_round},
+        answers,
+        coordinator.heard_at,
+        [row.node for row in view.lost],
+        coordinator.done,
+        coordinator.asked_at,
+        view.now,
+        coordinator.epoch if coordinator.asked_here else None,
+        coordinator.admission.longest_stale + coordinator.terms.absence,
+    )

@@ -2,6 +2,7 @@
 
 import zlib
 
+from flota.cluster.differences import NodeFacts
 from flota.cluster.lease_times import LEASE, absence_of, lease_of
 from flota.cluster.node_record import SERVING, NodeRecord
 from flota.job.nodes import NodesSpec
@@ -31,6 +32,7 @@ class Terms(NamedTuple):
     mode: str = COLLECTIVE
     agreed: str = ""
     run_name: str = ""  # the job state's, if this job begins with this coordinator
+    strict: bool = False  # problems of nodes are errors
 
     @property
     def elastic(self) -> bool:
@@ -55,10 +57,13 @@ def terms_of(spec: JobSpec, nodes: NodesSpec, run_name: str = "") -> Terms:
         mode=spec.mode,
         agreed=agreed(spec),
         run_name=run_name,
+        strict=nodes.strict,
     )
 
 
-def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) -> NodeRecord:
+def blank_record(
+    spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool, facts: NodeFacts | None = None, control: str = ""
+) -> NodeRecord:
     """The record of a node before it has ports for a round."""
     return NodeRecord(
         job=printable(spec.job_id),
@@ -74,6 +79,8 @@ def blank_record(spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool) ->
         workers_by_role=tuple(role.workers for role in spec.roles),
         mode=spec.mode,
         agreed=agreed(spec),
+        facts=facts,
+        control=control,
     )
 
 

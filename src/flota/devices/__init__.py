@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from _collections_abc import Callable, Mapping
-from itertools import takewhile
 
-from flota.errors import RepeatedDevice, UnknownDevice
+from flota import errors
 from flota.job.spec import NO_DEVICES, DeviceSet
 from flota.values import NamedTuple
 
@@ -52,6 +51,8 @@ KINDS = (
     Kind("gpu", ("CUDA_VISIBLE_DEVICES",), "nvidia", "NVIDIA"),
 )
 
+TORCH_NAMES = {"intel_gpu": "xpu", "intel_hpu": "hpu"}  # kinds that torch calls by another name than Paddle
+
 
 def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind, ...] = ()) -> DeviceSet:
     """Return the visible devices of the first kind that has any. `kinds`: all by default."""
@@ -61,7 +62,8 @@ def find_devices(environ: Mapping[str, str], root: str = "/", kinds: tuple[Kind,
             ids = _ids(environ.get(variable, ""))
             if ids:
                 return DeviceSet(kind.name, variable, ids, ids, by_id=False)
-    files = _names_in(f"{root}dev")
+    prefixes = tuple(kind.files for kind in kinds if kind.files)
+    files = [name for name in _names_in(f"{root}dev") if name.startswith(prefixes)]  # /dev has hundreds of others
     for kind in kinds:
         if any(variable in environ for variable in kind.variables):
             continue  # set but empty: the user disabled these devices
@@ -84,16 +86,21 @@ def choose_devices(found: DeviceSet, wanted: str | None, option: str = "--device
     ids = tuple(part.strip() for part in wanted.split(",") if part.strip())
     for position, device in enumerate(ids or (wanted,)):
         if device not in found.visible:
-            raise UnknownDevice(device, found.kind, found.visible, option)
+            raise errors.UnknownDevice(device, found.kind, found.visible, option)
         if device in ids[:position]:
-            raise RepeatedDevice(device, option)
+            raise errors.RepeatedDevice(device, option)
     return found._replace(chosen=ids, by_id=True)
 
 
 def _ids(listed: str) -> tuple[str, ...]:
     """Parse a list of devices like CUDA: an id of -1 ends the list."""
-    parts = (part.strip() for part in listed.split(","))
-    return tuple(takewhile(lambda device: device not in ("", "-1", "none", "NoDevFiles"), parts))
+    ids: list[str] = []
+    for part in listed.split(","):
+        device = part.strip()
+        if device in ("", "-1", "none", "NoDevFiles"):
+            break
+        ids.append(device)
+    return tuple(ids)
 
 
 def _names_in(directory: str) -> list[str]:

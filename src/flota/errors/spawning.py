@@ -9,24 +9,30 @@ from flota.errors import BUG, TRY_AGAIN, FlotaError, TemplateError
 
 class UnknownOption(FlotaError):
     def __init__(self, function: str, name: str, near: str) -> None:
-        hint = f"did you mean `{near}`?" if near else f"run `python -c 'import flota; help(flota.{function})'`"
+        hint = (
+            f"did you mean `{near}`?"
+            if near
+            else f"run `python -c 'import flota; help(flota.{function})'` to list them"
+        )
         super().__init__(f"flota.{function} has no option `{name}`", hint)
 
 
 class BadOption(TemplateError[str, object, str, str]):
-    message = "{0} needs {2}: `{1!r}`"
+    message = "invalid value `{1!r}` for {0}: expected {2}"
     hint = "for example {3}"
 
 
 class DevicesDoNotFit(FlotaError):
     def __init__(self, option: str, devices: tuple[str, ...], nprocs: int) -> None:
-        words = f"nprocs={nprocs}, but {option} names {len(devices)} devices: `{','.join(devices)}`"
+        named = f"{len(devices)} device{'s' * (len(devices) != 1)}: `{','.join(devices)}`"
+        words = f"nprocs={nprocs}, but {option} names {named}"
         super().__init__(words, f"use nprocs={len(devices)}, omit nprocs, or name {nprocs} devices")
 
 
 class TooFewDevices(FlotaError):
     def __init__(self, devices: tuple[str, ...], nprocs: int) -> None:
-        words = f"nprocs={nprocs}, but only {len(devices)} devices are visible: `{','.join(devices)}`"
+        visible = "1 device is" if len(devices) == 1 else f"{len(devices)} devices are"
+        words = f"nprocs={nprocs}, but only {visible} visible: `{','.join(devices)}`"
         super().__init__(words, f"use nprocs={len(devices)} or less, or devices='cpu' to use none of them")
 
 
@@ -43,7 +49,7 @@ class NotPicklable(TemplateError[str, str]):
 
 class DefinedInteractively(TemplateError[str]):
     message = "`{0}` is defined in a notebook or a shell, where workers cannot import it"
-    hint = "run `pip install cloudpickle`, or move it to a module, or use start_method='fork'"
+    hint = "run `pip install cloudpickle`, move the function to a module, or use start_method='fork'"
 
 
 class MissingGuard(TemplateError[()]):
@@ -55,13 +61,13 @@ class CannotStartNode(FlotaError):
     def __init__(self, error: OSError | RuntimeError) -> None:
         why = getattr(error, "strerror", None) or str(error)
         files = getattr(error, "errno", None) == EMFILE
-        hint = "run `ulimit -n 65536` first" if files else "check the limits with `ulimit -u` and `free -m`"
+        hint = "run `ulimit -n 65536` first" if files else "check `ulimit -u` and `free -m`"
         super().__init__(f"cannot start a process: {why}", hint)
 
 
 class NodeLost(TemplateError[str]):
     exit_code = BUG
-    message = "a process of flota died: {0}; all workers were killed"
+    message = "a flota process died: {0}; all workers were killed"
     hint = "run `dmesg | tail` to see whether the kernel killed it"
 
 

@@ -15,7 +15,7 @@ def summarize(error: BaseException) -> str:
 
 
 class BadVariable(TemplateError[str, str, int]):
-    message = "the variable {0} must be a number of {2} or more: `{1}`"
+    message = "invalid value `{1}` for the variable {0}: expected a whole number, {2} or more"
     hint = "run `unset {0}`, or start the script with flota"
 
 
@@ -27,7 +27,7 @@ class NoFramework(FlotaError):
 
 class SeveralFrameworks(FlotaError):
     def __init__(self, call: str, found: tuple[str, ...]) -> None:
-        words = f"flota.{call}: {' and '.join(found)} have been imported, perhaps by a library of the script"
+        words = f"flota.{call}: {' and '.join(found)} have been imported, perhaps by a library that the script uses"
         super().__init__(words, f'name the one to use: flota.init_parallel_env("{found[0]}")')
 
 
@@ -57,12 +57,12 @@ class NoWrapper(TemplateError[str, str]):
 
 
 class NothingToRecord(TemplateError[object]):
-    message = "flota.record takes a function: `{0!r}`"
+    message = "flota.record takes a function, not `{0!r}`"
     hint = "write @flota.record before the script's main function, or flota.record() at the top of the script"
 
 
 class NothingToCall(TemplateError[object]):
-    message = "flota.on_stop takes a function without arguments: `{0!r}`"
+    message = "flota.on_stop takes a function without arguments, not `{0!r}`"
     hint = "write flota.on_stop(save)"
 
 

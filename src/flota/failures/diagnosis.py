@@ -101,6 +101,8 @@ def _hint(evidence: Evidence, cause: str, words: str) -> str:
         return f"flota has {which}: write flota's flags before the script"
     if cause == causes.EXCEPTION and evidence.raised.startswith(NEEDS_TERMINAL):
         return "workers have no terminal: run a single worker with --interactive"
+    if cause == causes.EXCEPTION and evidence.raised.startswith(patterns.JAX_FOUND_NO_RANKS):
+        return "call flota.init_parallel_env() instead of jax.distributed.initialize(), or run flota --framework jax"
     if cause == causes.MISSING_MODULE and words.endswith(".py'"):
         return "leave out --module to run a file, or give the name of a module, without .py"
     return causes.HINTS[causes.SHARED_MEMORY_FULL if words == BUS_ERROR else cause]

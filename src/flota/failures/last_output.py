@@ -6,7 +6,8 @@ import os
 
 from flota.failures.diagnosis import UNCAUGHT, Evidence, exception_name, names_lost_peer
 from flota.failures.patterns import OTHER_SERVICES
-from flota.logs.directory import open_file, read_end
+from flota.files import open_file
+from flota.logs.directory import read_end
 from flota.values import NamedTuple
 
 TAIL_BYTES = 64 << 10

@@ -68,7 +68,7 @@ class MemoryWatch:
             count is not None and self._before is not None and count > self._before and not (pid and self._logged_pids)
         ):
             more = count - self._before
-            killed = f"{more} OOM kill{'s' * (more > 1)} in its cgroup in the last minutes"
+            killed = f"{more} OOM kill{'s' * (more > 1)} in its cgroup in the last few minutes"
         return MemoryEvidence(killed, count is not None or self._log >= 0, self._in_words())
 
     def _count(self) -> int | None:

@@ -124,3 +124,9 @@ OTHER_SERVICES = (
     "/botocore/",
     "/redis/",
 )
+# Of jax.distributed.initialize() without arguments.
+JAX_FOUND_NO_RANKS = (
+    "ValueError: coordinator_address should be defined",
+    "ValueError: Number of processes must be defined",
+    "ValueError: The process id of the current process must be defined",
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from flota.failures.blame import in_order_of_blame
@@ -23,7 +22,7 @@ from flota.job.report import (
 from flota.job.roles import TRAINER, log_stem
 from flota.logs.directory import ROUND_HEADER, read_end
 from flota.logs.find_runs import run_directories
-from flota.logs.parse_events import MOST_EVENTS, is_count, is_integer, is_number, parse_object
+from flota.logs.parse_events import MOST_EVENTS, is_count, is_integer, is_number, parse_object, parse_time
 from flota.values import NamedTuple
 
 Json = dict[str, Any]
@@ -76,7 +75,7 @@ def _read(directory: str) -> list[NodeHistory]:
         if events:
             last = events[-1]
             report = _report(last.get("report")) if last["event"] == "job_ended" else None
-            times = [_seconds(event.get("time")) for event in (events[0], last)]
+            times = [parse_time(event.get("time")) for event in (events[0], last)]
             histories.append(NodeHistory(str(last.get("node", "")), directory, report, tuple(events), *times))
     saved = _report(parse_object(read_end(f"{directory}/report.json", MOST_REPORT)))
     if saved and all(history.report != saved for history in histories):
@@ -158,7 +157,7 @@ def _failed(history: NodeHistory, round_: tuple[Json, ...], event: Json) -> Fail
     role, rank = _who(event)
     starts = (one for one in round_ if one["event"] == "worker_started" and _who(one) == (role, rank))
     start = next(starts, {"pid": 0, "monotonic": event["monotonic"]})
-    logs = _logs(f"{history.directory}/{log_stem(role)}.{rank}", _seconds(round_[0].get("time")))
+    logs = _logs(f"{history.directory}/{log_stem(role)}.{rank}", parse_time(round_[0].get("time")))
     failed = FailedWorker(
         rank=rank,
         node=history.node,
@@ -168,7 +167,7 @@ def _failed(history: NodeHistory, round_: tuple[Json, ...], event: Json) -> Fail
         log=next(iter(logs), ""),
         role=role,
         attempt=round_[0]["attempt"] if round_[0]["event"] == "round_started" else 0,
-        at=_seconds(event.get("time")),
+        at=parse_time(event.get("time")),
     )
     return diagnosed(failed, last_output(list(logs.values()), Evidence(failed.code)))
 
@@ -191,11 +190,4 @@ def _changed_at(path: str) -> float:
     try:
         return os.path.getmtime(path)
     except OSError:
-        return 0.0
-
-
-def _seconds(clock: object) -> float:
-    try:
-        return datetime.fromisoformat(str(clock)).timestamp()
-    except (ValueError, OverflowError, OSError):
         return 0.0

@@ -13,7 +13,7 @@ from flota.humanize import (
     workers_in_words,
 )
 from flota.job.causes import HUNG, LEFT_EARLY, LOST_CONNECTION, NOT_STARTED, SHEPHERD_LOST, is_hang
-from flota.job.report import NO_STEP, FailedWorker, Report, exception_message
+from flota.job.report import MOST_RESTARTS, NO_STEP, FailedWorker, Report, exception_message
 from flota.job.roles import TRAINER, label
 
 MOST_LINES = 25
@@ -59,7 +59,9 @@ def restarts_in_words(report: Report) -> list[str]:
         ]
         for kind in (True, False)
     ]
-    restarts = counts_in_words({"restart": max(report.verdict.attempt, len(counted))})
+    # The list is limited; a scheduler's restarts are attempts as well, but not in it.
+    count = len(counted) if len(report.restarts) < MOST_RESTARTS else max(report.verdict.attempt, len(counted))
+    restarts = counts_in_words({"restart": count})
     return [
         *([f"{restarts}: {list_in_words(counted, MOST_NAMED)}"] if counted else []),
         *([list_in_words(others, MOST_NAMED)] if others else []),
@@ -103,7 +105,8 @@ def _first_secondary(report: Report, room: int) -> list[str]:
     if report.failed[0].code != 0 or not report.secondary:
         return []
     secondary = report.secondary[0]
-    head = f"then {_in_short(secondary, name_host=report.several)}:"
+    where = f" on {secondary.node}" if report.several else ""
+    head = f"then {label(secondary.role, secondary.rank)}{where} failed with {secondary.ending}:"
     return [head, *(f"  {line}" for line in shorten(list(secondary.said), min(SECONDARY_LINES, room - 1)))]
 
 
@@ -126,8 +129,8 @@ def _folded(words: str, workers: list[tuple[str, int]]) -> list[str]:
 
 
 def _in_full(failed: FailedWorker, *, name_host: bool) -> list[str]:
-    head = f"{_in_short(failed, name_host=name_host)}{' (as a consequence)' if failed.is_secondary else ''}:"
-    return ["", head, *_details(failed, name_host=name_host)]
+    head = culprit_in_words(failed, name_host=name_host, first=False)
+    return ["", f"{head}{' (as a consequence)' if failed.is_secondary else ''}", *_details(failed, name_host=name_host)]
 
 
 def abort_line(size: int, ranks: list[int], role: str = TRAINER) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Backup = Callable[[JobSpec, Roster, Worker], tuple[str, dict[str, str]] | None]
 
 REGISTRY = ("torch", "paddle", "jax", "tensorflow")  # also the default of --framework
-KEPT = ("POD_NAME", "TORCH_NCCL_ASYNC_ERROR_HANDLING")  # not changed if the platform or the user has set them
+KEPT = ("POD_NAME", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "JAX_LOCAL_DEVICE_IDS")  # not changed if set
 SECRETS = ("FLOTA_TOKEN", "FLOTA_TOKEN_FILE", "FLOTA_ETCD_PASSWORD", "FLOTA_ETCD_PASSWORD_FILE")
 OF_FLOTA = ("TORCHELASTIC_ERROR_FILE",)  # not inherited by workers: the file that flota itself writes
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -66,9 +66,10 @@ def add_variables(
         names = interface_variables(spec.interface)
         given.update({name: value for name, value in names.items() if name not in environ})
     given = {name: value for name, value in given.items() if name not in KEPT or name not in environ}
-    if spec.threads and (spec.threads_given or "OMP_NUM_THREADS" not in environ):
+    threads = (worker.binding and worker.binding.threads) or spec.threads
+    if threads and (spec.threads_given or "OMP_NUM_THREADS" not in environ):
         # OMP_NUM_THREADS: threads per worker; not changed if already set, unless `--threads` is given
-        given["OMP_NUM_THREADS"] = str(spec.threads)
+        given["OMP_NUM_THREADS"] = str(threads)
     if channel:
         given["FLOTA_CHANNEL"] = channel
     # FLOTA_GIVEN: the names of all these variables, so that a flota inside a worker does not use them as settings
@@ -129,8 +130,8 @@ def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, s
         "FLOTA_LOCAL_RANK": str(worker.local_rank),  # the worker's rank on this machine
         "FLOTA_WORLD_SIZE": str(worker.size),  # number of workers in the job
         "FLOTA_LOCAL_WORLD_SIZE": str(worker.local_size),  # number of workers on this machine
-        "FLOTA_NODE_RANK": str(worker.seat),  # the rank of this machine
-        "FLOTA_NODES": str(len(roster.seats)),  # number of machines in the job
+        "FLOTA_NODE_RANK": str(worker.machine),  # the rank of this machine
+        "FLOTA_NODES": str(worker.machines),  # number of machines in the job
         # FLOTA_ROLE: the worker's role; `trainer` in a job without [roles](../guides/roles.md)
         "FLOTA_ROLE": worker.name,
         "FLOTA_ROLE_RANK": str(worker.rank),  # the worker's rank in its role
@@ -142,7 +143,7 @@ def _own_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, s
         # FLOTA_DEVICE: the worker's devices, as listed in the variable of visible devices, or `cpu`
         "FLOTA_DEVICE": ",".join(worker.devices) or "cpu",
         "FLOTA_LOG_DIR": spec.log.directory,  # `--log_dir` as an absolute path
-        "NODE_RANK": str(worker.seat),  # the rank of this machine, for accelerate and Lightning
+        "NODE_RANK": str(worker.machine),  # the rank of this machine, for accelerate and Lightning
     }
     if spec.mode not in (COLLECTIVE, RPC):
         given["FLOTA_ENDPOINT"] = roster.endpoints(worker.role)[worker.number]

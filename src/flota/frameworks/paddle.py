@@ -27,7 +27,7 @@ def variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str]:
         "PADDLE_GLOBAL_RANK": rank,  # the worker's rank in the job
         "PADDLE_LOCAL_SIZE": str(worker.local_size),  # number of workers on this machine
         "PADDLE_LOCAL_RANK": local_rank,  # the worker's rank on this machine
-        "PADDLE_NNODES": str(len(roster.seats)),  # number of machines in the job
+        "PADDLE_NNODES": str(worker.machines),  # number of machines in the job
         "PADDLE_CURRENT_ENDPOINT": endpoints[worker.rank],  # this worker's address and port
         "PADDLE_TRAINER_ID": rank,  # the worker's rank in the job
         "PADDLE_TRAINERS_NUM": world,  # number of workers in the job

@@ -31,7 +31,7 @@ def ps_variables(spec: JobSpec, roster: Roster, worker: Worker) -> dict[str, str
         "PADDLE_TRAINERS_NUM": str(len(trainers)),
         "PADDLE_PORT": port,
         "POD_IP": address,
-        "PADDLE_NNODES": str(len(roster.seats)),
+        "PADDLE_NNODES": str(worker.machines),
         "PADDLE_WITH_GLOO": spec.gloo,
         "PADDLE_GLOO_RENDEZVOUS": HTTP,
         "PADDLE_GLOO_FS_PATH": f"{spec.log.directory}/gloo",

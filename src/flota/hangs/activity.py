@@ -16,8 +16,8 @@ COMPILERS = (
     "backend_compile", "compile_or_get_cached", "torch/_inductor/", "torch/_dynamo/", "/triton/", "cpp_extension.py",
     "tensorflow/python/eager/polymorphic_function/", "paddle/jit/",
 )  # fmt: skip
-VARIABLES = "its variables change"  # the last check, because it is the weakest evidence
-CHILDREN_CHANGE = "its child processes change"
+VARIABLES = "its variables are changing"  # the last check, because it is the weakest evidence
+CHILDREN_CHANGE = "its child processes are changing"
 WEAK_EVIDENCE = (VARIABLES, CHILDREN_CHANGE)  # also true of loops that only count, and of monitors
 # For a thread.
 MAX_FUNCTIONS, MAX_LINES = 2, 4  # between which a loop that waits may alternate
@@ -55,7 +55,7 @@ def work_of(history: list[SampledAt], *, on_devices: bool = False) -> str:
     if all(sample.call == DISK or sample.state == "D" for sample in samples[-2:]):
         return "it is waiting for a disk"
     if 0 < len(stacks) <= len(samples) - MIN_UNREADABLE:
-        return "its stack changes while being read"
+        return "its stack is changing"
     busy = (last.cpu - first.cpu) / seconds
     threads = _threads(history)
     frames = stacks[-1].frames if stacks and busy else ()
@@ -125,7 +125,7 @@ def _work_of_thread(thread: list[ThreadSample], busy: float, *, on_devices: bool
     functions = {(place[0][:2], *place[1:]) for place in places if place}
     half = len(places) // 2
     if len(functions) > MAX_FUNCTIONS or len(set(places)) > MAX_LINES:
-        return "its stack changes"
+        return "its stack is changing"
     if half > 1 and not set(places[half:]) & set(places[:half]):
         return "its stack has changed"
     if any(is_in_collective(one.stack) for one in thread):

@@ -107,7 +107,7 @@ def _failures(survey: Survey) -> tuple[FailedWorker, ...]:
     quiet = duration_in_words(max((one.record.idle for one in survey.present.values()), default=0.0))
     what = "step" if positions and all(one.step != NO_STEP for one in positions) else "output"
     said = (
-        f"no {what} for {quiet}, and no rank makes progress",
+        f"no {what} for {quiet}, and no rank is making progress",
         *hang_in_words(positions),
         f"stacks: in the log directory of each node, stacks.{survey.job.attempt}.HOST.txt",
     )

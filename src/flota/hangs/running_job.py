@@ -1,8 +1,6 @@
 """`flota stack`: reads the stacks of a running job, whose workers are found in its events file."""
 
 import os
-import socket
-import struct
 import time
 from collections.abc import Callable, Mapping
 
@@ -13,16 +11,14 @@ from flota.hangs.suspects import groups_in_words, snapshot_in_words
 from flota.hangs.wait_sites import RankPosition
 from flota.host.kill_tree import stat_fields
 from flota.host.loop import Loop
-from flota.job.printable import printable
 from flota.job.roles import TRAINER
 from flota.logs.directory import read_end
 from flota.logs.parse_events import MOST_EVENTS, is_count, parse_object
 
 Header = Callable[[int, list[RankPosition]], tuple[str, ...]]  # from the node's pid (0: do not ask it) and its workers
+AskJob = Callable[[int, str], tuple[str, ...]]  # all nodes, through the node with this pid; empty for a job of one node
 
 POLL_INTERVAL = 0.1  # seconds
-ANSWER_TIME = 15.0  # seconds for all nodes to answer
-LARGEST = 1 << 16  # bytes of an answer, which is a few lines in one message
 MOST_FORKS = 8  # levels of processes between a node and a worker
 
 
@@ -38,7 +34,7 @@ class StackReader:
         if not self.taker.spy:
             raise PySpyMissing
 
-    def ask(self, header: Header) -> tuple[tuple[str, ...], str]:
+    def ask(self, header: Header, ask_job: AskJob) -> tuple[tuple[str, ...], str]:
         """The header and what each rank is waiting on, and the same with all stacks."""
         node, workers = running_workers(self.log_dir)
         if not workers:
@@ -50,7 +46,7 @@ class StackReader:
             raise StacksUnreadable(taken.trouble or "the workers have just exited")
         positions = with_positions(workers, taken.samples)
         here = groups_in_words(positions) if self.ranks else snapshot_in_words(positions)
-        words = (*header(node, workers), *(ask_whole_job(node, POSITIONS) or here))
+        words = (*header(node, workers), *(ask_job(node, POSITIONS) or here))
         return words, text_of(f"flota: {self.log_dir}", words, positions, taken.samples)
 
     def _chosen(self, workers: list[RankPosition]) -> list[RankPosition]:
@@ -67,34 +63,6 @@ class StackReader:
             self.loop.turn(POLL_INTERVAL)
             self.taker.on_time(time.monotonic())
         return taken[0]
-
-
-def address_of(node: int) -> bytes:
-    """The abstract socket address of a node's RequestSocket. The PID namespace is part of it, because another container
-    may have a process with the same pid."""
-    return b"\0flota-%d-%d" % (os.stat("/proc/self/ns/pid").st_ino, node)
-
-
-def ask_whole_job(node: int, kind: str) -> tuple[str, ...]:
-    """Ask all nodes of a job this question, through the node on this machine (0: none). Empty for a job of one node."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(ANSWER_TIME)
-        try:
-            client.connect(address_of(node))
-            if peer_of(client)[0] != node:
-                return ()  # another process uses this address
-            client.send(f"{kind}\n".encode())
-            text = client.recv(LARGEST)
-        except OSError:
-            return ()  # a job of one node, or one that has just ended
-    return tuple(printable(line) for line in text.decode(errors="replace").splitlines())
-
-
-def peer_of(connected: socket.socket) -> tuple[int, int]:
-    """The pid and the user of the process at the other end of a Unix socket."""
-    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, user, _ = struct.unpack("3i", credentials)
-    return pid, user
 
 
 def running_workers(log_dir: str) -> tuple[int, list[RankPosition]]:

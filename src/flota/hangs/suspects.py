@@ -58,7 +58,7 @@ def groups_in_words(positions: Positions) -> tuple[str, ...]:
     groups = groups_of(positions)
     lines = [f"{_group_in_words(group, positions)}: {group[0].words}" for group in groups[:MOST_GROUPS]]
     left = sum(len(group) for group in groups[MOST_GROUPS:])
-    return (*lines, *([f"{left} more at other places"] if left else []))
+    return (*lines, *([f"{left} more elsewhere"] if left else []))
 
 
 def _group_in_words(group: Positions, positions: Positions) -> str:
@@ -98,5 +98,6 @@ def suspects_in_words(positions: Positions) -> str:
         verb = "blocks" if len(suspects) == 1 else "block"
         return f"{_ranks_in_words(suspects)}{on} {verb} the others" if len(positions) > 1 else ""
     if len(hosts) > 1 and all(one.kind in (COLLECTIVE, WAITS) for one in positions):
-        return f"{NO_SUSPECT}: all wait for each other; check the network between {' and '.join(hosts[:MOST_RANKS])}"
+        between = " and ".join(hosts[:MOST_RANKS])
+        return f"{NO_SUSPECT}: all are waiting for each other; check the network between {between}"
     return NO_SUSPECT

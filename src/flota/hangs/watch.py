@@ -185,10 +185,11 @@ class HangWatch:
 
     def find_hang(self, positions: tuple[RankPosition, ...], *, blind: bool) -> HangFound:
         suspects = find_suspects(positions)
-        seen = "no I/O or child process shows activity" if blind else "no rank makes progress"
+        seen = "there is no I/O or child process activity" if blind else "no rank is making progress"
         self._quiet_words = (f"{self.quiet}, and {seen}",)
         self.node.console.say("WARNING", f"the job is hanging: {self._quiet_words[0]}")
-        self.node.console.event("hang_found", suspects=[one.rank for one in suspects])
+        quiet = round(time.monotonic() - self.detector.last_sign, 6)
+        self.node.console.event("hang_found", suspects=[one.rank for one in suspects], quiet_seconds=quiet)
         self.blind = blind
         words = self._explain((f"cannot read stacks: {self.trouble}",) if blind else hang_in_words(positions))
         return HangFound(() if blind else tuple(one.worker for one in suspects), words, time.monotonic(), blind)

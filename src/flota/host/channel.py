@@ -1,48 +1,27 @@
 """The channel between a node and its workers: shared memory, one page per worker.
 
-A worker writes its last step and numbers there (worker/heartbeat.py); the node writes when to stop. Neither side waits:
-a write is a few stores, a read is a few loads, and neither depends on memory ordering between processors. The memory
-has no name in any directory, so nothing is left behind.
+A worker writes its last step and numbers there (host/heartbeat_page.py); the node writes when to stop. Neither side
+waits: a write is a few stores, a read is a few loads, and neither depends on memory ordering between processors. The
+memory has no name in any directory, so nothing is left behind.
 """
 
 from __future__ import annotations
 
 import os
 
-from flota.values import NamedTuple
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mmap import mmap
 
+    from flota.host.heartbeat_page import Heartbeat
+
 PAGE = 4096
 MODULE_LIST_SIZE = 1 << 16  # after the pages, if requested: the modules that one worker has imported, one per line
-# A worker writes to two slots in turn, so that one is complete while it writes the other. A slot has a checksum of the
-# rest; flags, length of the numbers, time, step, seconds of the fastest recent step; the numbers.
-SLOTS, SLOT_SIZE = (0, 2040), 2040
-CHECKSUM, FIELDS = "=I", "=HHdqd"
-FIELDS_AT, NUMBERS_AT = 4, 32
 NO_STEP = -1
-# Flags: the worker calls should_stop(); it has a callback for SIGTERM; its step is lower than an earlier one.
-POLLS, WANTS_SIGNAL, STEP_WENT_BACK = 1, 2, 4
 # The node writes one machine word, which is atomic: 0 to continue, 1 to stop now, STEP_0 + N to stop at step N.
 STOP_AT = 4080
 STOP = "q"
 STEP_0 = 2
-TRIES = 100
-
-
-class Heartbeat(NamedTuple):
-    """What a worker last wrote."""
-
-    at: float  # monotonic time; 0.0: nothing yet
-    step: int
-    flags: int
-    seconds: float  # per step; 0.0: not known yet
-    numbers: dict[str, float]
-
-
-NO_HEARTBEAT = Heartbeat(0.0, NO_STEP, 0, 0.0, {})
 
 
 class Channel:
@@ -53,8 +32,12 @@ class Channel:
         self._module_list_at = workers * PAGE
         self._memory: mmap | None = None
         if hasattr(os, "memfd_create"):
-            self.fd = os.memfd_create("flota", os.MFD_CLOEXEC)
+            from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, fcntl
+
+            self.fd = os.memfd_create("flota", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.fd, workers * PAGE + (MODULE_LIST_SIZE if module_list else 0))
+            # A worker can open the file: if it could truncate it, the next read here would end the node with SIGBUS.
+            fcntl(self.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
     def page_path(self, worker: int) -> str:
         """Return the value of FLOTA_CHANNEL, by which a worker finds its page; empty if there is no memory."""
@@ -70,14 +53,9 @@ class Channel:
         return self._memory
 
     def read(self, worker: int) -> Heartbeat:
-        memory = self.memory
-        if memory is None:
-            return NO_HEARTBEAT
-        base = worker * PAGE
-        for _ in range(TRIES):
-            if heartbeat := _read_slots(memory[base : base + PAGE]):
-                return heartbeat
-        return NO_HEARTBEAT  # the page contains something else
+        from flota.host.heartbeat_page import NO_HEARTBEAT, read_mapped
+
+        return NO_HEARTBEAT if self.memory is None else read_mapped(self.memory, worker * PAGE)
 
     def imported_modules(self) -> list[str]:
         """Return the modules that a worker has imported since its start."""
@@ -99,80 +77,3 @@ class Channel:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-
-def read_page(page_path: str) -> Heartbeat:
-    """Read a worker's page from another process of the same user. `page_path` is the worker's FLOTA_CHANNEL."""
-    path, _, worker = page_path.rpartition(":")
-    try:
-        with open(path, "rb") as file:
-            page = os.pread(file.fileno(), PAGE, int(worker) * PAGE)
-    except (OSError, ValueError):
-        return NO_HEARTBEAT
-    return _read_slots(page) or NO_HEARTBEAT
-
-
-def _read_slots(page: bytes) -> Heartbeat | None:
-    """Return the newer complete slot; None if neither is complete, because the worker wrote during the read."""
-    beats = (_read_slot(page[slot : slot + SLOT_SIZE]) for slot in SLOTS)
-    return max((beat for beat in beats if beat), key=lambda beat: beat.at, default=None)
-
-
-def _read_slot(slot: bytes) -> Heartbeat | None:
-    """Return None while the slot is being written, or if the worker died during the write."""
-    if not any(slot[:NUMBERS_AT]):
-        return NO_HEARTBEAT  # the case in most jobs: they do not load the modules below
-    from binascii import crc32
-    from struct import unpack_from
-
-    (checksum,) = unpack_from(CHECKSUM, slot)
-    flags, length, at, step, seconds = unpack_from(FIELDS, slot, FIELDS_AT)
-    if crc32(slot[FIELDS_AT : NUMBERS_AT + length]) != checksum:
-        return None
-    return Heartbeat(at, step, flags, seconds, _read_numbers(slot[NUMBERS_AT : NUMBERS_AT + length]))
-
-
-def _read_numbers(data: bytes) -> dict[str, float]:
-    """Decode pairs of a length-prefixed name and a number."""
-    from struct import error, unpack_from
-
-    numbers: dict[str, float] = {}
-    position = 0
-    try:
-        while position < len(data):
-            end = position + 1 + data[position]
-            numbers[data[position + 1 : end].decode(errors="replace")] = unpack_from("=d", data, end)[0]
-            position = end + 8
-    except (error, IndexError):
-        pass  # a worker can write anything there
-    return numbers
-
-
-def record_imports(channel: str) -> None:
-    """Record what this worker imports from now on: interpreters that are parked later import it in advance.
-
-    Only the worker of the channel's first page records: all workers import the same modules.
-    """
-    import sys
-
-    path, _, page = channel.rpartition(":")
-    if path and page == "0":
-        sys.meta_path.insert(0, ImportRecorder(path))
-
-
-class ImportRecorder:
-    """The first finder on `sys.meta_path`. It finds no module, but writes each name to the channel."""
-
-    def __init__(self, path: str) -> None:
-        from mmap import mmap
-
-        with open(path, "r+b", buffering=0) as file:
-            self._memory = mmap(file.fileno(), 0)
-        self._end = len(self._memory) - MODULE_LIST_SIZE
-
-    def find_spec(self, name: str, *_: object) -> None:
-        line = f"{name}\n".encode()
-        # The finder is never removed: code that iterates over `sys.meta_path` would skip an entry.
-        if self._end + len(line) < len(self._memory):
-            self._memory[self._end : self._end + len(line)] = line
-            self._end += len(line)

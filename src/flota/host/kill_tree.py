@@ -45,6 +45,14 @@ def kill_tree(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
+def has_exited(child: int) -> bool:
+    """Whether a child has exited, reaped or not."""
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
 def exited_child() -> int:
     """Return the pid of a child that has exited and is not reaped yet; 0 if there is none."""
     try:
@@ -88,7 +96,7 @@ def children_of(pid: int) -> list[int]:
     return children
 
 
-def stat_fields(pid: int) -> list[str]:
+def stat_fields(pid: int | str) -> list[str]:
     """Return the fields of /proc/PID/stat after the name: state, parent and so on; empty if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

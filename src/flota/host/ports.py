@@ -4,6 +4,8 @@ A holder binds without options, which proves that the port is free, and allows s
 SO_REUSEADDR or SO_REUSEPORT, as every framework's server does, can bind the port and listen on it, while bind(0) and
 other jobs do not get it. The holder itself never listens.
 
+The kernel shares a port by SO_REUSEADDR with every user, by SO_REUSEPORT alone only with the holder's user.
+
 Ports that flota chooses are held on all addresses: some frameworks listen on all of them. Ports that the user chose are
 held on the node's own address, so that two nodes with two addresses of one machine can use the same ports.
 """
@@ -105,6 +107,11 @@ def pid_of_port(port: int) -> int:
 
 def port_of(holder: socket) -> str:
     return str(holder.getsockname()[1])
+
+
+def keep_other_users_out(holder: socket) -> None:
+    """Share the port by SO_REUSEPORT alone. Only for servers that set it: others cannot bind the port any more."""
+    holder.setsockopt(SOL_SOCKET, SO_REUSEADDR, 0)
 
 
 def release(held: list[socket]) -> None:

@@ -6,9 +6,9 @@ import os
 import time
 
 from flota.errors import BUG
-from flota.host.kill_tree import exited_child, kill_descendants
+from flota.host.kill_tree import exited_child, has_exited, kill, kill_descendants, stat_fields
 from flota.host.ports import release
-from flota.host.process_start import ProcessSpec, exit_code
+from flota.host.process_start import SIGCONT, ProcessSpec, exit_code
 from flota.host.shepherd import fork_shepherd, write_line
 
 TYPE_CHECKING = False
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
     Shepherd = tuple[int, int, int]  # its pid, or 0 while unknown; the command pipe; the report pipe
 
+KILL_PATIENCE = 2.0  # seconds for the shepherd to kill workers, before the node checks whether it can run at all
+
 
 class Round:
     """`fd` becomes readable when the shepherd has sent a report. If a `warm` start fails, `read` starts the round cold
     and replaces `fd`.
 
     `on_node_death` is called in the shepherd if the node dies. `when_started` is called when the descriptors in
-    `processes` are no longer needed.
+    `processes` are no longer needed. `check_shepherd` must be called at the `deadline`.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Round:
         self._rest = b""
         self._ending = False
         self.lost_shepherd = False
+        self._code = 0  # the exit code of a shepherd that died before the end of file
+        self.deadline: float | None = None
         self._began = time.monotonic()
         self._workers = len(processes)
         self._stop_signal = 0  # set if the round is asked to stop before it has started
@@ -66,6 +70,30 @@ class Round:
         if self.is_pending and command in ("stop", "kill"):
             self._stop_signal = signal
         write_line(self._commands, f"{command} {worker} {signal}")
+        self._continue_shepherd()
+        if command == "kill":
+            self.deadline = time.monotonic() + KILL_PATIENCE
+
+    def _continue_shepherd(self) -> None:
+        """It must perform the command even if a user has stopped it."""
+        if self._shepherd and not self.lost_shepherd:
+            kill(self._shepherd, SIGCONT)
+
+    def check_shepherd(self, now: float) -> None:
+        """Kill a shepherd that should have killed workers, and is stopped or blocked in the kernel. The node inherits
+        its descendants, and kills them.
+
+        It does not wait for the end of file: a worker that was stopped before its exec keeps the report pipe open."""
+        if self.deadline is None or now < self.deadline:
+            return
+        self.deadline = now + KILL_PATIENCE
+        if not self._shepherd or self.lost_shepherd:
+            return
+        if has_exited(self._shepherd):
+            self._code = self._code or _wait(self._shepherd)
+            kill_descendants()
+        elif stat_fields(self._shepherd)[:1] in (["T"], ["t"], ["D"]):
+            kill(self._shepherd)
 
     @property
     def is_pending(self) -> bool:
@@ -78,14 +106,20 @@ class Round:
             kill_descendants()  # we have inherited the shepherd's descendants
         else:
             self._ending = True
-            _end_shepherd(self._commands)
+            # `end` tells the shepherd that the end of file is not the node's death.
+            write_line(self._commands, "end 0 0")
+            os.close(self._commands)
+            self._continue_shepherd()
+            self.deadline = time.monotonic() + KILL_PATIENCE
 
     def reap_orphans(self) -> None:
         """Reap orphans, which a node inherits if it is PID 1 or its shepherd died."""
-        # A shepherd's exit is detected on its report pipe.
+        # A shepherd's exit is detected on its report pipe, or by `check_shepherd`.
         shepherds = self._shepherd, self._second_shepherd[0] if self._second_shepherd else 0
         while (pid := exited_child()) and pid not in shepherds:
             os.waitpid(pid, 0)
+        if pid and pid == self._shepherd and self.deadline is None:
+            self.deadline = time.monotonic() + KILL_PATIENCE
 
     def read(self) -> list[Event]:
         """Return the events since the last call."""
@@ -102,7 +136,7 @@ class Round:
             return [RoundSwept()]
         os.close(self._commands)
         self.lost_shepherd = True
-        return [ShepherdLost(_wait(self._shepherd), time.monotonic())]
+        return [ShepherdLost(self._code or _wait(self._shepherd), time.monotonic())]
 
     def _start_cold_instead(self) -> list[Event]:
         """Start cold after a failed warm start, unless the round was asked to stop."""
@@ -124,10 +158,11 @@ class Round:
 
     def _end_second_shepherd(self) -> None:
         if self._second_shepherd:
-            pid, commands, reports = self._second_shepherd
-            _end_shepherd(commands)
+            pid, *pipes = self._second_shepherd
+            kill(pid)  # it has no workers
             _wait(pid)
-            os.close(reports)
+            for fd in pipes:
+                os.close(fd)
             self._second_shepherd = None
 
     def _close(self) -> None:
@@ -142,8 +177,11 @@ class Round:
 
         report, *numbers = line.decode().split()
         if report == "shepherd":
-            self._shepherd = int(numbers[0])
-            self._when_started()
+            if self.is_pending:  # its parent reports it as well: it may have been stopped
+                self._shepherd = int(numbers[0])
+                self._when_started()
+                if self._stop_signal:
+                    self._continue_shepherd()
             return None
         at = max(float(numbers[-1]), self._began)  # a standby interpreter was started earlier
         if report == "started":
@@ -151,12 +189,6 @@ class Round:
         if report == "failed":
             return StartFailed(int(numbers[0]), int(numbers[1]), at)
         return WorkerExited(int(numbers[0]), int(numbers[1]), numbers[2] == "1", at)
-
-
-def _end_shepherd(commands: int) -> None:
-    """Let the shepherd exit: `end` tells it that the end of file is not the node's death."""
-    write_line(commands, "end 0 0")
-    os.close(commands)
 
 
 def _wait(pid: int) -> int:

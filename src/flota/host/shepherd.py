@@ -10,9 +10,8 @@ It runs in a fork without exec, so it must close the node's pipe ends: otherwise
 from __future__ import annotations
 
 import os
-import select
 import time
-from _collections_abc import Callable
+from _collections_abc import Callable, Iterable
 
 from flota.errors import BUG
 from flota.host.kill_tree import exited_child, kill, kill_descendants
@@ -22,13 +21,15 @@ from flota.host.process_start import (
     descriptors_of,
     execute,
     exit_code,
-    name_process,
+    fork_with_title,
     redirect,
     restore_open_files,
+    set_title,
 )
 from flota.host.signals import Signals, forget_wakeup
 
 EINVAL = 22
+TITLE = b"shepherd"  # without the word flota: `pkill flota` must not kill the node and its shepherd at once
 
 
 def fork_shepherd(
@@ -47,7 +48,7 @@ def fork_shepherd(
     commands, command_end = os.pipe()
     report_end, reports = os.pipe()
     under_init = os.getpid() == 1  # checked in the node: an orphan's parent is 1 as well
-    pid = os.fork()
+    pid, title = fork_with_title(TITLE)
     if pid == 0:
 
         def prepared() -> Shepherd:
@@ -57,12 +58,14 @@ def fork_shepherd(
             if on_node_death or close_fds:
                 close_other_fds({commands, reports, *(fd for process in processes for fd in descriptors_of(process))})
             restore_open_files()
-            return Shepherd(processes, commands, reports, own_session=own_session, on_node_death=on_node_death)
+            return Shepherd(processes, commands, reports, title, own_session=own_session, on_node_death=on_node_death)
 
         run_to_end(prepared, under_init=under_init)
     os.close(commands)
     os.close(reports)
     if processes:  # the kernel starts the shepherd on our CPU: unless we wait, it runs only 3 ms later
+        import select  # both sides import it after the workers have started
+
         poll = select.poll()
         poll.register(report_end, select.POLLIN)
         poll.poll(5)
@@ -99,6 +102,7 @@ class Shepherd:
         processes: list[ProcessSpec],
         commands: int,
         reports: int,
+        worker_title: tuple[bytes, bytes],
         *,
         own_session: bool,
         on_node_death: Callable[[], object] | None = None,
@@ -111,17 +115,18 @@ class Shepherd:
         self.pid_of: dict[int, int] = {}
         self.asked: set[int] = set()
         self.on_node_death = on_node_death
+        self.worker_title = worker_title  # for workers that are forks
 
     def run(self) -> None:
         if self.own_session:
             os.setsid()
         become_subreaper()
-        for number, process in enumerate(self.processes):
-            self._start(number, process)
+        self._start_all()
         for fd in {fd for process in self.processes for fd in process.inherited_fds}:
             os.close(fd)  # with this copy open, the other side would not see the worker close its own
+        import select
+
         signals = Signals(("SIGCHLD",))
-        name_process("flota-shepherd")
         poll = select.poll()
         poll.register(self.commands, select.POLLIN)
         poll.register(signals.fd, select.POLLIN)
@@ -141,10 +146,22 @@ class Shepherd:
                 self._reap()
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
+                    if line.startswith(b"end "):
+                        return  # without waiting for end of file: a fork of the node may hold a copy of the pipe
                     self._perform(line)
+
+    def _start_all(self) -> None:
+        is_bound = any(process.cpus for process in self.processes)
+        own_cpus = os.sched_getaffinity(0) if is_bound else ()
+        for number, process in enumerate(self.processes):
+            self._start(number, process)
+        if is_bound:
+            _bind(own_cpus, -1)
 
     def _start(self, number: int, process: ProcessSpec) -> None:
         try:
+            if process.cpus:
+                _bind(process.cpus, process.memory_node)  # the shepherd itself: the worker inherits it
             pid = self._fork(process) if process.call else self.execute(process)
         except (OSError, ValueError) as error:
             code = error.errno if isinstance(error, OSError) else EINVAL
@@ -163,6 +180,7 @@ class Shepherd:
             return pid
         code = BUG
         try:
+            set_title(*self.worker_title)
             if self.own_session:
                 os.setsid()
             os.close(self.commands)
@@ -191,9 +209,6 @@ class Shepherd:
 
     def _perform(self, line: bytes) -> None:
         command, number, signal_number = line.decode().split()
-        if command == "end":
-            self.on_node_death = None
-            return
         pid = self.pid_of.get(int(number))
         if pid is None:
             return
@@ -202,6 +217,12 @@ class Shepherd:
         kill(pid, int(signal_number))
         if command in ("kill", "suspend"):
             kill(-pid, int(signal_number))
+
+
+def _bind(cpus: Iterable[int], memory_node: int) -> None:
+    from flota.host.affinity import bind
+
+    bind(cpus, memory_node)
 
 
 def write_line(pipe: int, line: str) -> None:

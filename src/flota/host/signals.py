@@ -32,6 +32,12 @@ class Signals:
         return list(os.read(self.fd, 4096))
 
 
+def restore_interrupt() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt, unless it is ignored: the node and the shepherd clean up before they exit."""
+    if _signal.getsignal(_signal.SIGINT) != _signal.SIG_IGN:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
+
 def forget_wakeup() -> None:
     """Detach a fork from the wake-up pipe: only the node may write to it."""
     _signal.set_wakeup_fd(-1)

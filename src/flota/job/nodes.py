@@ -33,6 +33,7 @@ class NodesSpec(NamedTuple):
     most: int = 1
     etcd: bool = False  # a real etcd; otherwise one node serves the embedded master
     places: tuple[Place, ...] = ()  # empty: this node serves the store, and prints its address
+    spare_ports: tuple[int, ...] = ()  # for the embedded master, in this order, if the port of its place is taken
     tls: bool = False
     secrets: Secrets = Secrets()
     rank: int = -1  # the seat that this node requires; -1 for any
@@ -41,6 +42,7 @@ class NodesSpec(NamedTuple):
     sort_by_address: bool = False
     elastic_timeout: float = 30.0
     join_timeout: float = 600.0
+    strict: bool = False  # end the job if nodes differ, not only with a warning
     words: tuple[str, ...] = ()  # the user's command line, without flags that are for this node only
 
     @property

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from flota.job.roles import TRAINER, Role, log_stem
 from flota.job.roster import Roster
-from flota.job.spec import ERR, OUT, Command, JobSpec
+from flota.job.spec import ERR, OUT, Command, JobSpec, MachineShare
 from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.binding.modes import Binding
 
 ERROR = "error"  # the file where a script that uses flota.record or torch's @record writes its traceback
 
@@ -13,7 +17,7 @@ ERROR = "error"  # the file where a script that uses flota.record or torch's @re
 class Worker(NamedTuple):
     """One worker: its role, ranks, devices, command and logs.
 
-    `rank` counts all workers with the role's name; `local_rank` and `local_size` count those on this node. `number`
+    `rank` counts all workers with the role's name; `local_rank` and `local_size` count those on this machine. `number`
     counts the workers of `role` only, which differs from `rank` if a name has several stages.
     """
 
@@ -29,6 +33,9 @@ class Worker(NamedTuple):
     argv: tuple[str, ...]
     stdout: str
     stderr: str
+    binding: Binding | None = None
+    machine: int = 0  # the number of the machine that this node runs on, and how many the job has
+    machines: int = 1
 
     @property
     def logs(self) -> tuple[str, ...]:
@@ -47,14 +54,17 @@ def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worke
     """Return the workers in start order."""
     workers: list[Worker] = []
     here = roster.seats[seat_number]
+    share = spec.share or MachineShare(0, 1, seat_number, len(roster.seats))
     for role_number, role in enumerate(spec.all_roles):
         first = roster.first_rank(seat_number, role_number)
         numbers = role.own or range(first, first + here.workers_of(role_number))
         stages = [other for other, one in enumerate(spec.all_roles) if one.name == role.name]
         before = [other for other in stages if other < role_number]
         offset = sum(roster.size(other) for other in before)
-        local_size = sum(here.workers_of(other) for other in stages)
-        for local_rank, number in enumerate(numbers, sum(here.workers_of(other) for other in before)):
+        own_size = sum(here.workers_of(other) for other in stages)
+        first_local = share.local_rank * own_size + sum(here.workers_of(other) for other in before)
+        local_size = share.local_size * own_size
+        for local_rank, number in enumerate(numbers, first_local):
             rank = offset + number
             stdout, stderr = _log_paths(spec, role_number, rank)
             workers.append(
@@ -71,6 +81,9 @@ def plan_workers(spec: JobSpec, roster: Roster, seat_number: int) -> tuple[Worke
                     command_line(spec, role, rank, local_rank),
                     stdout,
                     stderr,
+                    spec.bindings[len(workers)] if spec.bindings else None,
+                    share.machine,
+                    share.machines,
                 )
             )
     return tuple(workers)

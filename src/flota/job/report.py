@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flota.errors import TIMEOUT, TRY_AGAIN
 from flota.job.causes import EXITED
 from flota.job.roles import TRAINER, label
 from flota.values import NamedTuple
@@ -68,6 +69,11 @@ class Verdict(NamedTuple):
     reason: str = ""  # without failures: what ended the job; otherwise why it was not restarted
 
 
+def reason_of_timeout(limit: str, *, saved: bool) -> str:
+    """Why --timeout ended the job. `saved`: all ranks have saved and exited on their own."""
+    return f"stopped after --timeout {limit}{': all ranks saved and exited' if saved else ''}"
+
+
 def exit_code_of(code: int) -> int:
     """Return a process's exit code, or 128 + N for signal N."""
     return code if code >= 0 else 128 - code
@@ -92,6 +98,14 @@ class JobEnding(NamedTuple):
     ended: tuple[tuple[str, int], ...] = ()  # workers that had finished successfully when others failed
 
 
+def after_timeout(ending: JobEnding, limit: str) -> JobEnding:
+    """The same ending, of a job that --timeout has stopped."""
+    return ending._replace(code=TIMEOUT, signal=0, reason=reason_of_timeout(limit, saved=ending.code == TRY_AGAIN))
+
+
+RESTART_REQUESTED = "restart requested"
+
+
 class PastRestart(NamedTuple):
     """Why a round ended and the next one began: a worker failed, or nodes came or went."""
 
@@ -100,6 +114,16 @@ class PastRestart(NamedTuple):
     reason: str  # for example `rank 2 FileNotFoundError` or `gpu03 was lost`
     counted: bool = True  # by --max_restart
     lost: tuple[str, ...] = ()  # hosts
+
+
+class BoundWorker(NamedTuple):
+    """The CPUs to which --bind has bound a worker of this node."""
+
+    role: str = TRAINER
+    rank: int = 0
+    node: str = ""
+    cpus: str = ""
+    memory_node: int = -1
 
 
 def failure_in_brief(failed: FailedWorker, *, name_host: bool = False) -> str:
@@ -136,6 +160,9 @@ class Report(NamedTuple):
     began: float = 0.0  # seconds since 1970
     restarts: tuple[PastRestart, ...] = ()  # the last of them
     stop_step: int = NO_STEP  # at which a preempted job has saved
+    bindings: tuple[BoundWorker, ...] = ()
+    final: bool = True  # False: written when the job began to stop
+    ledger: dict[str, object] = {}  # noqa: RUF012  where the time went: see ledger/ledger.py
 
     @property
     def workers(self) -> int:
@@ -144,6 +171,14 @@ class Report(NamedTuple):
     @property
     def exit_code(self) -> int:
         return self.verdict.exit_code
+
+
+def ending_in_brief(report: Report) -> str:
+    """For example `failed: rank 2 FileNotFoundError, exit code 1`."""
+    if report.verdict.kind == SUCCEEDED:
+        return SUCCEEDED
+    why = failure_in_brief(report.failed[0], name_host=report.several) if report.failed else report.verdict.reason
+    return f"{report.verdict.kind}{f': {why}' if why else ''}, exit code {report.exit_code}"
 
 
 def with_failures(report: Report, found: tuple[FailedWorker, ...], ended: tuple[tuple[str, int], ...] = ()) -> Report:
@@ -165,6 +200,7 @@ def with_failures(report: Report, found: tuple[FailedWorker, ...], ended: tuple[
 def report_as_dict(report: Report) -> dict[str, object]:
     return {
         "job_id": report.job_id,
+        **({} if report.final else {"final": False}),
         "verdict": report.verdict.kind,
         "exit_code": report.verdict.exit_code,
         "signal": report.verdict.signal or None,
@@ -176,16 +212,23 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "seconds": round(report.seconds, 3),
         "log_dir": report.log_dir,
         "several_nodes": report.several,
-        "failures": [_failure_as_dict(failed) for failed in report.failed],
-        "secondary_failures": [_failure_as_dict(failed) for failed in report.secondary],
+        "failures": [failure_as_dict(failed) for failed in report.failed],
+        "secondary_failures": [failure_as_dict(failed) for failed in report.secondary],
         **({"ignored": [label(role, rank) for role, rank in report.ignored]} if report.ignored else {}),
         "stopped_by_flota": _as_list(report.stopped),
         **({"ended_before": _as_list(report.ended)} if report.ended else {}),
         **({"stop_step": report.stop_step} if report.stop_step != NO_STEP else {}),
+        **({"bindings": [_binding_as_dict(one) for one in report.bindings]} if report.bindings else {}),
         "began": round(report.began, 6),
         "restarts": [{field: getattr(one, field) for field in one._fields} for one in report.restarts],
         "lost_nodes": [host for one in report.restarts for host in one.lost],
+        **({"ledger": report.ledger} if report.ledger else {}),
     }
+
+
+def _binding_as_dict(one: BoundWorker) -> dict[str, object]:
+    facts = {field: getattr(one, field) for field in one._fields}
+    return {**facts, "memory_node": one.memory_node if one.memory_node >= 0 else None}
 
 
 def _as_list(workers: Iterable[tuple[str, int]]) -> list[int | str]:
@@ -206,12 +249,12 @@ KEYS = (
 )
 FAILURE_KEYS = {key: RENAMED_FIELDS.get(key, key) for key in KEYS}
 VERDICT_KEYS = {"verdict": "kind", **{key: key for key in ("exit_code", "attempt", "signal", "reason")}}
-OF_REPORT = ("job_id", "rounds", "seconds", "log_dir", "began", "stop_step")
+OF_REPORT = ("job_id", "rounds", "seconds", "log_dir", "began", "stop_step", "final")
 REPORT_KEYS = {"several_nodes": "several", **{key: key for key in OF_REPORT}}
 NULL_BY_DEFAULT = ("rank", "local_rank", "exception", "last_step", "evidence", "hint")
 
 
-def _failure_as_dict(failed: FailedWorker) -> dict[str, object]:
+def failure_as_dict(failed: FailedWorker) -> dict[str, object]:
     facts = {key: getattr(failed, field) for key, field in FAILURE_KEYS.items()}
     nothing = FailedWorker()
     nulls = {key: None for key in NULL_BY_DEFAULT if facts[key] == getattr(nothing, FAILURE_KEYS[key])}
@@ -241,6 +284,10 @@ def report_from_dict(data: Mapping[str, Any]) -> Report:
         ignored=tuple(map(_parse_worker, data.get("ignored") or ())),
         ended=tuple(map(_parse_worker, data.get("ended_before") or ())),
         restarts=tuple(map(_restart_from_dict, data.get("restarts") or ())),
+        bindings=tuple(
+            _fill(BoundWorker(), {field: field for field in BoundWorker._fields}, one)
+            for one in data.get("bindings") or ()
+        ),
     )
 
 

@@ -26,13 +26,14 @@ NO_PORTS = Ports((), "", "", "")
 
 class Seat(NamedTuple):
     """One node's place in the roster. `node` is its name in the store, if there is one. `workers_by_role` is the number
-    of its workers per role; empty if all have role 0."""
+    of its workers per role; empty if all have role 0. `control`: the port at which it can be asked; empty: none."""
 
     node: str
     host: str
     address: str
     ports: Ports
     workers_by_role: tuple[int, ...] = ()
+    control: str = ""
 
     @property
     def workers(self) -> int:

@@ -7,6 +7,7 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from flota.binding.modes import Binding
     from flota.job.nodes import NodesSpec
 
 OUT, ERR = 1, 2
@@ -21,6 +22,7 @@ class Command(NamedTuple):
     target: str
     args: tuple[str, ...]
     python: str
+    asks_jax: bool = False  # the script calls jax.distributed.initialize(), and JAX must find the other processes
 
 
 class DeviceSet(NamedTuple):
@@ -40,6 +42,15 @@ class DeviceSet(NamedTuple):
 NO_DEVICES = DeviceSet("cpu", "", (), (), by_id=False)
 
 
+class MachineShare(NamedTuple):
+    """The place of a node whose platform starts one node per worker, so that nodes of the job share a machine."""
+
+    local_rank: int  # of this node's worker among all workers of the machine
+    local_size: int
+    machine: int
+    machines: int
+
+
 class LogSpec(NamedTuple):
     """Where workers' output is written, and which of it is shown."""
 
@@ -55,9 +66,12 @@ class LogSpec(NamedTuple):
     tee: int | tuple[tuple[int, int], ...] | None = None
     stdout_filters: tuple[str, ...] = ()
     stderr_filters: tuple[str, ...] = ()
+    prefix: str = ""  # torch's template for the beginning of lines on the console
     events_on_console: bool = False
     verbose: bool = False  # the settings at the start, and all that is known of all workers that failed
     quiet: bool = False  # of flota's own lines, show only errors
+    shared_console: bool = False  # the consoles of all nodes end in one place
+    progress: str = "auto"  # whether a status line is shown on a terminal: auto or none
     per_run: str = ""  # a path below the directory whose placeholders are not replaced yet: job/log_template.py
     latest: str = ""  # the link to the directory of the last run
 
@@ -91,6 +105,11 @@ class RestartPolicy(NamedTuple):
     no_restart_on: tuple[str, ...] = ()
     backoff: float = 30.0  # the longest delay before a restart, in seconds
     crash_loop: int = 5  # end the job after this many equal failures in a row without progress; 0: never
+    earlier: int = 0  # restarts by the scheduler before this run: attempts go on from there, and the limit as well
+
+    @property
+    def last_attempt(self) -> int:
+        return self.earlier + self.limit
 
 
 class JobSpec(NamedTuple):
@@ -111,7 +130,9 @@ class JobSpec(NamedTuple):
     hang_timeout: float | None = None  # None: hangs are not detected
     native_stacks: bool = False
     preempt_signal: str = ""  # handled like SIGTERM
+    stop_at: float | None = None  # the time of day at which to stop as after SIGTERM
     preempt_timeout: float | None = None  # None: the grace
+    timeout: float | None = None  # seconds from the job's first round on after which to stop as after SIGTERM
     stop_signals: tuple[str, ...] = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
     frameworks: tuple[str, ...] = ()  # frameworks whose variables workers get
     env: tuple[tuple[str, str], ...] = ()
@@ -119,19 +140,25 @@ class JobSpec(NamedTuple):
     instance_env: tuple[tuple[str, str], ...] = ()  # of poprun's first instance: shown at the start, not set
     threads: int | None = None
     threads_given: bool = False
+    bindings: tuple[Binding, ...] = ()  # of this node's workers in start order; empty: workers are not bound to CPUs
     backend: str = "auto"
     role: str = "default"
     interactive: bool = False
+    view: bool = False  # show the job on the terminal, as flota top does
     warm: tuple[str, ...] = ()  # modules to import in advance; empty: each worker imports its own
     warm_memory: int | None = None  # bytes for parked interpreters; None: a part of the available memory
     legacy_local_rank: bool = False
     virtual_local_rank: bool = False
     nodes: NodesSpec | None = None  # None: this machine only
+    share: MachineShare | None = None  # None: this node is the only one of the job on its machine
     interface: str = ""  # the network interface for workers, if the hostname resolves to an unreachable address
     mode: str = COLLECTIVE
     roles: tuple[Role, ...] = ()  # in start order; empty: trainers only
     gloo: str = "0"  # 1: among trainers; 2: among all workers
     gloo_port: int | None = None  # None: any free one
+    on_event: str = ""  # a shell command that is run when something happens: see run/event_command.py
+    dashboard: tuple[str, int] | None = None  # where to serve the page; None: it is not served
+    lifeline: int = -1  # a descriptor whose end stops this node: see host/lifeline.py
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

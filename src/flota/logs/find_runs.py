@@ -4,8 +4,11 @@ import os
 from glob import escape, glob
 
 from flota.job.log_template import LATEST, PLACEHOLDERS, fill, split_at_run
-from flota.logs.directory import LOCK, is_locked
+from flota.job.report import Report, report_from_dict
+from flota.logs.directory import LOCK, is_locked, read_end
+from flota.logs.parse_events import parse_object
 
+MOST_REPORT = 16 << 20  # bytes
 MOST_LINKS = 8  # `latest` below `latest`
 
 
@@ -58,6 +61,21 @@ def running_directory(base: str, template: str = "") -> str:
         if is_locked(directory) and os.path.exists(f"{directory}/{own_events}"):
             return directory
     return base
+
+
+def finished_reports(base: str) -> list[tuple[str, Report]]:
+    """The directories with a report at `base` or below, and their reports, the oldest first."""
+    found = [path for place in (".", "*", "*/*", "*/*/*") for path in _find(base, f"{place}/report.json")]
+    reports = ((os.path.dirname(path), read_report(path)) for path in found if f"/{LATEST}/" not in path)
+    return sorted(((directory, report) for directory, report in reports if report), key=lambda one: one[1].began)
+
+
+def read_report(path: str) -> Report | None:
+    """The report in a file; None if there is none."""
+    try:
+        return report_from_dict(parse_object(read_end(path, MOST_REPORT)))
+    except (TypeError, ValueError, AttributeError):
+        return None
 
 
 def _changed_at(path: str) -> float:

@@ -7,7 +7,8 @@ import time
 from _collections_abc import Container, Iterable, Sequence
 
 from flota import libc
-from flota.logs.directory import append, open_file
+from flota.files import open_file
+from flota.logs.directory import append
 from flota.logs.nonblocking_writer import NonblockingWriter
 
 CHUNK = 256 << 10
@@ -70,6 +71,12 @@ class FollowedLog:
         self.segments[-1].skipped.append((begin if self.begun else 0, end))
         self.begun = True
         self.changed = True
+
+    def skip_to_end(self) -> None:
+        while len(self.segments) > 1:
+            os.close(self.segments.pop(0).fd)
+        self.segments[0].position, self.segments[0].skipped = os.fstat(self.segments[0].fd).st_size, []
+        self.partial = b""
 
     def read(self) -> tuple[bytes, bool]:
         data, round_ended = self.segments[0].read()
@@ -164,6 +171,13 @@ class LogFollower:
         for log in self.logs:
             log.changed = True
 
+    def skip_to_ends(self) -> None:
+        """Show only what is written from now on. Logs with words have been read all the time."""
+        self.bars = None
+        for log in self.logs:
+            if not log.words:
+                log.skip_to_end()
+
     def pump(self) -> None:
         """Show one chunk of each log that has changed, then the progress bars, while the writer takes it."""
         for log in self.logs:
@@ -193,6 +207,11 @@ class LogFollower:
             self.writer.write(self.bars.erase(time.monotonic()))
         elif not self.writer.at_line_start:
             self.writer.write(b"\n")
+
+    @property
+    def at_line_start(self) -> bool:
+        """Whether the cursor is at the start of an empty line, and no progress bar is shown or about to be."""
+        return self.writer.at_line_start and not (self.bars and self.bars.any)
 
     @property
     def _as_it_is(self) -> bool:

@@ -32,14 +32,14 @@ class NonblockingWriter:
         return bool(self._rest)
 
     def write(self, *chunks: bytes | memoryview) -> None:
-        if self.closed:
+        parts = [memoryview(chunk) for chunk in chunks if chunk]
+        if self.closed or not parts:
             return
         if self.before_write:
             self.before_write()
-        self._rest += [memoryview(chunk) for chunk in chunks if chunk]
-        if self._rest:
-            self.at_line_start = self._rest[-1][-1] == 10
-            self.flush()
+        self._rest += parts
+        self.at_line_start = parts[-1][-1] == 10
+        self.flush()
 
     def flush(self) -> None:
         """Write as much as the descriptor takes without blocking."""

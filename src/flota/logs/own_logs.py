@@ -5,6 +5,7 @@ JSON is written without the json module, which imports re: 5 ms of CPU while the
 
 from __future__ import annotations
 
+import os
 import time
 from _collections_abc import Callable, Mapping
 from _json import encode_basestring_ascii as quoted
@@ -12,6 +13,7 @@ from _json import encode_basestring_ascii as quoted
 from flota.logs.directory import append, open_append
 from flota.logs.nonblocking_writer import NonblockingWriter
 
+MONOTONIC = ("at", "began")
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 RED, YELLOW, PLAIN = "\033[31m", "\033[33m", "\033[0m"
 COLOURS = {"WARNING": YELLOW, "ERROR": RED}
@@ -21,8 +23,10 @@ LABELS = {"DEBUG": "debug: ", "WARNING": "warning: ", "ERROR": "error: "}
 class OwnLog:
     """Writes messages at or above the level to the file, with level and time, and to stderr, as people read them.
 
-    `quiet`: only errors go to stderr.
+    `quiet`: only errors go to stderr. `file_only`: for the time being, nothing does.
     """
+
+    file_only = False
 
     def __init__(
         self,
@@ -57,7 +61,7 @@ class OwnLog:
             append(self.file, f"{text}\n".encode(errors="surrogateescape"))
 
     def _write_console(self, level: str, painted: str, text: str) -> None:
-        if LEVELS[level] >= self._lowest_shown:
+        if LEVELS[level] >= self._lowest_shown and not self.file_only:
             paint = COLOURS.get(level) if self._colour else None
             head = f"{paint}{painted}{PLAIN}" if paint else painted
             self.writer.write(f"{head}{text}\n".encode(errors="surrogateescape"))
@@ -81,23 +85,28 @@ class EventLog:
         writer: NonblockingWriter | None,
         on_error: Callable[[str], object] = str,
     ) -> None:
-        self._common = {"job_id": job_id, "node": node}
+        self._common = {"job_id": job_id, "node": node, "flota_pid": os.getpid()}
         self._writer = writer
         self.file = open_append(path, on_error)
 
     def write(self, event: str, **facts: object) -> None:
-        now = time.time()
-        clock = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1e6) % 1_000_000:06d}Z"
-        fields = {"time": clock, "monotonic": time.monotonic(), "event": event, **self._common, **facts}
+        fields = {"time": utc_time(), "monotonic": time.monotonic(), "event": event, **self._common, **facts}
         line = f"{to_json(fields)}\n".encode()
         append(self.file, line)
         if self._writer:
             self._writer.write(line)
 
 
+def utc_time() -> str:
+    """The time of day, for programs."""
+    now = time.time()
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1e6) % 1_000_000:06d}Z"
+
+
 def event_in_words(event: str, facts: Mapping[str, object]) -> str:
-    """For example `worker started: rank 0, pid 4711`, without lists and mappings."""
-    simple = {name: value for name, value in facts.items() if isinstance(value, str | int | float)}
+    """For example `worker started: rank 0, pid 4711`, without lists, mappings and monotonic times."""
+    shown = {name: value for name, value in facts.items() if name not in MONOTONIC}
+    simple = {name: value for name, value in shown.items() if isinstance(value, str | int | float)}
     words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in simple.items())
     return f"{event.replace('_', ' ')}{': ' * bool(words)}{words}"
 

@@ -78,6 +78,10 @@ class ProgressBars:
         self._changed: set[int] = set()
         self._rows = 0  # that bars occupy on the terminal; the cursor is in the last one
 
+    @property
+    def any(self) -> bool:
+        return bool(self._bars)
+
     def update(self, number: int, prefix: bytes, line: bytes, now: float) -> None:
         """Set the bar of log `number` from its unfinished line. Without a bar there, the log has none."""
         state = last_state(line)[:LONGEST_BAR] if b"\r" in line else b""

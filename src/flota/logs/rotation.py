@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from _collections_abc import Callable
 
-from flota.logs.directory import append, open_append
+from flota.files import open_file
+from flota.logs.directory import append, open_append, remove
+from flota.logs.last_room import give_back
 
 CHUNK = 64 << 10
+APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class RotatingLog:
@@ -19,8 +22,10 @@ class RotatingLog:
         self.backups = backups
         self.rotated = False
         self.on_rotated: Callable[[str], None] = lambda _path: None
+        self.on_error: Callable[[str], None] = lambda _text: None
+        self._failed = False
         self.fd, self.writer = os.pipe()
-        self._file = self._open()
+        self._use(open_append(path))
 
     def on_ready(self) -> bool:
         """Copy what is in the pipe. Returns False when all writers have closed it."""
@@ -47,19 +52,10 @@ class RotatingLog:
         cut = cut or data.find(b"\n") + 1 or len(data)
         return data[:cut], data[cut:]
 
-    def _rename(self) -> None:
-        for number in range(self.backups, 0, -1):
-            older = self.path if number == 1 else f"{self.path}.{number - 1}"
-            if number == 1 or os.path.exists(older):
-                os.replace(older, f"{self.path}.{number}")
-        if self.backups == 0:
-            os.unlink(self.path)
-
-    def _open(self) -> int:
-        log = open_append(self.path)
+    def _use(self, log: int) -> None:
+        self._file = log
         self._size = os.fstat(log).st_size
         self._at_line_end = True
-        return log
 
     def _write(self, data: bytes) -> None:
         if data and append(self._file, data):
@@ -68,11 +64,44 @@ class RotatingLog:
 
     def _rotate(self) -> None:
         try:
-            self._rename()
-        except OSError:
-            self._size = 0  # the directory was removed or the disk is full: continue in the open file
+            log = self._new_file()
+        except OSError as error:
+            # As without inodes, or in a directory that was removed. Try again when the file has grown as much again.
+            self._size = 0
+            if not self._failed:
+                self.on_error(f"cannot rotate {self.path}: {error.strerror}; continuing in the file that is open")
+            self._failed = True
             return
+        give_back(self._file)
         os.close(self._file)
-        self._file = self._open()
+        self._use(log)
         self.rotated = True
         self.on_rotated(self.path)
+
+    def _new_file(self) -> int:
+        """Open a new file before the others are renamed: if that fails, nothing has changed."""
+        if not self._is_in_place():
+            return open_file(self.path, APPENDED)
+        path = f"{self.path}.new"
+        log = open_file(path, APPENDED)
+        try:
+            self._rename()
+            os.replace(path, self.path)
+        except OSError:
+            os.close(log)
+            remove(path)
+            raise
+        return log
+
+    def _is_in_place(self) -> bool:
+        """Whether the open file still has its name. The user may have moved or removed it."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
+        except OSError:
+            return False
+
+    def _rename(self) -> None:
+        names = [self.path, *(f"{self.path}.{number}" for number in range(1, self.backups + 1))]
+        free = next((at for at, name in enumerate(names) if not os.path.lexists(name)), self.backups)
+        for at in range(free, 0, -1):
+            os.replace(names[at - 1], names[at])

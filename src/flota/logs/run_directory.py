@@ -83,10 +83,10 @@ def link_latest(log: LogSpec) -> str:
     temporary = f"{log.latest}.{as_file_name(os.uname().nodename)}.{os.getpid()}.tmp"
     try:
         if os.path.lexists(log.latest) and not os.path.islink(log.latest):
-            return f"`{log.latest}` is not a link, so it does not lead to this run"
+            return f"`{log.latest}` is not a link, so it does not point to this run"
         os.symlink(name, temporary)
         os.replace(temporary, log.latest)
     except OSError as error:
         remove(temporary)
-        return f"cannot make the link `{log.latest}`: {error.strerror}"
+        return f"cannot create the link `{log.latest}`: {error.strerror}"
     return ""

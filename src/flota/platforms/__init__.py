@@ -1,7 +1,7 @@
 """Reads what a platform has set in the environment about the job: one module per platform.
 
-A platform is a module with `detect(environ)`, and a row in REGISTRY. It is imported only if its
-variables are set. Pure.
+A platform is a module with `detect(environ)`, and a row in REGISTRY. It is imported only if its variables are set. If
+several platforms are detected, the first in REGISTRY is used: what runs inside of another comes before it. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flota.errors import BadPlatformValue
+    from flota.platforms.detection import Hints as Hints
+    from flota.platforms.detection import find_platforms as find_platforms
+else:
+
+    def __getattr__(name):
+        return getattr(__import__("flota.platforms.detection", fromlist=[name]), name)
 
 
 class Platform(NamedTuple):
@@ -21,34 +26,51 @@ class Platform(NamedTuple):
     name: str  # of its module
     title: str
     variables: tuple[str, ...]
+    files: tuple[str, ...] = ()  # variables that name a file: `detect` gets its content
+    flags: tuple[str, ...] = ()  # variables that flota reads as flags, wherever they come from
+    one_console: bool = False  # the output of all nodes ends in one place
 
 
+TORCHRUN = (
+    *("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
+    *("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT"),
+)
+PADDLE = ("PADDLE_NNODES", "PADDLE_MASTER", "PADDLE_SERVER_NUM", "PADDLE_TRAINER_NUM")
+CLUSTER = "KUBERNETES_SERVICE_HOST"
 REGISTRY = (
+    # Most of what these set is read as flags.
     Platform("paddlecloud", "PaddleCloud", ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM")),
+    Platform("kubeflow", "Kubeflow", ("PET_NNODES", CLUSTER), flags=TORCHRUN),
+    Platform("paddlejob", "PaddleJob", ("PADDLE_JOB_ID", "PADDLE_MASTER", "PADDLE_NNODES", CLUSTER), flags=PADDLE),
+    # Programs that start processes, often inside of one of the others.
+    Platform("jsrun", "jsrun", ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"), one_console=True),
+    Platform(
+        "openmpi",
+        "Open MPI",
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        one_console=True,
+    ),
+    Platform("prrte", "PRRTE", ("PMIX_RANK", "PMIX_NAMESPACE"), one_console=True),
+    # Services.
+    Platform("sagemaker", "SageMaker", ("SM_HOSTS", "SM_CURRENT_HOST")),
+    Platform("azureml", "Azure ML", ("AZUREML_NODE_COUNT", "NODE_RANK", "MASTER_ADDR")),
+    Platform("paidlc", "PAI-DLC", ("NPROC_PER_NODE", "MASTER_ADDR", "RANK", "WORLD_SIZE")),
+    Platform("skypilot", "SkyPilot", ("SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS")),
+    Platform("dstack", "dstack", ("DSTACK_NODE_RANK", "DSTACK_MASTER_NODE_IP")),
+    # Kinds of Kubernetes. Pods of the first ones may be pods of an Indexed Job as well.
+    Platform("leaderworkerset", "LeaderWorkerSet", ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")),
+    Platform("volcano", "Volcano", ("VC_TASK_INDEX",)),
+    Platform("tpu", "TPU", ("TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES")),
+    Platform("jobset", "JobSet", ("JOBSET_NAME", "JOB_COMPLETION_INDEX", CLUSTER)),
+    Platform("indexedjob", "Indexed Job", ("JOB_COMPLETION_INDEX", CLUSTER)),
+    # Schedulers.
+    Platform("slurm", "Slurm", ("SLURM_JOB_ID",), one_console=True),
+    Platform("lsf", "LSF", ("LSB_JOBID",)),
+    Platform("pbs", "PBS", ("PBS_JOBID", "PBS_NODEFILE"), files=("PBS_NODEFILE",)),
 )
 
 
-class Hints(NamedTuple):
-    """What the platform specifies for this node's job. The defaults describe an ordinary job of one node."""
-
-    source: str = ""  # the variable that names the nodes, or the role
-    nodes: int = 1
-    rank: int = 0
-    rank_source: str = ""
-    master: str = ""  # HOST:PORT of the rendezvous
-    ports: range = range(0)  # reserved for this node's workers
-    role: str = ""  # the role in which this node runs the script, once, as the platform names it
-    own_role: str = ""  # the same role as flota names it
-    framework: str = ""  # the framework whose variables the platform has set for the role
-    not_settings: tuple[str, ...] = ()  # variables of the role that must not be read as flags
-    problem: BadPlatformValue | None = None  # the error about an invalid variable
-
-
-def find_platform(environ: Mapping[str, str]) -> tuple[Platform, Hints] | None:
-    """Return the platform that is detected, if any. Inside a worker of flota, its variables are for the parent."""
-    for platform in REGISTRY if "FLOTA_GIVEN" not in environ else ():
-        if all(environ.get(name) for name in platform.variables):
-            hints = __import__(f"flota.platforms.{platform.name}", fromlist=["detect"]).detect(environ)
-            if hints:
-                return platform, hints
-    return None
+def find_marked(environ: Mapping[str, str]) -> list[Platform]:
+    """Return the platforms whose variables are set. Inside a worker of flota, these are for the parent."""
+    rows = REGISTRY if "FLOTA_GIVEN" not in environ else ()
+    return [row for row in rows if all(map(environ.get, row.variables))]

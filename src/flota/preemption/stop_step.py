@@ -5,7 +5,8 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 from _collections_abc import Collection
 
-from flota.host.channel import POLLS, STEP_WENT_BACK, WANTS_SIGNAL, Channel
+from flota.host.channel import Channel
+from flota.host.heartbeat_page import POLLS, STEP_WENT_BACK, WANTS_SIGNAL
 from flota.host.round import Round
 from flota.values import NamedTuple
 

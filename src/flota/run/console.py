@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
 from flota.frameworks import left_out, shown_variables
 from flota.host.loop import WRITABLE, Loop
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flota.logs.rotation import RotatingLog
+    from flota.logs.status_line import StatusLine
 
 ENDPOINT_LISTS = {
     TRAINER: "PADDLE_TRAINER_ENDPOINTS",
@@ -56,10 +58,13 @@ class Console:
         terminal = os.isatty(1) and environ.get("TERM") != "dumb"
         self._coloured_ranks = terminal and not environ.get("NO_COLOR")
         self.follower = LogFollower(self.out, timestamps=spec.log.timestamps, terminal=terminal)
+        self.status: StatusLine | None = None  # None until there is something to show
+        shown = spec.log.progress == "auto" and not (spec.log.quiet or spec.interactive)
+        self.shows_status = shown and terminal and bool(environ.get("TERM"))
         if os.isatty(1) and os.isatty(2) and os.path.sameopenfile(1, 2):
-            self.err.before_write = self.follower.end_line
-        self._prefix_template = environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "")
+            self.err.before_write = self.end_line
         self._copies: dict[str, int] = {}
+        self._closed = False, False  # whether the writers were closed before `hide`
         self._shows_blocks = False
         if self.follower.inotify >= 0:
             loop.watch(self.follower.inotify, self.follower.on_changed)
@@ -89,7 +94,7 @@ class Console:
         for log, path in removed:
             reopen(log, path)
         directory = self.spec.log.directory
-        self.say("WARNING", f"files in the log directory {directory} were removed; flota writes new ones")
+        self.say("WARNING", f"files in the log directory {directory} were removed; creating new ones")
 
     # Messages of flota.
 
@@ -110,8 +115,9 @@ class Console:
 
             self.own_log.write_text("INFO", configuration_block(configuration, columns_of(2)))
 
-    def show_first_round(self, started: Started) -> None:
-        self.event("job_started", world_size=started.roster.workers, pid=os.getpid())
+    def show_first_round(self, started: Started, began: float) -> None:
+        """`began`: when this node began, on the monotonic clock."""
+        self.event("job_started", world_size=started.roster.workers, pid=os.getpid(), began=began)
         main = [plan for plan in started.plans if plan.worker.role == self.spec.main]
         env = (main or started.plans)[0].env
         if self._shows_blocks:
@@ -141,10 +147,10 @@ class Console:
         except OSError as error:
             self.say("WARNING", f"cannot write {name}: {error.strerror}")  # a full disk must not stop the job
 
-    def record(self, event: Event, started: Started) -> None:
-        """Write an event to events.<node>.jsonl."""
+    def record(self, event: Event, started: Started, **facts: object) -> None:
+        """Write an event to events.<node>.jsonl. `facts`: what else is known about it."""
         if isinstance(event, WorkerStarted):
-            self.event("worker_started", **_worker_fields(started, event.worker), pid=event.pid)
+            self.event("worker_started", **_worker_fields(started, event.worker), pid=event.pid, at=event.at, **facts)
         elif isinstance(event, StartFailed):
             self.event("start_failed", **_worker_fields(started, event.worker), error=os.strerror(event.errno))
         elif isinstance(event, WorkerExited):
@@ -153,6 +159,8 @@ class Console:
                 **_worker_fields(started, event.worker),
                 code=event.code,
                 asked_to_stop=event.asked_to_stop,
+                at=event.at,
+                **facts,
             )
         elif isinstance(event, ShepherdLost):
             self.event("shepherd_lost", code=event.code)
@@ -162,21 +170,41 @@ class Console:
     def report_restart(self, action: StartRound, culprit: FailedWorker) -> None:
         from flota.failures.report_text import culprit_in_words, restart_details
 
-        restart = restart_in_words(action.attempt, self.spec.restarts.limit, action.delay)
+        restart = restart_in_words(action.attempt, self.spec.restarts, action.delay)
         self.pump()  # the last output of the round comes first
         self.say("WARNING", f"{culprit_in_words(culprit, first=False)}; {restart}", *restart_details(culprit))
+
+    def make_ledger(self, report: Report) -> dict[str, object]:
+        """Where the time of this node's workers went."""
+        from flota.ledger.ledger import ledger_as_dict
+        from flota.ledger.read_events import node_ledger
+
+        _, events = self._own_paths()
+        ledger = node_ledger(events, time.monotonic(), report_as_dict(report)) if events else None
+        return ledger_as_dict(ledger) if ledger else {}
 
     def write_report(self, report: Report, *, to_file: bool) -> None:
         """Write the report for programs, before any output that may block on a terminal. `to_file`: this node also
         writes report.json."""
         self._reopen_removed_logs()
-        values = report_as_dict(report)
-        self.event("job_ended", verdict=report.verdict.kind, exit_code=report.exit_code, report=values)
-        if to_file and not self.spec.interactive:
-            self._save("report.json", to_json_lines(values))
+        facts = {"exit_code": report.exit_code, "report": report_as_dict(report)}
+        self.event("job_ended", verdict=report.verdict.kind, **facts)
+        if to_file:
+            self.save_report(report)
 
-    def show_report(self, report: Report, signal: str = "") -> None:
-        """Print how the job ended. `signal`: the one that this node received, if any."""
+    def save_report(self, report: Report) -> None:
+        if not self.spec.interactive:
+            self._save("report.json", to_json_lines(report_as_dict(report)))
+
+    def show_report(self, report: Report, signal: str = "", printed_by: str = "") -> None:
+        """Print how the job ended. `signal`: the one that this node received, if any. `printed_by`: the node that
+        prints this for all, if another one does."""
+        if printed_by and report.failed:
+            from flota.failures.report_text import culprit_in_words
+
+            culprit = culprit_in_words(report.failed[0], name_host=True, first=False)
+            self.say("ERROR", f"{culprit}; the report is printed by {printed_by}")
+        self.own_log.file_only = bool(printed_by)
         if report.verdict.kind == SUCCEEDED:
             self.say("INFO", success_message(report))
             return
@@ -197,6 +225,18 @@ class Console:
         brief = culprit._replace(said=tuple(exception_message(culprit)))
         short = failure_report(report._replace(failed=(brief, *report.failed[1:]))) if shown and brief.said else lines
         self.own_log.write_text("ERROR", "\n".join(lines), "\n".join(lines if self.spec.log.verbose else short))
+
+    # While a view uses the terminal.
+
+    def hide(self) -> None:
+        """Write to files only."""
+        self._closed = self.out.closed, self.err.closed
+        self.out.closed = self.err.closed = True
+
+    def show(self) -> None:
+        """Go on with new output; what was written meanwhile is in the files."""
+        self.out.closed, self.err.closed = self._closed
+        self.follower.skip_to_ends()
 
     # Output of workers.
 
@@ -239,12 +279,12 @@ class Console:
 
     def _line_prefix(self, worker: Worker, node: str, *, several: bool) -> str:
         """What each line of a worker begins with: torch's template, or the node and the rank if several are shown."""
-        if self._prefix_template:
+        if self.spec.log.prefix:
             from string import Template
 
             role = self.spec.role if worker.name == TRAINER else worker.name
             ranks = {"rank": worker.rank, "local_rank": worker.local_rank}
-            return Template(self._prefix_template).safe_substitute(ranks, role_name=role)
+            return Template(self.spec.log.prefix).safe_substitute(ranks, role_name=role, hostname=os.uname().nodename)
         name = f"{worker.rank}" if worker.name == TRAINER else label(worker.name, worker.rank)
         return f"[{node}:{name}] " if several else ""
 
@@ -262,14 +302,32 @@ class Console:
 
     def _start_copying(self, log: RotatingLog) -> None:
         log.on_rotated = self.follower.rotated
+        log.on_error = lambda text: self.say("WARNING", text)
         self.loop.watch(log.fd, lambda: self._copy_to_log(log))
 
     def _copy_to_log(self, log: RotatingLog) -> None:
         if not log.on_ready():
             self.loop.forget(log.fd)
 
+    def show_status(self, text: str) -> None:
+        """Show this line below the output, or none."""
+        if text and not self.status:
+            from flota.logs.status_line import StatusLine
+
+            self.status = StatusLine(self.follower)
+        if self.status:
+            self.status.text = text
+            self.status.refresh(time.monotonic())
+
+    def end_line(self) -> None:
+        """Let another writer to the same terminal begin at the start of an empty line."""
+        if self.status:
+            self.status.erase()
+        self.follower.end_line()
+
     def poll_timeout(self, wait: float | None) -> float | None:
         """How long the loop may wait for events, at most `wait`."""
+        wait = self.status.until(wait, time.monotonic()) if self.status else wait
         if self.follower.busy:
             return 0
         if self.follower.needs_polling and self.follower.logs:
@@ -279,6 +337,8 @@ class Console:
 
     def pump(self) -> None:
         self.follower.pump()
+        if self.status:
+            self.status.refresh(time.monotonic())
         self._update_inotify_watch()
         for writer in (self.out, self.err):
             if writer.pending and not self.loop.watches(writer.fd):

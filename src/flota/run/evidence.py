@@ -16,6 +16,8 @@ from flota.job.report import (
     HANG_IN_WORDS,
     MOST_RESTARTS,
     NO_STEP,
+    RESTART_REQUESTED,
+    BoundWorker,
     FailedWorker,
     PastRestart,
     Report,
@@ -108,14 +110,17 @@ class FailureEvidence:
             several=self.spec.nodes is not None,
             began=self.began + self.epoch,
             restarts=tuple(self.restarts[-MOST_RESTARTS:]),
+            bindings=bound_workers(started) if started and self.spec.bindings else (),
         )
         return (
             with_failures(report, self.found + self._consequences(), self.succeeded()) if verdict.failures else report
         )
 
-    def note_restart(self, ended_round: int) -> None:
-        at = time.monotonic() + self.epoch
-        self.restarts.append(PastRestart(ended_round, at, failure_in_brief(self.found[0])))
+    def note_restart(self, ended_round: int, *, requested: bool = False) -> None:
+        """`requested`: by a user, and not after a failure."""
+        reason = RESTART_REQUESTED if requested else failure_in_brief(self.found[0])
+        restart = PastRestart(ended_round, time.monotonic() + self.epoch, reason, counted=not requested)
+        self.restarts.append(restart)
 
     def succeeded(self) -> tuple[tuple[str, int], ...]:
         ends = self.exits.items()
@@ -250,6 +255,15 @@ def _size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return -1
+
+
+def bound_workers(started: Started) -> tuple[BoundWorker, ...]:
+    host = started.roster.seats[started.seat].host
+    return tuple(
+        BoundWorker(worker.name, worker.rank, host, bound.cpu_list, bound.memory_node)
+        for worker in (plan.worker for plan in started.plans)
+        if (bound := worker.binding)
+    )
 
 
 def sizes_of(spec: JobSpec, roster: Roster) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.errors import TRY_AGAIN
+from flota.errors import TIMEOUT, TRY_AGAIN
 from flota.humanize import (
     counts_in_words,
     duration_in_words,
@@ -58,18 +58,20 @@ def _shown(spec: JobSpec) -> list[str]:
     return [f"showing {workers_in_words((TRAINER, rank) for rank in ranks)}"]
 
 
-def stop_message(signal: int, workers: int, grace: float, *, again: bool) -> str:
-    """The message for a received signal. `again`: the workers have already been asked to stop."""
+def stop_message(cause: str, signal: int, workers: int, grace: float, *, again: bool) -> str:
+    """`cause`: why workers stop, for example `SIGTERM received`. `again`: they have already been asked to stop."""
     who = counts_in_words({"worker": workers})
     if again:
-        return f"killing {who}" if signal == SIGINT else f"{signal_name(signal)} received"
+        return f"killing {who}" if signal == SIGINT else cause
     if signal != SIGINT:
-        return f"{signal_name(signal)} received; stopping {who} (up to {grace:g} s)"
+        return f"{cause}; stopping {who} (up to {grace:g} s)"
     return f"stopping {who} (up to {grace:g} s; press Ctrl-C again to kill now)"
 
 
 def stopped_message(report: Report, signal: str) -> str:
-    """The last line of a job that a signal stopped. `signal`: its name, if this node received it."""
+    """The last line of a job that was stopped. `signal`: the name of the signal, if this node received it."""
+    if report.exit_code == TIMEOUT:
+        return report.verdict.reason
     cause, took = signal or signal_name(report.verdict.signal), duration_in_words(report.seconds)
     if report.exit_code == TRY_AGAIN:
         step = f" at step {report.stop_step}" if report.stop_step != NO_STEP else ""

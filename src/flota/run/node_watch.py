@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import gc
+import os
 import time
 from abc import abstractmethod
 
+from flota.control.door import ControlDoor
+from flota.errors import TIMEOUT, TRY_AGAIN
 from flota.host.process_start import SpareFiles
 from flota.host.signals import Signals
 from flota.humanize import counts_in_words, ending_in_words, signal_name
-from flota.job.report import NO_STEP, Report
+from flota.job.report import NO_STEP, STOPPED, Report, Verdict, ending_in_brief, reason_of_timeout
 from flota.job.roles import label
 from flota.job.spec import JobSpec
+from flota.ledger.recorder import WorkRecorder
+from flota.logs.last_room import LastRoom
+from flota.logs.log_times import LogTimes, times_file
 from flota.preemption.stop_step import NOW
 from flota.run.console import Console
 from flota.run.evidence import FailureEvidence
 from flota.run.job_messages import stop_message
+from flota.run.progress_watch import ProgressWatch
 from flota.run.round_watch import RoundWatch
 from flota.run.start import PASSED_ON, Started
+from flota.run.time_limits import TimeLimits
 from flota.stragglers.step_times import StepTimes
 from flota.supervise.actions import Action, KillWorker, StartRound, StopWorker
 from flota.supervise.events import (
@@ -29,6 +37,7 @@ from flota.supervise.events import (
     StartFailed,
     StopRequested,
     WorkerExited,
+    WorkerStarted,
     WorkIsDone,
 )
 from flota.supervise.supervisor import Phase, Supervisor
@@ -37,7 +46,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flota.control.requests import JobRequests
     from flota.hangs.watch import HangWatch
+    from flota.run.dashboard_process import DashboardProcess
+    from flota.run.event_command import EventCommand
+    from flota.run.view_process import ViewProcess
     from flota.standby.warm_start import WarmStart
     from flota.stragglers.detector import StepTime
 
@@ -46,31 +59,48 @@ class NodeWatch(RoundWatch):
     """The common base of jobs on one machine and on several."""
 
     started: Started
+    view: ViewProcess | None = None
+    page: DashboardProcess | None = None
 
     def __init__(
         self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, warm: WarmStart | None = None
     ) -> None:
         super().__init__()
         gc.enable()  # disabled by cli/main.py
-        self.spec = spec
-        self.warm = warm
-        self.environ = environ
+        self.spec, self.environ, self.warm = spec, environ, warm
         # An interactive worker shares the terminal: Ctrl-C reaches it directly, and it decides what that means.
-        stops = [name for name in spec.stop_signals if not (spec.interactive and name == "SIGINT")]
-        self.stop_signals = {int(getattr(_signal, name)) for name in stops}
+        ignored = {int(_signal.SIGINT)} if spec.interactive else set()
+        self.stop_signals = {int(getattr(_signal, name)) for name in spec.stop_signals} - ignored
         self.preempt_signal = int(getattr(_signal, spec.preempt_signal)) if spec.preempt_signal else 0
         self.signals = signals
         self.console = Console(spec, environ, self.loop)
+        self.last_room = LastRoom()
+        self.log_times = LogTimes()
         self.spare_files = SpareFiles()
         self.loop.on_wake = self._check_files
+        self.control = ControlDoor(self)
         self.evidence = FailureEvidence(spec, time.monotonic(), time.time() - time.monotonic())
         self.exit_now = False  # a stop signal came after the workers had exited
         self.stopped_by = ""  # the first stop signal received
+        self.stops_whole_job = False  # the first stop signal was --preempt_signal, --stop_before or --timeout
+        self.time_limits = TimeLimits(self)
         self.saved_at = NO_STEP  # the step at which the workers were asked to save
         if warm:
             warm.attach(self.loop, self.console.say)
+        if spec.lifeline >= 0:
+            from flota.host.lifeline import Lifeline
+
+            Lifeline(spec.lifeline, self.loop)
+        self.event_command: EventCommand | None = None
+        if spec.on_event:
+            from flota.run.event_command import EventCommand
+
+            self.event_command = EventCommand(self.console, environ)
+        self.ending = ""  # how the job has ended, in words
         self.hang_watch: HangWatch | None = None
         self.step_times: StepTimes | None = None
+        self.progress_watch = ProgressWatch(self)
+        self.recorder: WorkRecorder | None = None
         if spec.hang_timeout is not None:
             from flota.hangs.watch import HangWatch
 
@@ -81,13 +111,23 @@ class NodeWatch(RoundWatch):
         self.evidence.begin_round(started)
         self.watch_round(started.round, started.channel, supervisor)
         self.console.begin_round(started)
+        now = time.monotonic()
+        self.last_room.begin_round(started.marks, now)
+        times = times_file(self.spec.log.directory, os.uname().nodename)
+        self.log_times.begin_round(times, started.roster.round, started.marks, now)
         if self.warm:
             roles = [self.spec.all_roles[plan.worker.role] for plan in started.plans]
             working = [number for number, role in enumerate(roles) if not role.serves]
             self.warm.begin_round(started.round, started.channel, working)
-        self.step_times = StepTimes(started, time.monotonic())
+        self.step_times = StepTimes(started, now)
+        self.progress_watch.begin_round()
+        self.recorder = WorkRecorder(started, self.console, now)
         if self.hang_watch:
             self.hang_watch.begin_round()
+        if self.spec.dashboard and started.seat == 0:  # one node of a job serves the page
+            from flota.run.dashboard_process import serve_page
+
+            self.page = serve_page(self, self.spec.dashboard, self.page)
 
     def leave_round(self) -> None:
         if self.in_round:
@@ -95,11 +135,16 @@ class NodeWatch(RoundWatch):
                 self.warm.end_round()
             if self.hang_watch:
                 self.hang_watch.taker.stop()
+            self.console.show_status("")
             super().leave_round()
             self.console.end_round(self.started)
+            self.log_times.end_round()
 
     def turn(self, *deadlines: float | None) -> None:
-        super().turn(*deadlines, self.warm.deadline if self.warm else None, *self._check_deadlines())
+        parts = self.warm, self.event_command, self.control, self.time_limits
+        super().turn(*deadlines, *(part.deadline if part else None for part in parts), *self._check_deadlines())
+        self.control.on_time(time.monotonic())
+        self.time_limits.on_time(time.monotonic())
         if self.in_round:
             self._check_workers(time.monotonic())
 
@@ -108,6 +153,8 @@ class NodeWatch(RoundWatch):
         self.console.pump()
         if self.warm:
             self.warm.on_time(time.monotonic())
+        if self.event_command:
+            self.event_command.on_time(time.monotonic())
 
     def _check_files(self) -> None:
         if self.spare_files.release_if_none_left():
@@ -119,15 +166,23 @@ class NodeWatch(RoundWatch):
     def _check_deadlines(self) -> tuple[float | None, ...]:
         if not self.in_round or self.supervisor.phase != Phase.RUNNING:
             return ()
-        parts = self.hang_watch, self.step_times
+        parts = self.hang_watch, self.step_times, self.last_room, self.log_times, self.recorder, self.progress_watch
         return tuple(part.deadline if part else None for part in parts)
 
     def _check_workers(self, now: float) -> None:
+        self.last_room.on_time(now)
+        self.log_times.on_time(now)
         if self.hang_watch:
             self.hang_watch.on_time(now)
+        if self.recorder:
+            self.recorder.on_time(self.supervisor.alive, now)
         if self.step_times and now >= self.step_times.deadline:
             self.evidence.on_time(now)
             self.on_steps(self.step_times.read(self.working(), now), now)
+        if self.supervisor.phase != Phase.RUNNING:
+            self.console.show_status("")
+        else:
+            self.progress_watch.on_time(now)
 
     @abstractmethod
     def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called back
@@ -142,20 +197,40 @@ class NodeWatch(RoundWatch):
         if self.spec.log.latest:
             from flota.logs.run_directory import link_latest
 
-            trouble = link_latest(self.spec.log)
-            if trouble:
+            if trouble := link_latest(self.spec.log):
                 self.console.say("WARNING", trouble)
 
-    def conclude(self, report: Report, *, writes: bool = True) -> Report:
-        """Report how the job ended: first to files, then to the terminal, which may block."""
+    def conclude(
+        self, report: Report, *, writes: bool = True, printed_by: str = "", runs_command: bool = True
+    ) -> Report:
+        """Report how the job ended: first to files, then to the terminal, which may block. `printed_by`: the node that
+        prints it for all, if another one does. `runs_command`: this node runs --on_event for the end of the job."""
         self.spare_files.release()
-        report = report._replace(stop_step=self.saved_at)
+        self.last_room.release()  # on a full disk, that is the room for the report
+        report = report._replace(stop_step=self.saved_at, ledger=self.console.make_ledger(report))
         self.console.write_report(report, to_file=writes)
+        if self.event_command and runs_command:
+            last = self.evidence.last
+            self.event_command.report_end(report, last.roster.round if last else 0, self.stopped_by)
         self._flush_output()
-        self.console.show_report(report, self.stopped_by)
+        self.ending = ending_in_brief(report)
+        if self.view:
+            self.view.wait()
+        self.console.show_report(report, self.stopped_by, printed_by)
         self._flush_output()
+        self.control.finish()
+        if self.event_command:
+            self.event_command.finish(self)
+        if self.page:
+            self.page.stop()
         self.evidence.close()
         return report
+
+    def begin_view(self) -> None:
+        if self.spec.view:
+            from flota.run.view_process import ViewProcess
+
+            self.view = ViewProcess(self)
 
     def _flush_output(self) -> None:
         """Write the remaining output. Waits for a blocked terminal until a stop signal arrives."""
@@ -168,9 +243,9 @@ class NodeWatch(RoundWatch):
         for number in self.signals.read():
             name = signal_name(number)
             if number == self.preempt_signal:
-                self._on_stop_signal(name, int(_signal.SIGTERM))
+                self.begin_stop(name, int(_signal.SIGTERM), whole_job=True)
             elif number in self.stop_signals:
-                self._on_stop_signal(name, number)
+                self.begin_stop(name, number)
             elif not self.in_round:
                 continue
             elif name in PASSED_ON:
@@ -179,23 +254,46 @@ class NodeWatch(RoundWatch):
                 # Workers lead their own sessions, where the kernel ignores SIGTSTP: send SIGSTOP instead.
                 self._send_to_all("suspend", _signal.SIGSTOP)
                 if self.console.follower.terminal:
-                    self.console.follower.end_line()  # the shell's prompt comes next
+                    self.console.end_line()  # the shell's prompt comes next
                 _signal.raise_signal(_signal.SIGSTOP)
             elif name == "SIGCONT":
                 self._send_to_all("suspend", _signal.SIGCONT)
             elif name == "SIGCHLD":
                 self.round.reap_orphans()
 
-    def _on_stop_signal(self, name: str, number: int) -> None:
-        """Ask workers to stop before printing: a slow disk may block the output."""
+    def begin_stop(self, name: str, number: int, *, whole_job: bool = False) -> None:
+        """Ask workers to stop before printing: a slow disk may block the output. `whole_job`: and not one node."""
+        self.stops_whole_job = whole_job if not self.stopped_by else self.stops_whole_job
         again, self.stopped_by = bool(self.stopped_by), self.stopped_by or name
         self.stop(number)
+        if self.in_round and not again:
+            verdict = Verdict(STOPPED, 128 + number, self.started.roster.attempt, signal=number)
+            self.save_early(self.evidence.report(self.with_timeout(verdict)))
         phase = self.supervisor.phase if self.in_round else ""
         if phase == Phase.STOPPING:
-            message = stop_message(number, len(self.supervisor.alive), self.spec.grace, again=again)
+            cause = f"{name} received" if again else self.stop_cause
+            message = stop_message(cause, number, len(self.supervisor.alive), self.spec.grace, again=again)
             self.console.say("INFO", message)
         elif phase != Phase.PREEMPTING or again:
-            self.console.say("INFO", f"{name} received")
+            self.console.say("INFO", f"{name} received" if again else self.stop_cause)
+
+    @property
+    def stop_cause(self) -> str:
+        """What stops the job, in words; empty if no signal and no time limit does."""
+        return (
+            f"{self.stopped_by} {'has passed' if self.time_limits.timed_out else 'received'}" if self.stopped_by else ""
+        )
+
+    def with_timeout(self, verdict: Verdict) -> Verdict:
+        """The verdict of a stopped job, if --timeout may have stopped it."""
+        if not self.time_limits.timed_out or verdict.kind != STOPPED:
+            return verdict
+        reason = reason_of_timeout(self.time_limits.timed_out, saved=verdict.exit_code == TRY_AGAIN)
+        return verdict._replace(exit_code=TIMEOUT, signal=0, reason=reason)
+
+    def save_early(self, report: Report) -> None:
+        """Leave a report for the case that a scheduler kills flota before the workers have exited."""
+        self.console.save_report(report._replace(final=False))
 
     def stop(self, number: int) -> None:
         """Called when this node received a stop signal."""
@@ -209,8 +307,10 @@ class NodeWatch(RoundWatch):
         step = super().ask_to_stop_gracefully()
         wait = self.spec.grace if self.spec.preempt_timeout is None else self.spec.preempt_timeout
         when = f" at step {step}" if step != NOW else ""
-        cause = f"{self.stopped_by} received; " if self.stopped_by else ""
+        cause = f"{self.stop_cause}; " if self.stopped_by else ""
+        self.console.own_log.file_only = self.spec.log.shared_console and self.started.seat != 0
         self.console.say("INFO", f"{cause}asking all ranks to save and exit{when} (up to {wait:g} s)")
+        self.console.own_log.file_only = False
         self.saved_at = step if step != NOW else NO_STEP
         return step
 
@@ -227,10 +327,19 @@ class NodeWatch(RoundWatch):
             self.hang_watch.note(event)
         if isinstance(event, WorkerExited) and self.supervisor.phase == Phase.RUNNING and self._is_failure(event):
             event = event._replace(is_secondary=self.evidence.is_secondary(event))
-        self.console.record(event, self.started)
+        self.console.record(event, self.started, **self._facts(event))
         if isinstance(event, WorkerExited | StartFailed) and self.supervisor.ignores_exit(event.worker):
             self._warn_of_ignored_exit(event)
         self.act_on(event)
+
+    def _facts(self, event: Event) -> dict[str, object]:
+        """What else is known about an event."""
+        if isinstance(event, WorkerStarted) and self.warm:
+            return self.warm.take_import_times()
+        if isinstance(event, WorkerExited) and self.recorder:
+            ignored = event.code != 0 and self.supervisor.ignores_exit(event.worker)
+            return {**self.recorder.facts_of(event.worker), **({"ignored": True} if ignored else {})}
+        return {}
 
     def _is_failure(self, event: WorkerExited) -> bool:
         return event.code != 0 and not event.asked_to_stop and not self.supervisor.ignores_exit(event.worker)
@@ -256,7 +365,9 @@ class NodeWatch(RoundWatch):
         if self.in_round and self.supervisor.phase == Phase.LINGERING:
             servers = counts_in_words({name: names.count(name) for name in sorted(set(names))})
             wait = f"waiting {self.supervisor.server_exit_wait:g} s for {servers} to exit"
-            self.console.say("INFO", f"all other workers finished; {wait}, then stopping (up to {self.spec.grace:g} s)")
+            self.console.say(
+                "INFO", f"all other workers finished; {wait}, then stopping them (up to {self.spec.grace:g} s)"
+            )
 
     def stop_hung_workers(self, event: HangFound | RoundRecalled, *, blind: bool) -> None:
         """Stop the workers of a hung round. `blind`: workers dump their own stacks as they die, so suspend all of them
@@ -277,6 +388,13 @@ class NodeWatch(RoundWatch):
             self.restart_round(action)
         else:
             super().perform(action)
+        if isinstance(action, StopWorker | KillWorker) and self.recorder:
+            self.recorder.note_stop()
 
     @abstractmethod
     def restart_round(self, action: StartRound) -> None: ...
+
+    @property
+    @abstractmethod
+    def requests(self) -> JobRequests:
+        """What a user may ask of the running job."""

@@ -10,6 +10,7 @@ import _signal  # type: ignore[import-not-found]
 import time
 from abc import ABC, abstractmethod
 
+import flota.host.heartbeat_page  # noqa: F401  read later, when no descriptor may be left to import it
 from flota.host.channel import Channel
 from flota.host.loop import Loop
 from flota.host.round import Round
@@ -44,9 +45,11 @@ class RoundWatch(ABC):
 
     def turn(self, *deadlines: float | None) -> None:
         """One turn of the loop. Returns by the supervisor's deadline or the earliest of `deadlines`."""
-        deadline = self.supervisor.deadline if self.in_round else None
-        times = [time for time in (deadline, *deadlines) if time is not None]
+        deadline, rounds = (self.supervisor.deadline, self.round.deadline) if self.in_round else (None, None)
+        times = [time for time in (deadline, rounds, *deadlines) if time is not None]
         self.wait(max(0.0, min(times) - time.monotonic()) if times else None)
+        if self.in_round:
+            self.round.check_shepherd(time.monotonic())
         if deadline is None or not self.in_round or deadline != self.supervisor.deadline:
             return
         if time.monotonic() >= deadline:

@@ -10,7 +10,7 @@ import time
 from flota.errors import FlotaError
 from flota.host.signals import Signals
 from flota.job.plan import roles_of
-from flota.job.report import Report, Verdict
+from flota.job.report import RESTART_REQUESTED, Report, Verdict, failure_in_brief
 from flota.job.spec import JobSpec
 from flota.run.node_watch import NodeWatch
 from flota.run.start import Started, start_round
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flota.hangs.wait_sites import RankPosition
+    from flota.run.control_requests import SingleNodeRequests
     from flota.standby.warm_start import WarmStart
     from flota.stragglers.detector import SlowRank, StepTime
 
@@ -49,13 +50,16 @@ class SingleNode(NodeWatch):
         roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
         supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles, spec.preempt_timeout)
         self.begin_round(started, supervisor)
+        self.time_limits.begin_round(time.monotonic() - started.began)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)
         self.console.begin_job(configuration, notes)
         self.link_latest()
-        self.console.show_first_round(self.started)
-        self.console.event("round_started", round=0, attempt=0)
+        self.console.show_first_round(self.started, self.started.began)
+        roster = self.started.roster
+        self.console.event("round_started", round=0, attempt=roster.attempt, workers=roster.workers)
+        self.begin_view()
         while self.verdict is None:
             self.turn(self._restart_at if self._pending_restart else None)
             if self._pending_restart and time.monotonic() >= self._restart_at:
@@ -64,7 +68,7 @@ class SingleNode(NodeWatch):
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         super().begin_round(started, supervisor)
-        self._slow: tuple[SlowRank, ...] = ()
+        self.slow: tuple[SlowRank, ...] = ()
         self._slow_ranks = SlowRankWatch()
 
     def step(self, event: Event) -> None:
@@ -75,8 +79,13 @@ class SingleNode(NodeWatch):
             self.wait_for_servers()
 
     def restart_round(self, action: StartRound) -> None:
-        self.console.report_restart(action, self.evidence.found[0])
-        self.evidence.note_restart(action.round - 1)
+        culprit = self.evidence.found[0] if action.after else None
+        if culprit:
+            self.console.report_restart(action, culprit)
+        if self.event_command:
+            reason = failure_in_brief(culprit) if culprit else RESTART_REQUESTED
+            self.event_command.report_restart(action.round, action.attempt, action.delay, culprit, reason)
+        self.evidence.note_restart(action.round - 1, requested=culprit is None)
         if action.delay:
             self._pending_restart, self._restart_at = action, time.monotonic() + action.delay
         else:
@@ -95,7 +104,8 @@ class SingleNode(NodeWatch):
                 self.step(RoundNotStarted())
             return
         self._port_wait.end()
-        self.console.event("round_started", round=action.round, attempt=action.attempt)
+        workers = started.roster.workers
+        self.console.event("round_started", round=action.round, attempt=action.attempt, workers=workers)
         self.begin_round(started, self.supervisor)
 
     def stop(self, number: int) -> None:
@@ -108,6 +118,12 @@ class SingleNode(NodeWatch):
         else:
             super().stop(number)
 
+    @property
+    def requests(self) -> SingleNodeRequests:
+        from flota.run.control_requests import SingleNodeRequests
+
+        return SingleNodeRequests(self)
+
     def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called
         if idle and self.hang_watch:
             self.hang_watch.take_stacks(self._on_stacks)
@@ -118,9 +134,9 @@ class SingleNode(NodeWatch):
 
     def on_steps(self, steps: tuple[StepTime, ...], now: float) -> None:
         roster = self.started.roster
-        slow = self._slow_ranks.update(roster.round, self._slow, [(roster.seats[0].host, steps)], now)
-        report_changes(self.console, self._slow, slow)
-        self._slow = slow
+        slow = self._slow_ranks.update(roster.round, self.slow, [(roster.seats[0].host, steps)], now)
+        report_changes(self.console, self.slow, slow)
+        self.slow = slow
 
     def finish(self, verdict: Verdict) -> None:
-        self.verdict = verdict
+        self.verdict = self.with_timeout(verdict)

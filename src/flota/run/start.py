@@ -12,7 +12,7 @@ from flota.frameworks import add_variables, backups
 from flota.host.channel import Channel
 from flota.host.process_start import ProcessSpec, require_files
 from flota.host.round import Round
-from flota.host.signals import Signals
+from flota.host.signals import Signals, restore_interrupt
 from flota.job.plan import ERROR, Worker, WorkerPlan, own_file, plan_workers
 from flota.job.roster import Ports, Roster, Seat, with_endpoints
 from flota.job.spec import JobSpec
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     MultiNodeRun = Callable[[JobSpec, Mapping[str, str], Signals, Rows, tuple[str, ...], WarmStart | None], Report]
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2")
+EXIT_AFTER_ERROR = "FLOTA_EXIT_AFTER_ERROR"  # removed before the script starts: standby/site/sitecustomize.py
 JOB_CONTROL = ("SIGTSTP", "SIGCONT", "SIGCHLD")
 
 
@@ -70,10 +71,12 @@ def run(
         warm = WarmStart(spec)
     try:
         preempt = [spec.preempt_signal] if spec.preempt_signal else []
+        if "SIGINT" not in spec.stop_signals:
+            restore_interrupt()
         signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL, *preempt])
         if run_multi_node:
             return run_multi_node(spec, environ, signals, configuration, notes, warm)
-        started = start_round(spec, environ, 0, 0, warm)
+        started = start_round(spec, environ, 0, spec.restarts.earlier, warm)
         from flota.run.single_node import SingleNode
 
         return SingleNode(spec, environ, signals, started, warm).run(configuration, notes)
@@ -141,7 +144,7 @@ def start_workers(
     start = warm.start(processes) if warm else None
     try:
         round_ = Round(
-            warm.cold(processes) if warm else processes,
+            with_sites(warm.cold(processes) if warm else processes),
             held,
             own_session=not spec.interactive,
             on_node_death=on_node_death,
@@ -151,6 +154,15 @@ def start_workers(
     except BlockingIOError:  # from fork()
         raise TooManyProcesses from None
     return Started(round_, roster, plans, marks, rotating, began, seat, channel)
+
+
+def with_sites(processes: list[ProcessSpec]) -> list[ProcessSpec]:
+    """Prepare workers of JAX to exit after an error."""
+    if not any(EXIT_AFTER_ERROR in process.env for process in processes):
+        return processes
+    from flota.standby.site_folder import with_site
+
+    return [with_site(process) if EXIT_AFTER_ERROR in process.env else process for process in processes]
 
 
 def close_writers(logs: tuple[RotatingLog, ...]) -> None:
@@ -183,7 +195,14 @@ def open_rotating_logs(spec: JobSpec, workers: tuple[Worker, ...]) -> tuple[Rota
 
 def _process_spec(spec: JobSpec, plan: WorkerPlan, environ: Mapping[str, str], pipes: dict[str, int]) -> ProcessSpec:
     env = {**{name: value for name, value in environ.items() if name not in plan.dropped}, **plan.env}
-    if spec.interactive:
-        return ProcessSpec(plan.worker.argv, env, None, None)
+    kind = (spec.all_roles[plan.worker.role].command or spec.command).kind
+    if not spec.interactive and "OMPI_MCA_orte_hnp_uri" in plan.env and kind in ("script", "module"):  # a worker of JAX
+        env[EXIT_AFTER_ERROR] = "1"
     stdout, stderr = plan.worker.stdout, plan.worker.stderr
-    return ProcessSpec(plan.worker.argv, env, pipes.get(stdout, stdout), pipes.get(stderr, stderr))
+    streams = (None, None) if spec.interactive else (pipes.get(stdout, stdout), pipes.get(stderr, stderr))
+    return with_binding(ProcessSpec(plan.worker.argv, env, *streams), plan.worker)
+
+
+def with_binding(process: ProcessSpec, worker: Worker) -> ProcessSpec:
+    bound = worker.binding
+    return process._replace(cpus=bound.cpus, memory_node=bound.memory_node) if bound else process

@@ -6,7 +6,7 @@ Rank 0 also gets the master ports, where torch's, Paddle's and JAX's other ranks
 from __future__ import annotations
 
 from flota.errors import FlotaError, PortInUse
-from flota.host.ports import check_own_address, hold_exactly, hold_free, port_of, release
+from flota.host.ports import check_own_address, hold_exactly, hold_free, keep_other_users_out, port_of, release
 from flota.job.roles import SERVER
 from flota.job.roster import Ports, split_endpoint
 from flota.job.spec import JobSpec
@@ -35,6 +35,7 @@ def hold_ports(spec: JobSpec) -> tuple[list[socket], Ports]:
     except FlotaError:
         release(held)
         raise
+    keep_other_users_out(held[spec.workers + MASTER_PORTS - 1])  # of the frameworks' servers, only JAX's can share so
     numbers = [port_of(holder) for holder in held]
     return held, Ports(tuple(numbers[: spec.workers]), *numbers[spec.workers : spec.workers + MASTER_PORTS])
 

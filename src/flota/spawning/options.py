@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
 
-from flota.cli.build_spec import count_cpus, count_threads, new_run_id, read_log_dir
+from flota.cli.build_spec import count_cpus, count_threads, new_run_id, read_log_dir, with_bindings
 from flota.cli.convert import MOST_WORKERS, convert
 from flota.cli.flags import BY_NAME
 from flota.cli.parse import nearest
@@ -24,6 +24,7 @@ CONVERTED: dict[str, tuple[Any, str, str]] = {
     "ips": ("127.0.0.1", "host", "ips='127.0.0.1'"),
     "backend": ("auto", BY_NAME["backend"].kind, "backend='gloo'"),
     "framework": (BY_NAME["framework"].default, "frameworks", "framework='torch' or framework=['torch', 'jax']"),
+    "bind": ("none", BY_NAME["bind"].kind, "bind='numa'"),
     "timeout": (None, "duration", "timeout=30 or timeout='2m'"),
     "grace": (BY_NAME["grace"].default, "duration", "grace=5 or grace='2m'"),
 }
@@ -46,7 +47,7 @@ def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Ma
         raise UnknownOption("spawn", unknown, nearest(unknown, list(OPTIONS)))
     given = {option: value for option, value in options.items() if value is not None}
     if isinstance(nprocs, bool) or not isinstance(nprocs, int) or not (nprocs == -1 or 1 <= nprocs <= MOST_WORKERS):
-        raise BadOption("nprocs", nprocs, f"a number of 1 to {MOST_WORKERS}, or -1 for all devices", "nprocs=2")
+        raise BadOption("nprocs", nprocs, f"a number from 1 to {MOST_WORKERS}, or -1 for all devices", "nprocs=2")
     if "," in str(given.get("ips")):
         raise RefusedFlag("ips", "flota.spawn starts workers on one machine", "run `flota --ips … train.py` on each")
     values = {option: convert_option(option, given) for option in CONVERTED}
@@ -64,6 +65,7 @@ def read_options(name: str, nprocs: object, options: dict[str, Any], environ: Ma
         threads=count_threads("auto", workers, devices),
         backend=values["backend"],
     )
+    spec = with_bindings(spec, values["bind"]) if values["bind"] != "none" else spec
     return SpawnOptions(
         spec,
         values["start_method"],

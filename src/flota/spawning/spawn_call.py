@@ -15,7 +15,7 @@ from flota.job.plan import WorkerPlan, plan_workers
 from flota.logs.directory import write_round_headers
 from flota.logs.run_directory import link_latest, open_run
 from flota.logs.start_blocks import NO_LIMIT, START_LINE, variable_table
-from flota.run.start import one_node_roster
+from flota.run.start import one_node_roster, with_binding
 from flota.run.worker_ports import hold_ports
 from flota.spawning import worker_process
 from flota.spawning.options import SpawnOptions, read_options
@@ -47,6 +47,7 @@ def spawn(
     start_method 'spawn': a new interpreter per worker; 'fork': forks of this process; 'forkserver': forks of one new
                  interpreter that has imported the script ['spawn']
     devices      devices, one per worker: '4,5', [4, 5], or 'cpu' for none [all visible ones]; also: gpus, xpus
+    bind         bind workers to CPUs near their devices: 'auto', 'numa', 'socket', 'cache' or 'core' ['none']
     framework    set only the variables of these frameworks: 'paddle', 'torch,jax' [all]
     backend      PADDLE_DISTRI_BACKEND ['gloo' without devices]
     log_dir      write each worker's output to log_dir/workerlog.N [the console]
@@ -139,4 +140,4 @@ def process_spec(plan: WorkerPlan, environ: Mapping[str, str], targets: list[int
     call_fd, result_fd, *_ = fds
     body = f"from flota.spawning.worker_process import main; main({call_fd}, {result_fd}, {plan.worker.rank})"
     stdout, stderr = targets or (plan.worker.stdout, plan.worker.stderr)
-    return ProcessSpec(interpreter_command(body, bare=False), env, stdout, stderr, fds)
+    return with_binding(ProcessSpec(interpreter_command(body, bare=False), env, stdout, stderr, fds), plan.worker)

@@ -4,7 +4,6 @@ One thread per call receives reports, whatever the caller does meanwhile. This m
 for no child but the node: everything else in this process belongs to the user's program.
 """
 
-import _signal  # type: ignore[import-not-found]
 import atexit
 import codecs
 import io
@@ -18,7 +17,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TextIO
 
 from flota.errors.spawning import CannotStartNode
-from flota.host.process_start import ProcessSpec, execute
+from flota.host.kill_tree import kill, stat_fields
+from flota.host.process_start import SIGCONT, ProcessSpec, execute
+from flota.host.round import KILL_PATIENCE
 from flota.spawning.pickled_call import anonymous_file, interpreter_command
 from flota.spawning.supervisor_process import SpawnRequest, inherited_fds, supervise
 
@@ -116,8 +117,12 @@ class SupervisorClient:
             raise
 
     def kill(self) -> None:
+        """Kill the workers and wait until they have exited. A node that is stopped again and again is killed itself:
+        then the shepherd kills the workers."""
         self.send("kill")
-        self.wait_until(lambda: self.has_ended)
+        while not self.wait_until(lambda: self.has_ended, KILL_PATIENCE):
+            if stat_fields(self._node)[:1] in (["T"], ["t"]):
+                kill(self._node)
 
     def wait_until(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
         with self._changed:
@@ -133,16 +138,14 @@ class SupervisorClient:
                     os.write(self._commands, f"{command}\n".encode())
                 except OSError:
                     pass  # the node is gone; end of file on its report pipe follows
+                kill(self._node, SIGCONT)  # it must perform the command even if a user has stopped it
 
     def _give_up(self) -> None:
         if self._listens:
             self.kill()
         elif self._node:
             # No thread receives its reports. When it dies, the shepherd kills the workers.
-            try:
-                os.kill(self._node, _signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # the caller reaps every child, or ignores SIGCHLD
+            kill(self._node)
             self._close()
         else:
             self.resources.close()
@@ -203,7 +206,7 @@ class SupervisorClient:
         # An interactive shell sets `last_value` as well, and continues.
         failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
         if self._daemon or failed:
-            self.send("kill")
+            self.kill()
         self.wait_until(lambda: self.has_ended)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 
 from flota.errors import BUG
 from flota.host.channel import Channel
-from flota.host.process_start import ProcessSpec, descriptors_of
+from flota.host.process_start import ProcessSpec, continue_when_parent_dies, descriptors_of
 from flota.host.round import Round
 from flota.host.signals import forget_wakeup
 from flota.job.report import Verdict
@@ -63,6 +63,7 @@ def supervise(request: SpawnRequest, callers_fds: tuple[int, ...] = ()) -> None:
     try:
         if callers_fds:
             leave_caller(callers_fds)
+        continue_when_parent_dies()
         if request.template_fd < 0 or import_script(request):
             SpawnSupervisor(request).run()
         code = 0

@@ -13,21 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from flota.host.kill_tree import kill_tree
-from flota.host.process_start import ProcessSpec, become_subreaper, execute
+from flota.host.kill_tree import kill, kill_tree
+from flota.host.process_start import SIGCONT, ProcessSpec, become_subreaper, execute
+from flota.host.round import KILL_PATIENCE
 from flota.host.shepherd import fork_shepherd
 from flota.standby.parked_protocol import import_request, pack, receive, send
+from flota.standby.site_folder import with_site
 from flota.standby.strategy import common_variables, varying_variables
-
-SITE = os.path.join(os.path.dirname(__file__), "site")
-
-
-def with_site(process: ProcessSpec, **variables: str) -> ProcessSpec:
-    env = {**process.env, **variables}
-    if "PYTHONPATH" in env:
-        env["FLOTA_PYTHONPATH"] = env["PYTHONPATH"]
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (SITE, env.get("PYTHONPATH"))))
-    return process._replace(env=env)
 
 
 @contextmanager
@@ -160,8 +152,9 @@ class StandbyPool:
         os.close(commands)
         for link in self.links:
             link.close()
-        try:
-            os.waitpid(pid, 0)
-        except ChildProcessError:
-            pass  # already reaped by the node, as an orphan
+        kill(pid, SIGCONT)
+        exits = select.poll()
+        exits.register(reports, 0)
+        exits.poll(KILL_PATIENCE * 1000)
+        kill_tree(pid)  # only reaps it, unless it was stopped
         os.close(reports)

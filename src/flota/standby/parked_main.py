@@ -16,13 +16,20 @@ from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
-from flota.host.channel import record_imports
 from flota.host.kill_tree import children_of, descendants_of, kill, stat_fields
-from flota.host.process_start import ProcessSpec, become_subreaper, die_with_parent, name_process, redirect
-from flota.host.shepherd import Shepherd, WorkerForked, run_to_end
+from flota.host.process_start import (
+    ProcessSpec,
+    become_subreaper,
+    die_with_parent,
+    fork_with_title,
+    redirect,
+    set_title,
+)
+from flota.host.shepherd import TITLE, Shepherd, WorkerForked, run_to_end, write_line
 from flota.standby.import_effects import BLAS_THREADS, ImportEffects
 from flota.standby.modules_to_import import ModulesToImport
 from flota.standby.parked_protocol import receive, send, unpack
+from flota.standby.record_imports import record_imports
 from flota.standby.strategy import NEVER_FORKED, ImportOutcome, first_never_forked
 
 SIGSTOP = 19
@@ -203,6 +210,7 @@ class ForkShepherd(Shepherd):
     def execute(self, process: ProcessSpec) -> int:
         if pid := os.fork():
             return pid
+        set_title(*self.worker_title)
         raise WorkerForked(process)
 
 
@@ -216,13 +224,16 @@ def fork_workers(
     if between := os.fork():
         os.waitpid(between, 0)
         return None
-    if os.fork():
+    pid, title = fork_with_title(TITLE)
+    if pid:
+        # The node must know the pid even of a shepherd that was stopped before it can report anything.
+        write_line(reports, f"shepherd {pid}")
         os._exit(0)  # the node, a subreaper, becomes the shepherd's parent
 
     def prepared() -> ForkShepherd:
         link.close()
-        os.write(reports, f"shepherd {os.getpid()}\n".encode())
-        return ForkShepherd(processes, commands, reports, own_session=True)
+        write_line(reports, f"shepherd {os.getpid()}")  # before any other report; the node ignores the second one
+        return ForkShepherd(processes, commands, reports, title, own_session=True)
 
     try:
         run_to_end(prepared, under_init=under_init)
@@ -298,11 +309,10 @@ def guarded(link: socket.socket) -> Iterator[None]:
     """
     become_subreaper()
     parent = os.getpid()
-    guard = os.fork()
+    guard, _ = fork_with_title(b"guard")
     if guard == 0:
         try:
             die_with_parent(parent)  # otherwise this copy of the link would hide the parent's death
-            name_process("flota-guard")
             poll = select.poll()
             poll.register(link, 0)
             poll.poll()

@@ -52,7 +52,7 @@ def pack(processes: Sequence[ProcessSpec], fds: list[int]) -> list[tuple[Any, ..
         streams = process.stdout, process.stderr
         fds += {fd for fd in streams if isinstance(fd, int)}.difference(fds)
         indices = (fds.index(one) if isinstance(one, int) else one for one in streams)
-        packed.append((process.argv, process.env, *indices))
+        packed.append((process.argv, process.env, *indices, process.cpus, process.memory_node))
     return packed
 
 
@@ -60,7 +60,10 @@ def unpack(packed: Sequence[Sequence[Any]], fds: Sequence[int]) -> list[ProcessS
     def stream(index: str | int | None) -> str | int | None:
         return fds[index] if isinstance(index, int) else index
 
-    return [ProcessSpec(tuple(argv), env, stream(out), stream(err)) for argv, env, out, err in packed]
+    return [
+        ProcessSpec(tuple(argv), env, stream(out), stream(err), cpus=tuple(cpus), memory_node=node)
+        for argv, env, out, err, cpus, node in packed
+    ]
 
 
 def import_request(

@@ -16,8 +16,9 @@ from flota.host.process_start import ProcessSpec
 from flota.host.round import Round
 from flota.job.spec import Command, JobSpec
 from flota.standby.modules_to_import import known_modules
-from flota.standby.parked_interpreters import ForkTemplate, StandbyPool, with_site
+from flota.standby.parked_interpreters import ForkTemplate, StandbyPool
 from flota.standby.parked_protocol import receive
+from flota.standby.site_folder import with_site
 from flota.standby.strategy import (
     AUTO,
     COLD,
@@ -42,6 +43,7 @@ class WarmStart:
         self.template: ForkTemplate | None = None
         self.pool: StandbyPool | None = None
         self.deadline: float | None = None
+        self._import_times: dict[str, object] = {}
         self.learnt: list[str] = []  # modules that the first attempt imported
         self._processes: list[ProcessSpec] = []
         self._is_forkable = False  # whether a template has finished its imports, and could be forked
@@ -184,8 +186,10 @@ class WarmStart:
         outcome = ImportOutcome(*report.get("outcome", ()))
         is_ready = bool(report) and not outcome.unforkable
         self._is_forkable = self._is_forkable or is_ready
+        if is_ready:
+            self._import_times = {"imported_at": time.monotonic(), "import_seconds": report["seconds"]}
         if is_ready and self.learnt:
-            self._print("INFO", "warm: modules that workers imported since are ready for the next start as well")
+            self._print("INFO", "warm: modules that workers have imported since then are also ready for the next start")
         elif is_ready:
             imported = f"imported {_listed(report['names'])} in {report['seconds']:.1f} s"
             self._print("INFO", f"warm: workers are forked from one interpreter, which {imported}")
@@ -195,8 +199,13 @@ class WarmStart:
             if report:
                 self._change_strategy(outcome)
             else:
-                exited = "the parked interpreter exited; the next start is cold"
+                exited = "the parked interpreter exited; the next start will be cold"
                 self._print("WARNING", f"warm: {exited}: {line}" if line else f"warm: {exited}")
+
+    def take_import_times(self) -> dict[str, object]:
+        """When a template had finished its imports, and how long they took. Returned once, for the first worker."""
+        times, self._import_times = self._import_times, {}
+        return times
 
     def _change_strategy(self, outcome: ImportOutcome) -> None:
         self.strategy = outcome.strategy_without_fork
@@ -214,7 +223,7 @@ class WarmStart:
         if refusal:
             self.discard_parked()
             self.strategy = COLD
-            self._print("WARNING", f"warm: the next start is cold: {refusal}")
+            self._print("WARNING", f"warm: the next start will be cold: {refusal}")
         elif pool.ready == pool.asked:
             self._print("INFO", f"warm: {pool.ready} of {len(pool.links)} interpreters are ready for the next start")
 

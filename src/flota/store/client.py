@@ -55,9 +55,14 @@ class Client:
         password: str = "",
         answer_time: float = ANSWER_TIME,
         accepts_etcd: bool = True,
+        spare_ports: tuple[int, ...] = (),
+        job: str = "",
     ) -> None:
+        """`spare_ports`: the only member may have one of them instead of its own; the others may be those of strangers.
+        `job`: the job whose master is meant. The master of another job refuses."""
         self.members = members
         self.token = token
+        self._spare_ports, self._job = spare_ports, job
         self._loop, self._tls = loop, tls
         self._user, self._password = user, password
         self._authenticated = not user
@@ -108,7 +113,8 @@ class Client:
         self._sent = None
 
     def headers(self) -> list[tuple[str, str]]:
-        return [("authorization", self.token)] if self.token else []
+        token = [("authorization", self.token)] if self.token else []
+        return [*token, ("x-flota-job", self._job)] if self._job else token
 
     # For watches.
 
@@ -133,7 +139,7 @@ class Client:
         # After all members have been tried, use the next address of a name: the first may never answer.
         around, number = divmod(turn, len(self.members))
         host, port = self.members[number]
-        return ClientConnection(host, port, self._loop, self._tls, on_message, on_lost, around)
+        return ClientConnection(host, port, self._loop, self._tls, on_message, on_lost, around, self._spare_ports)
 
     def close_kept(self, lease: int) -> None:
         for connection in self.kept.pop(lease, []):
@@ -182,10 +188,13 @@ class Client:
         return [watch for watch in self.watches if not watch.is_open]
 
     def _on_message(self, status: int, body: bytes) -> None:
-        pending, self._sent = self._sent, None
-        if pending is None:
+        if self._sent is None:
             return
-        answer = self._check_kind(etcd.read_answer(status, body, pending.request))
+        answer = self._check_kind(etcd.read_answer(status, body, self._sent.request))
+        if self._spare_ports and not self._is_master(answer):
+            self._on_lost(answer)  # type: ignore[arg-type]  # a refusal
+            return
+        pending, self._sent = self._sent, None
         if isinstance(answer, etcd.Refusal) and answer.code in CANNOT_SERVE:
             self._drop_member(self._connection_turn, answer.words)
         if isinstance(answer, etcd.Refusal) and not pending.retried and self.is_token_expired(answer):
@@ -201,10 +210,20 @@ class Client:
         if self._accepts_etcd or not (by_etcd or has_users):
             return answer
         listed = ",".join(endpoint(host, str(port)) for host, port in self.members)
-        words = f"this is an etcd: write --master {'etcds' if self._tls else 'etcd'}://{listed}"
+        words = f"this is an etcd server: use --master {'etcds' if self._tls else 'etcd'}://{listed}"
         return etcd.UnexpectedEtcd(etcd.UNKNOWN, words)
 
+    def _is_master(self, answer: etcd.StoreAnswer | etcd.Refusal) -> bool:
+        """Whether the job's master has answered. From then on its port is known."""
+        if isinstance(answer, etcd.Refusal) and not isinstance(answer, etcd.Unauthenticated):
+            return False
+        assert self._connection
+        self.members, self._spare_ports = (Place(self.members[0].host, self._connection.port),), ()
+        return True
+
     def _on_lost(self, reason: Lost | etcd.Refusal) -> None:
+        if self._spare_ports and isinstance(reason, etcd.Refusal):
+            reason = Lost(f"{endpoint(*map(str, self.members[0]))}: {reason.words}")  # a stranger's port
         self._close_connection()
         pending, self._sent = self._sent, None
         if pending:  # otherwise it was closed while idle: the next request opens a new one

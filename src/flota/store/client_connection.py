@@ -19,6 +19,7 @@ from flota.values import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.host.loop import Loop
+    from flota.store.dns import Address
 
 READABLE, WRITABLE = 1, 4
 CHUNK = 256 << 10
@@ -36,8 +37,8 @@ class Lost(NamedTuple):
 class ClientConnection:
     """Calls `on_message(status, body)` for each answer, or each line of a stream, and `on_lost` at most once.
 
-    Both are called from the loop only, never from inside `send`. A name may have several addresses: they are tried in
-    turn, beginning with number `first`, modulo their count.
+    Both are called from the loop only, never from inside `send`. A name may have several addresses, and a store one of
+    several ports: they are tried in turn, beginning with number `first`, modulo their count.
     """
 
     def __init__(
@@ -49,8 +50,11 @@ class ClientConnection:
         on_message: Callable[[int, bytes], None],
         on_lost: Callable[[Lost | Refusal], None],
         first: int = 0,
+        spare_ports: tuple[int, ...] = (),
     ) -> None:
         self._host = host
+        self._ports = (port, *spare_ports)
+        self.port = port  # the one of the last connection
         self._endpoint = endpoint(host, str(port))
         self._loop = loop
         self._tls = tls
@@ -70,7 +74,7 @@ class ClientConnection:
         self._handshaking = tls is not None
         self._socket: socket.socket | None = None
         self._lookup: Lookup | None = None
-        self._addresses = numeric(host, port)
+        self._addresses = self._in_turn(numeric(host, port))
         if self._addresses:
             self._connect()
         else:
@@ -116,14 +120,19 @@ class ClientConnection:
         if not lookup.addresses:
             self._fail(Lost(f"{self._endpoint}: {lookup.why}"))
             return
-        turns = self._first % len(lookup.addresses)
-        self._addresses = lookup.addresses[turns:] + lookup.addresses[:turns]
+        self._addresses = self._in_turn(lookup.addresses)
         self._connect()
+
+    def _in_turn(self, addresses: list[Address]) -> list[Address]:
+        found = [(family, (place[0], port, *place[2:])) for port in self._ports for family, place in addresses]
+        turns = self._first % max(len(found), 1)
+        return found[turns:] + found[:turns]
 
     def _connect(self) -> None:
         """Connect to the next address. If that fails at once, the socket is ready at once, and the loop reports it."""
         while self._addresses and not self._socket:
             family, address = self._addresses.pop(0)
+            self.port = address[1]
             try:
                 self._socket = socket.socket(family, socket.SOCK_STREAM)
             except OSError:

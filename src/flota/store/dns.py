@@ -1,9 +1,15 @@
 """Resolves host names. A lookup may take long, so it runs in a thread, never in the loop."""
 
+from __future__ import annotations
+
 import os
 import socket
 
-Address = tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]  # family and address
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Address = tuple[int, tuple[Any, ...]]  # family and address
 
 
 def numeric(host: str, port: int) -> list[Address]:

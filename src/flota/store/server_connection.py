@@ -1,4 +1,4 @@
-"""One client connection of the embedded master: parses requests (h11) and sends answers, over a non-blocking socket.
+"""One client connection of a server in the node's loop: parses requests (h11) and sends answers, without blocking.
 
 The head of an answer is written here: h11 takes as long to write one as to read a request. A connection has a parser
 only while a request arrives, because most of thousands of connections are idle or carry a watch.
@@ -26,7 +26,7 @@ STRANGERS_CHUNK = 16 << 10  # a TLS record: the rest of one would wait unseen in
 MOST_EVENTS = 256  # that the parser may find in one chunk: a body of tiny parts takes long
 PLAIN_MEMORY, TLS_MEMORY = 4 << 10, 32 << 10  # bytes that a connection takes before it has received anything
 TLS_REQUIRED = b"HTTP/1.1 400 TLS is required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-STREAM_HEAD = b"HTTP/1.1 200 \r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+JSON = "application/json"
 
 
 class HttpRequest(NamedTuple):
@@ -45,6 +45,7 @@ class ServerConnection:
         self._is_authorized = is_authorized
         self.is_stranger = True  # until the head of a request has authorized it
         self.memory = TLS_MEMORY if isinstance(sock, ssl.SSLSocket) else PLAIN_MEMORY  # of a stranger, in bytes
+        self.streams = False  # its answer has no end: the client's later requests are ignored
         self.watch: WatchCreate | None = None  # the watch whose events are streamed
         self.lease = 0  # the lease that ends with the client
         self.closed = False
@@ -90,8 +91,8 @@ class ServerConnection:
         if not data:
             self.closed = self.ended_by_client = True
             return None
-        if self.watch:
-            return None  # what the client of a watch sends is ignored
+        if self.streams:
+            return None
         self.deadline = self.deadline or now + REQUEST_TIME
         self.memory += len(data)
         return self._parse(data)
@@ -144,16 +145,22 @@ class ServerConnection:
         self._body = b""
         return request
 
-    def answer(self, status: int, body: bytes) -> None:
+    def answer(self, status: int, body: bytes, kind: str = JSON) -> None:
         close = "connection: close\r\n" if self._last_answer else ""
-        head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{close}\r\n"
+        head = f"HTTP/1.1 {status} \r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{close}\r\n"
         self.send(head.encode() + body)
 
-    def begin_stream(self, watch: WatchCreate, first: bytes) -> None:
-        """From now on this connection carries the events of a watch."""
-        self.watch = watch
+    def begin_stream(self, first: bytes, kind: str = JSON, headers: str = "") -> None:
+        """From now on this connection carries the chunks of one answer. Each of the `headers` ends with CRLF."""
+        self.streams = True
         self._last_answer = False
-        self.send(STREAM_HEAD + first)
+        head = f"HTTP/1.1 200 \r\ncontent-type: {kind}\r\n{headers}transfer-encoding: chunked\r\n\r\n"
+        self.send(head.encode() + first)
+
+    def end_stream(self) -> None:
+        """Close the connection once all is sent."""
+        self.send(b"0\r\n\r\n")
+        self._last_answer = True
 
     def send(self, data: bytes) -> None:
         """Queue data. Chunks are shared by all watchers, so what waits to be sent is in memory once."""

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from flota.host.channel import Heartbeat
+    from flota.host.heartbeat_page import Heartbeat
 
     Who = tuple[str, int]  # role and rank
     HostSteps = tuple[str, tuple["StepTime", ...]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.host.channel import read_page
+from flota.host.heartbeat_page import read_page
 from flota.job.report import NO_STEP
 from flota.job.roles import label
 from flota.stragglers.detector import PERIOD, SlowRank, StepTime, is_step_time, step_time
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flota.host.channel import Heartbeat
+    from flota.host.heartbeat_page import Heartbeat
     from flota.run.console import Console
     from flota.run.start import Started
 

@@ -28,7 +28,7 @@ class SweepRound(NamedTuple):
 
 
 class StartRound(NamedTuple):
-    """Restart all workers because of the failures `after`, `delay` seconds from now."""
+    """Restart all workers because of the failures `after`, `delay` seconds from now. Without failures, a user asked."""
 
     round: int
     attempt: int

@@ -85,6 +85,10 @@ class StopRequested(NamedTuple):
     gracefully: bool = False
 
 
+class RestartRequested(NamedTuple):
+    """A user asks for a new round, on one machine."""
+
+
 class DeadlinePassed(NamedTuple):
     """The supervisor's deadline has passed."""
 
@@ -100,5 +104,6 @@ Event = (
     | RoundRecalled
     | WorkIsDone
     | StopRequested
+    | RestartRequested
     | DeadlinePassed
 )

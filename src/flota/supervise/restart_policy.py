@@ -36,7 +36,7 @@ def decide(failure: FailedWorker, history: History, attempt: int, policy: Restar
     of a role can be final.
     """
     history = add_failure(history, failure)
-    if not policy.enabled or policy.elastic_level == 0 or failure.final or attempt >= policy.limit:
+    if not policy.enabled or policy.elastic_level == 0 or failure.final or attempt >= policy.last_attempt:
         return Decision(False, history)  # noqa: FBT003
     why = _reason_against_restart(failure, history, policy)
     waits = history.quick - AT_ONCE

@@ -12,6 +12,7 @@ from flota.supervise.events import (
     DeadlinePassed,
     Event,
     HangFound,
+    RestartRequested,
     RoundNotStarted,
     RoundRecalled,
     RoundSwept,
@@ -73,7 +74,7 @@ class Supervisor:
         self.preempt_timeout = grace if preempt_timeout is None else preempt_timeout
         self.stopped_gracefully = False  # asked to stop gracefully, and no worker has failed since
         self.round = 0
-        self.attempt = 0
+        self.attempt = policy.earlier
         self.stop_signal = 0
         self.recalled = False
         self.deadline: float | None = None
@@ -100,7 +101,7 @@ class Supervisor:
 
     def _begin(self, now: float) -> None:
         self.phase = Phase.RUNNING
-        self.released = False
+        self.released = self.restart_requested = False
         self.alive = set(range(self.workers))
         self.started_at = dict.fromkeys(self.alive, now)
         self.succeeded_at: dict[int, float] = {}  # workers that have exited with 0 on their own
@@ -182,6 +183,10 @@ class Supervisor:
         self.recalled = True
         return self._stop_workers(event.signal, now)
 
+    def _restart_requested(self, _event: RestartRequested, now: float) -> list[Action]:
+        self.restart_requested = True
+        return self._stop_workers(SIGTERM, now)
+
     def _work_is_done(self, _event: WorkIsDone, now: float) -> list[Action]:
         self.released = True
         self.phase = Phase.LINGERING
@@ -246,6 +251,8 @@ class Supervisor:
     def _round_swept(self, event: RoundSwept, now: float) -> list[Action]:
         if event.failures is not None:
             self.failures = list(event.failures)
+        if self.restart_requested and not self.stop_signal and not self.failures:
+            return self._start_next_round(now)
         decision = self._decide(event.reached)
         if decision is None or not decision.restarts:
             self.why = decision.why if decision else ""
@@ -253,10 +260,13 @@ class Supervisor:
             return [Finish(self._verdict())]
         failures = tuple(self.failures)
         self.before = failures
-        self.round += 1
         self.attempt += 1
+        return self._start_next_round(now, failures, decision.delay)
+
+    def _start_next_round(self, now: float, after: tuple[FailedWorker, ...] = (), delay: float = 0.0) -> list[Action]:
+        self.round += 1
         self._begin(now)
-        return [StartRound(self.round, self.attempt, failures, decision.delay)]
+        return [StartRound(self.round, self.attempt, after, delay)]
 
     def _round_not_started(self, event: RoundNotStarted, _now: float) -> list[Action]:
         """End the job as if no restarts were left."""
@@ -319,5 +329,6 @@ TABLE = {
         *(S._stop_requested, S._stop_now, S._stop_requested_while_preempting),
         *(S._stop_requested_again, S._stop_requested_while_sweeping, nothing),
     ),
+    **_row(RestartRequested, S._restart_requested, nothing, nothing, nothing, nothing, nothing),
     **_row(DeadlinePassed, S._stop_now, S._stop_now, S._stop_now, S._kill_workers, nothing, nothing),
 }

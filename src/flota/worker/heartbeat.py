@@ -7,18 +7,22 @@ from binascii import crc32
 from struct import pack, unpack_from
 from time import monotonic
 
+from flota.worker.work_times import WorkTimes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mmap import mmap
 
-# As in host/channel.py, which describes the layout.
-PAGE, SLOTS, SLOT_SIZE, NUMBERS_AT = 4096, (0, 2040), 2040, 32
-CHECKSUM, FIELDS = "=I", "=HHdqd"
+# As in host/heartbeat_page.py, which describes the layout.
+PAGE, SLOTS, SLOT_SIZE = 4096, (0, 2040), 2040
+CHECKSUM, FIELDS = "=I", "=HHHdqdq"
 STOP_AT, STOP, STEP_0 = 4080, "q", 2
 NO_STEP = -1
 POLLS, WANTS_SIGNAL, STEP_WENT_BACK = 1, 2, 4
 LONGEST_NAME = 255
+LARGEST_NUMBERS = 1264  # bytes; the rest of a slot is enough for the times
 RECENT = 10  # steps
+LARGEST_TOTAL = 2**62
 NEVER = float("inf")
 
 
@@ -30,11 +34,14 @@ class _Page:
         self.base = 0
         self.beats = 0
         self.step = self.highest = NO_STEP
+        self.total = 0
         self.stepped_at = 0.0
         self.steps = 0
         self.fastest = self.fastest_before = NEVER  # seconds per step, in the current and the previous RECENT steps
         self.seconds = 0.0  # the smaller of the two; 0.0 while unknown
         self.flags = 0
+        self.numbers = b""
+        self.times = WorkTimes()
         self.tried = False
 
     def is_open(self) -> bool:
@@ -66,8 +73,8 @@ class _Page:
         self.memory = None
         self.tried = True
 
-    def advance(self, step: int) -> None:
-        now = monotonic()
+    def advance(self, step: int, now: float) -> None:
+        self.times.on_step(step, now)
         if self.step >= 0 and step > self.step:
             self.record_step_time((now - self.stepped_at) / (step - self.step))
         # A step count that has gone back shows no progress until it exceeds the highest step so far.
@@ -77,6 +84,12 @@ class _Page:
         elif step < self.step:
             self.flags |= STEP_WENT_BACK
         self.step, self.stepped_at = step, now
+
+    def set_total(self, total: float) -> None:
+        try:
+            self.total = max(0, min(int(total), LARGEST_TOTAL))
+        except (TypeError, ValueError, OverflowError):
+            self.total = 0  # the step is reported without it
 
     def record_step_time(self, seconds: float) -> None:
         """Track the fastest recent step: a mean would include pauses, such as a checkpoint."""
@@ -89,7 +102,18 @@ class _Page:
     def set_flag(self, flag: int) -> None:
         if not self.flags & flag:
             self.flags |= flag
-            self.write(b"")
+            self.write(monotonic())
+
+    def enter_phase(self, name: str) -> int:
+        now = monotonic()
+        depth = self.times.enter(name, now)
+        self.write(now)
+        return depth
+
+    def leave_phase(self, depth: int, *, complete: bool) -> None:
+        now = monotonic()
+        self.times.leave(depth, now, complete=complete)
+        self.write(now)
 
     def stop_step(self) -> int | None:
         """Return the step at which this worker is asked to stop, NO_STEP for now; None if it is not asked to stop."""
@@ -99,10 +123,16 @@ class _Page:
         (word,) = unpack_from(STOP, memory, self.base + STOP_AT)
         return int(word) - STEP_0 if word else None
 
-    def write(self, numbers: bytes) -> None:
+    def write(self, now: float) -> None:
         memory = self.memory
         assert memory is not None
-        fields = pack(FIELDS, self.flags, len(numbers), monotonic(), self.step, self.seconds) + numbers
+        self.times.opened = self.times.opened or now
+        times, numbers = self.times.pack(), self.numbers
+        fields = (
+            pack(FIELDS, self.flags, len(times), len(numbers), now, self.step, self.seconds, self.total)
+            + times
+            + numbers
+        )
         written = pack(CHECKSUM, crc32(fields)) + fields
         self.beats += 1
         slot = self.base + SLOTS[self.beats % 2]
@@ -112,17 +142,22 @@ class _Page:
 _page = _Page()
 
 
-def heartbeat(step: int | None = None, **numbers: float) -> None:
-    """Report that this worker is alive, with its step and any numbers. Never blocks and never raises.
+def heartbeat(step: int | None = None, total: int | None = None, **numbers: float) -> None:
+    """Report that this worker is alive, with its step, the number of steps in total, and any numbers. Never blocks and
+    never raises.
 
     With `on_stop`, the call at the agreed step runs the callbacks and exits.
     """
     if not _page.is_open():
         return
     try:
+        now = monotonic()
         if step is not None:
-            _page.advance(int(step))
-        _page.write(_pack_numbers(numbers) if numbers else b"")
+            _page.advance(int(step), now)
+        if total is not None:
+            _page.set_total(total)
+        _page.numbers = _pack_numbers(numbers) if numbers else b""
+        _page.write(now)
     except Exception:  # noqa: S110  a wrong argument must not stop the training
         pass
     if _page.flags & WANTS_SIGNAL and _has_reached_stop_step():
@@ -173,7 +208,7 @@ def _pack_numbers(numbers: dict[str, float]) -> bytes:
         if isinstance(value, Real):
             key = name.encode()[:LONGEST_NAME]
             part = bytes((len(key),)) + key + pack("=d", value)
-            if len(parts) + len(part) > SLOT_SIZE - NUMBERS_AT:
+            if len(parts) + len(part) > LARGEST_NUMBERS:
                 break
             parts += part
     return bytes(parts)

@@ -1,4 +1,4 @@
-"""JAX: calls jax.distributed.initialize with explicit arguments; JAX detects them only under --framework jax."""
+"""JAX: calls jax.distributed.initialize with explicit arguments; JAX detects them only with Open MPI's variables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import jax
 
 from flota.worker.environment import Env
+from flota.worker.exit_after_error import exit_after_error
 
 INSTEAD = "shard the batch over jax.devices() with jax.sharding, as examples/jax does"
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -18,6 +19,7 @@ def is_running() -> bool:
 
 def init(env: Env) -> None:
     if env.world_size > 1:
+        exit_after_error()
         jax.distributed.initialize(
             os.environ["JAX_COORDINATOR_ADDRESS"], env.world_size, env.rank, local_device_ids=own_devices(env)
         )

@@ -15,6 +15,7 @@ from flota.errors.worker import (
     VariableMissing,
 )
 from flota.worker.environment import Env, env
+from flota.worker.phases import phase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def init_parallel_env(framework: str | None = None) -> Env:
     if not adapter.is_running():
         if here.world_size > 1 and NEEDED[name] not in os.environ:
             raise VariableMissing(name, NEEDED[name], here.world_size)
-        adapter.init(here)
+        with phase("initialise"):
+            adapter.init(here)
     _chosen[:] = [name]
     return here
 

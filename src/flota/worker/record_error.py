@@ -81,13 +81,20 @@ def write_error(error: Exception, traceback: TracebackType | None) -> None:
     part = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        if os.path.lexists(part):
-            os.unlink(part)
+        _remove(part)
         with open(part, "x") as file:
             json.dump({"message": message}, file)
         os.replace(part, path)
     except OSError as failure:
         sys.stderr.write(f"flota.record: cannot write {path}: {failure.strerror}\n")
+        _remove(part)  # on a full disk it is incomplete
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def error_file(environ: Mapping[str, str]) -> str:

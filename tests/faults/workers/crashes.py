@@ -230,5 +230,5 @@ else:
         )
         os._exit(1)
     if word == b"T":
-        time.sleep(20)
+        time.sleep(600)
     raise ConnectionResetError(104, "Connection reset by peer")

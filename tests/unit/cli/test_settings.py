@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flota.cli.settings import unknown_variables, without_parents_variables
+from flota.cli.build_spec import make_log_spec
+from flota.cli.parse import Given
+from flota.cli.settings import Settings, unknown_variables, without_parents_variables
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,7 @@ def test_empty_variables_and_those_of_a_parent_are_not_meant():
     environ = {"FLOTA_ZZZ": "", "FLOTA_WORLD_SIZE": "2", "FLOTA_GIVEN": "FLOTA_WORLD_SIZE"}
 
     assert unknown_variables(without_parents_variables(environ)) == []
+
+
+def test_a_platform_may_set_that_all_nodes_share_one_console():
+    assert make_log_spec(Settings({"shared_console": Given(value=True, source="SLURM_STEP_ID")})).shared_console

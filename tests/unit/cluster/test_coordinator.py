@@ -12,9 +12,11 @@ from flota.cluster.coordinator import Coordinator
 from flota.cluster.job_state import GATHERING, RUNNING, JobState
 from flota.cluster.leaving import LEAVE_TOGETHER
 from flota.cluster.node_record import Answer, NodeRecord, Present
-from flota.cluster.questions import ROLL_CALL, read_record
+from flota.cluster.questions import ROLL_CALL, STACKS, read_record
 from flota.cluster.terms import Terms
 from flota.failures import roll_call
+from flota.hangs.question import PositionsAnswer
+from flota.hangs.wait_sites import COLLECTIVE, ELSEWHERE, RankPosition
 from flota.job.causes import EXITED
 from flota.job.report import FAILED, INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker
 from flota.job.spec import RestartPolicy
@@ -85,6 +87,30 @@ def test_a_victim_of_a_lost_node_is_not_even_asked():
     assert table.decide().why == "host1 was lost"
 
 
+def test_each_round_knows_how_long_the_job_has_run():
+    table = started(2, RESTARTS)
+    assert table.coordinator.job_state.elapsed == 0.0
+    del table.records["host1"]
+    table.decide(60.0)
+    table.join("host1", "again")
+    table.all_ready(1)
+
+    second = table.decide(40.0)
+
+    assert (second.phase, second.round, second.elapsed) == (RUNNING, 1, 105.0)
+    taken_over = Coordinator(table.terms, second, table.now, "host0")
+    later = taken_over.decide([], table.now + 7.0)
+    assert later.elapsed == 105.0
+
+
+def test_a_lost_node_whose_host_has_another_node_is_named_by_its_number():
+    table = Table(1, RESTARTS, most=2, least=2)
+    table.join("host0", "second")
+    assert table.decide().phase == RUNNING
+    del table.records["second"]
+    assert table.decide().why == "host0 (node 1) was lost"
+
+
 def test_the_next_coordinator_remembers_a_crash_loop():
     table = started(2, RestartPolicy(9, enabled=True, crash_loop=2))
     table.fail("host1")
@@ -116,6 +142,25 @@ def test_a_coordinator_that_missed_the_start_of_a_round_gathers_the_next():
         table.say(name, state=node_record.RUNNING, round=7)
     job_state = table.decide()
     assert (job_state.phase, job_state.round) == (GATHERING, 8)
+
+
+def test_attempts_go_on_from_the_restarts_of_the_scheduler():
+    table = started(2, RESTARTS._replace(earlier=2))
+    assert table.coordinator.job_state.attempt == 2
+
+    table.fail("host1")
+
+    assert table.after_roll_call().attempt == 3
+
+
+def test_attempts_of_an_earlier_run_in_the_same_store_do_not_count():
+    seats = started(2).coordinator.job_state.seats
+    dead = tuple(seat._replace(node=f"dead.{seat.node}") for seat in seats)
+    table = Table(1, RESTARTS._replace(earlier=2))
+    table.coordinator = Coordinator(table.terms, JobState(RUNNING, attempt=7, seats=dead), 0.0, "host0")
+    table.decide()
+
+    assert table.decide(60.0).attempt == 2
 
 
 # What {time} in --log_dir stands for.
@@ -363,3 +408,30 @@ def test_a_seat_has_the_counts_of_its_record():
     table.join("host1", roles=("server", "trainer"), workers_by_role=(0, 2), ports=ports_of(1, 2, 3, 4, 5))
     job_state = table.decide()
     assert [row.workers_by_role for row in job_state.seats] == [(1, 0), (0, 2)]
+
+
+def test_an_answer_also_counts_for_the_question_that_follows_up():
+    """A node may fail as a consequence before it has heard that others may abort their workers."""
+    table = started(3)
+
+    def tell(name, kind="", **answer):
+        number = int(name[-1])
+        places = (RankPosition(number, kind, f"{kind} at x.py:1", "trainer", name),) if kind else ()
+        body = Raw(msgspec.json.encode(PositionsAnswer(places, **answer)))
+        table.say(name, answer=Answer(table.coordinator.job_state.asked, STACKS, body))
+
+    for name in table.records:
+        table.say(name, state=node_record.RUNNING, idle=30.0, timeout=30.0)
+    table.decide()
+    assert table.decide(30.0).asks(STACKS)
+    tell("host0", COLLECTIVE)
+    tell("host1", COLLECTIVE)
+    tell("host2", blind=True)
+    table.decide()
+
+    table.fail("host0", is_secondary=True)
+    tell("host2", ELSEWHERE)
+    (failure,) = table.decide().failures
+
+    assert failure.rank == 2
+    assert f"2 of 3 ranks: {COLLECTIVE} at x.py:1" in failure.said[2]

@@ -62,3 +62,11 @@ def test_missing_nodes_are_named_by_address_or_rank_if_known(here, hosts, words)
     present = [present_of(host, rank=rank) for host, rank in here.items()]
 
     assert joined_in_words(present, Terms("job", 3, 3, ("torch",), hosts=hosts)) == words
+
+
+def test_hosts_with_one_name_are_told_apart_by_their_addresses():
+    present = [present_of("vm", address=f"10.0.0.{number}") for number in (1, 2)]
+
+    assert joined_in_words([*present, present_of("gpu")], Terms("job", 4, 4, ("torch",))) == (
+        "3 of 4 joined (gpu, vm (10.0.0.1), vm (10.0.0.2))"
+    )

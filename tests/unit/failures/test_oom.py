@@ -10,7 +10,7 @@ from flota.supervise.events import WorkerExited
 
 V1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
 V2 = "0::/jobs/7\n"
-COUNTED = "1 OOM kill in its cgroup in the last minutes"
+COUNTED = "1 OOM kill in its cgroup in the last few minutes"
 RECORD = "3,2,2,-;Memory cgroup out of memory: Killed process {} (python) total-vm:9kB\n"
 
 

@@ -322,14 +322,14 @@ def test_hosts_are_named_where_there_are_several():
     both = (RankPosition(0, C, "in x", host="gpu1"), RankPosition(1, C, "in x", host="gpu2"))
 
     assert suspects_in_words(both) == (
-        "no rank stands out: all wait for each other; check the network between gpu1 and gpu2"
+        "no rank stands out: all are waiting for each other; check the network between gpu1 and gpu2"
     )
 
 
 def test_many_places_are_cut_short():
     lines = groups_in_words(tuple(RankPosition(rank, E, f"at {rank}") for rank in range(20)))
 
-    assert lines[0] == "rank 0: at 0" and lines[-1] == "14 more at other places"
+    assert lines[0] == "rank 0: at 0" and lines[-1] == "14 more elsewhere"
 
 
 def test_a_file_of_stacks_has_the_main_thread_first():

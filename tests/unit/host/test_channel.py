@@ -11,10 +11,13 @@ import threading
 import pytest
 
 from flota.host import channel as node
-from flota.host.channel import NO_HEARTBEAT, PAGE, POLLS, STEP_WENT_BACK, STOP_AT, Channel, read_page
+from flota.host import heartbeat_page as page
+from flota.host.channel import PAGE, STOP_AT, Channel
+from flota.host.heartbeat_page import NO_HEARTBEAT, POLLS, STEP_WENT_BACK, read_page
 from flota.preemption.stop_step import NO_WORKERS, NOW, agreed_step, read_progress
 from flota.worker import heartbeat as worker
 from flota.worker.stop_callbacks import on_stop
+from flota.worker.work_times import MOST_PHASES, TIMES, WorkTimes
 
 
 @pytest.fixture
@@ -41,19 +44,59 @@ def test_a_beat_without_a_step_keeps_the_last_one(channel):
     assert channel.read(1).step == 3
 
 
-PLACED = ("PAGE", "SLOTS", "SLOT_SIZE", "CHECKSUM", "FIELDS", "NUMBERS_AT", "STOP_AT", "STOP", "STEP_0")
+def test_the_total_of_steps_stays_until_another_is_reported(channel):
+    worker.heartbeat(3)
+    assert channel.read(1).total == 0
+    worker.heartbeat(4, total=1000)
+    worker.heartbeat(5, loss=0.5)
+    assert channel.read(1).total == 1000
+    worker.heartbeat(6, total=2000.0)
+    assert channel.read(1).total == 2000
+
+
+@pytest.mark.parametrize("total", ["many", float("inf"), float("nan"), object(), -5])
+def test_a_step_is_reported_without_a_total_that_is_not_one(channel, total):
+    worker.heartbeat(3, total=1000)
+    worker.heartbeat(4, total=total, loss=0.5)
+    beat = channel.read(1)
+    assert (beat.step, beat.total, beat.numbers) == (4, 0, {"loss": 0.5})
+
+
+@pytest.mark.parametrize("size", [0, 3 * PAGE])
+def test_a_worker_cannot_resize_the_memory(channel, size):
+    worker.heartbeat(41)
+    path = channel.page_path(1).rpartition(":")[0]
+
+    with pytest.raises(PermissionError):
+        os.truncate(path, size)
+
+    assert channel.read(1).step == 41
+
+
+PLACED = ("PAGE", "SLOTS", "SLOT_SIZE", "CHECKSUM", "FIELDS", "STOP_AT", "STOP", "STEP_0")
 
 
 @pytest.mark.parametrize("name", [*PLACED, "NO_STEP", "POLLS", "WANTS_SIGNAL", "STEP_WENT_BACK"])
 def test_both_ends_have_the_same_layout(name):
-    assert getattr(worker, name) == getattr(node, name)
+    own = node if hasattr(node, name) else page
+
+    assert getattr(worker, name) == getattr(own, name)
+
+
+def largest_times():
+    times = WorkTimes()
+    for number in range(99):
+        times.enter(f"{number}{'é' * 99}", 0.0)
+    assert len(times.phases) == MOST_PHASES
+    return len(times.pack())
 
 
 def test_what_a_worker_writes_fits_before_what_the_node_does():
-    assert struct.calcsize(node.CHECKSUM) == node.FIELDS_AT
-    assert node.FIELDS_AT + struct.calcsize(node.FIELDS) == node.NUMBERS_AT < node.SLOT_SIZE
-    first, second = node.SLOTS
-    assert first + node.SLOT_SIZE <= second <= node.STOP_AT - node.SLOT_SIZE
+    assert struct.calcsize(page.CHECKSUM) == page.FIELDS_AT
+    assert page.FIELDS_AT + struct.calcsize(page.FIELDS) == page.FIELDS_END
+    assert page.FIELDS_END + largest_times() + worker.LARGEST_NUMBERS <= page.SLOT_SIZE
+    first, second = page.SLOTS
+    assert first + page.SLOT_SIZE <= second <= node.STOP_AT - page.SLOT_SIZE
     assert node.STOP_AT + struct.calcsize(node.STOP) <= node.PAGE
 
 
@@ -63,8 +106,7 @@ def test_the_nodes_word_is_one_that_processors_store_at_once():
 
 
 def at_times(monkeypatch, *times):
-    """Every beat asks twice: for the step, and for the page."""
-    clock = iter([time for time in times for _ in range(2)])
+    clock = iter(times)
     monkeypatch.setattr(worker, "monotonic", lambda: float(next(clock)))
 
 
@@ -113,18 +155,18 @@ def test_what_is_not_a_list_of_numbers_is_read_as_none(channel, monkeypatch):
     assert (channel.read(1).step, channel.read(1).numbers) == (1, {})
 
 
-@pytest.mark.parametrize("byte", range(node.NUMBERS_AT + 13))
+@pytest.mark.parametrize("byte", range(page.FIELDS_END + struct.calcsize(TIMES) + 13))
 def test_what_is_not_whole_is_not_taken_for_what_a_worker_said(channel, byte):
     """As a node sees it while the worker writes, in whatever order, or after it has died of that."""
     worker.heartbeat(255, loss=1.0)
     before = bytes(channel.memory)
     worker.heartbeat(256, loss=2.0)
     changed = [at for at in range(len(before)) if before[at] != channel.memory[at]]
-    place = PAGE + max(place for place in node.SLOTS if PAGE + place <= changed[0])
+    place = PAGE + max(place for place in page.SLOTS if PAGE + place <= changed[0])
 
     channel.memory[place + byte] ^= 0xFF
 
-    assert channel.read(1)[1:] == (255, 0, channel.read(1).seconds, {"loss": 1.0})
+    assert channel.read(1)[1:] == (255, 0, channel.read(1).seconds, {"loss": 1.0}, 0, channel.read(1).times)
 
 
 def test_threads_that_tell_steps_at_one_time_leave_something_whole(channel):
@@ -148,7 +190,7 @@ def test_threads_that_tell_steps_at_one_time_leave_something_whole(channel):
 
 def test_invalid_content_is_ignored(channel):
     channel.memory[PAGE : 2 * PAGE] = b"\xff" * PAGE
-    assert channel.read(1) == node.NO_HEARTBEAT
+    assert channel.read(1) == page.NO_HEARTBEAT
 
 
 def test_another_process_reads_what_a_worker_wrote_last(channel):

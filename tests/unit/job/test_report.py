@@ -5,7 +5,16 @@ from __future__ import annotations
 from flota.errors import HANG
 from flota.failures.report_text import failure_report
 from flota.job.causes import HUNG
-from flota.job.report import FAILED, FailedWorker, Report, Verdict, report_as_dict, report_from_dict, with_failures
+from flota.job.report import (
+    FAILED,
+    BoundWorker,
+    FailedWorker,
+    Report,
+    Verdict,
+    report_as_dict,
+    report_from_dict,
+    with_failures,
+)
 
 SAID = tuple(f"line {number}" for number in range(15))
 
@@ -52,7 +61,7 @@ def test_a_rank_that_left_too_early_is_shown_with_the_consequences():
     secondary = (failed(0, is_secondary=True), failed(5, is_secondary=True))
     page = failure_report(with_failures(BLANK, (left, *secondary)))
 
-    at = page.index("then rank 0 on gpu01 with exit code 1 (ValueError):")
+    at = page.index("then rank 0 on gpu01 failed with exit code 1 (ValueError):")
     assert page[at + 1 : at + 8] == ["  line 0", "    …", "  line 11", "  line 12", "  line 13", "  line 14", "failed as a consequence: ranks 0, 5"]  # fmt: skip
     assert len(page) <= 25
 
@@ -63,7 +72,7 @@ def test_what_came_of_it_is_cut_to_the_lines_that_are_left():
 
     assert len(page) == 25
     assert page[20:23] == [
-        "then rank 0 on gpu01 with exit code 1 (ValueError):",
+        "then rank 0 on gpu01 failed with exit code 1 (ValueError):",
         "  line 14",
         "failed as a consequence: ranks 0, 5",
     ]
@@ -89,13 +98,22 @@ def test_verbose_has_all_of_all():
     page = failure_report(FULL, verbose=True)
 
     assert page.count("  line 10") == 5
-    assert "rank 5 on gpu01 with exit code 1 (ValueError) (as a consequence):" in page
+    assert "rank 5 on gpu01 failed: exit code 1 (ValueError) after 2.5 s (as a consequence)" in page
 
 
 def test_of_many_failures_only_some_are_named():
     page = failure_report(with_failures(BLANK, tuple(failed(rank) for rank in range(8))))
 
     assert page[-3].endswith("rank 4 on gpu01 with exit code 1 (ValueError) and 3 more")
+
+
+def test_bindings_are_in_json_and_back():
+    bound = BoundWorker(rank=1, node="gpu01", cpus="0-3,8", memory_node=0), BoundWorker("server", 0, "gpu01", "9")
+    told = report_as_dict(BLANK._replace(bindings=bound))
+
+    assert [one["memory_node"] for one in told["bindings"]] == [0, None]
+    assert report_from_dict(told).bindings == bound
+    assert "bindings" not in report_as_dict(BLANK)
 
 
 def test_json_and_back():

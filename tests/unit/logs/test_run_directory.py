@@ -79,7 +79,7 @@ def test_a_file_or_directory_in_its_place_is_kept(tmp_path, make):
     getattr(tmp_path / "latest", make)()
     run = open_one(spec_in(tmp_path, "{time}"))
 
-    assert link_latest(run.log) == f"`{tmp_path}/latest` is not a link, so it does not lead to this run"
+    assert link_latest(run.log) == f"`{tmp_path}/latest` is not a link, so it does not point to this run"
     assert not (tmp_path / "latest").is_symlink()
 
 

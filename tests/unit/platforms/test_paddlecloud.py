@@ -11,7 +11,7 @@ from flota.cli.platform_settings import add_platform_settings
 from flota.cli.settings import Request, gather, without_parents_variables
 from flota.errors import BadPlatformValue, Contradiction
 from flota.job.nodes import NodesSpec, Place
-from flota.platforms import Hints, find_platform
+from flota.platforms import Hints, find_platforms
 
 ALONE = {"PADDLE_TRAINERS": "10.0.0.1", "POD_IP": "10.0.0.1", "PADDLE_TRAINER_ID": "0", "TRAINER_PORTS_NUM": "2"}
 SECOND = {
@@ -30,8 +30,8 @@ DISTRIBUTED = "DISTRIBUTED_TRAINER_ENDPOINTS"
 
 
 def detect(environ):
-    found = find_platform(environ)
-    return found and found[1]
+    found = find_platforms(environ)
+    return found[0][1] if found else None
 
 
 @pytest.mark.parametrize("missing", ["PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM"])
@@ -155,8 +155,8 @@ def asked(tmp_path):
         line = parse([*words.split(), "train.py"])
         own = without_parents_variables(environ)
         request = Request(line, gather(line.given, own, str(tmp_path)), own, None)
-        found = find_platform(environ)
-        return (add_platform_settings(request, *found) if found else request)[:2]
+        found = find_platforms(environ)
+        return (add_platform_settings(request, *found[0]) if found else request)[:2]
 
     return ask
 
@@ -198,7 +198,6 @@ def test_workers_have_the_ports_that_are_kept_for_them_if_these_are_enough(asked
     ("words", "variables", "winner"),
     [
         ("--nnodes 1", {}, "--nnodes"),
-        ("--master 10.0.0.7:8090", {}, "--master"),
         ("--ips 10.0.0.2", {}, "--ips"),
         ("--standalone", {}, "--standalone"),
         ("--rdzv-endpoint 10.0.0.7:1", {}, "--rdzv-endpoint"),
@@ -206,7 +205,7 @@ def test_workers_have_the_ports_that_are_kept_for_them_if_these_are_enough(asked
         ("--servers 10.0.0.7:1", {}, "--servers"),
         ("--worker_num 2", {}, "--worker_num"),
         ("", {"PADDLE_NNODES": "3"}, "PADDLE_NNODES"),
-        ("", {"FLOTA_MASTER": "10.0.0.7:1"}, "FLOTA_MASTER"),
+        ("", {"PADDLE_MASTER": "10.0.0.7:1"}, "PADDLE_MASTER"),
     ],
 )
 @pytest.mark.parametrize("pod", [SECOND, SERVER, {**SECOND, "PADDLE_TRAINER_ID": "odd"}], ids=["nodes", "role", "odd"])
@@ -215,9 +214,15 @@ def test_any_description_of_the_nodes_overrides_the_platform(asked, words, varia
 
     plain = asked(words, POD_IP="10.0.0.2", **variables)[1]
     assert settings.given == plain.given
-    assert len(settings.ports) == 0
+    assert settings.hints is None
     said = "role PSERVER" if pod == SERVER else "2 nodes"
     assert line.notes[-1] == f"PaddleCloud: {said} ignored because {winner} is given"
+
+
+def test_another_master_is_combined_with_the_pods(asked):
+    _, settings = asked("--master 10.0.0.7:8090", **SECOND)
+
+    assert make_nodes(settings, SECOND) == NodesSpec(2, 2, places=(Place("10.0.0.7", 8090),), rank=1)
 
 
 def test_a_platform_of_one_node_says_so_to_a_master_without_a_number_of_nodes(asked):

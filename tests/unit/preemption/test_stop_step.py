@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from flota.host.channel import Channel
-from flota.job.spec import RestartPolicy
+from flota.job.spec import LogSpec, RestartPolicy
 from flota.run.single_node import SingleNode
 from flota.supervise.events import WorkerStarted
 from flota.supervise.supervisor import Supervisor
@@ -20,6 +20,7 @@ class SlowConsole:
 
     def __init__(self):
         self.said = []
+        self.own_log = SimpleNamespace(file_only=False)
 
     def record(self, *_):
         worker.heartbeat(1000)
@@ -50,13 +51,13 @@ def supervisor():
 
 def test_the_steps_are_read_when_nothing_is_left_to_do_but_tell(channel, supervisor):
     alone = SingleNode.__new__(SingleNode)
-    alone.spec = SimpleNamespace(grace=30.0, preempt_timeout=None)
+    alone.spec = SimpleNamespace(grace=30.0, preempt_timeout=None, log=LogSpec("log"))
     alone.started = None
     alone.channel, alone.round = channel, SimpleNamespace(is_pending=False)
     alone.supervisor, alone.in_round, alone._pending_restart = supervisor, True, None
     alone.hang_watch = alone.warm = None
     alone.evidence = SimpleNamespace(note=lambda _: None)
-    alone.console, alone.stopped_by = SlowConsole(), "SIGTERM"
+    alone.console, alone.stopped_by, alone.time_limits = SlowConsole(), "SIGTERM", SimpleNamespace(timed_out="")
 
     alone.stop(signal.SIGTERM)
 

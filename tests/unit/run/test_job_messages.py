@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flota.job.report import STOPPED, SUCCEEDED, PastRestart, Report, Verdict
+from flota.humanize import limit_in_words, signal_name
+from flota.job.report import STOPPED, SUCCEEDED, JobEnding, PastRestart, Report, Verdict, after_timeout
 from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec
 from flota.run.job_messages import start_message, stop_message, stopped_message, success_message
 
@@ -65,7 +66,33 @@ def test_stopped(facts, signal, words):
     ],
 )
 def test_stop(signal, again, words):
-    assert stop_message(signal, 4, 30.0, again=again) == words
+    assert stop_message(f"{signal_name(signal)} received", signal, 4, 30.0, again=again) == words
+
+
+def test_stop_because_of_a_timeout():
+    words = stop_message("--timeout 8h has passed", 15, 4, 30.0, again=False)
+
+    assert words == "--timeout 8h has passed; stopping 4 workers (up to 30 s)"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(143, "stopped after --timeout 8h"), (75, "stopped after --timeout 8h: all ranks saved and exited")],
+)
+def test_the_last_line_after_a_timeout(code, words):
+    ending = after_timeout(JobEnding(STOPPED, code, 15, "host2 was asked to stop"), "8h")
+
+    message = stopped_message(report(STOPPED, ending.code, reason=ending.reason), "")
+
+    assert (ending.code, ending.signal, message) == (124, 0, words)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(8 * 3600.0, "8h"), (5400.0, "90m"), (1.0, "1s"), (0.5, "0.5s"), (3601.0, "3601s"), (43200.0, "12h")],
+)
+def test_a_time_limit_is_written_as_in_a_flag(seconds, words):
+    assert limit_in_words(seconds) == words
 
 
 def devices(*ids):

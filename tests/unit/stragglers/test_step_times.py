@@ -28,7 +28,8 @@ def tell(step_times, *seconds, **numbers):
         page = heartbeat._Page()
         page.memory, page.base = step_times.memory, worker * PAGE
         page.step, page.seconds = 7, took
-        page.write(heartbeat._pack_numbers(numbers))
+        page.numbers = heartbeat._pack_numbers(numbers)
+        page.write(1.0)
 
 
 def test_a_slow_rank_is_reported_once_with_host_and_factor_and_when_it_recovers(step_times):

@@ -15,6 +15,7 @@ from flota.supervise.restart_policy import History, decide
 
 ON = RestartPolicy(3, enabled=True)
 OFF = RestartPolicy(3)
+REQUEUED = RestartPolicy(3, enabled=True, earlier=2)
 LEAVES = RestartPolicy(3, enabled=True, elastic_level=0)
 IN_PLACE = RestartPolicy(3, enabled=True, elastic_level=1)
 
@@ -32,6 +33,8 @@ def failure(cause=EXITED, code=1, **more):
         (NOT_STARTED, 0, ON, False),
         (EXITED, 2, ON, True),
         (EXITED, 3, ON, False),
+        (EXITED, 4, REQUEUED, True),
+        (EXITED, 5, REQUEUED, False),
         (EXITED, 0, OFF, False),
         (EXITED, 0, LEAVES, False),
         (EXITED, 0, IN_PLACE, True),

@@ -150,5 +150,5 @@ def test_with_parentheses_it_is_also_a_decorator(error_file, hook):
 
 
 def test_something_else_than_a_function_is_refused():
-    with pytest.raises(NothingToRecord, match=r"takes a function: `'train'`\nhint: write @flota\.record before"):
+    with pytest.raises(NothingToRecord, match=r"takes a function, not `'train'`\nhint: write @flota\.record before"):
         flota.record("train")

@@ -15,7 +15,17 @@ class Subcommand(NamedTuple):
 
 REGISTRY = (
     Subcommand("why", "[LOG_DIR …]", "print the report of the last job"),
+    Subcommand("report", "[LOG_DIR …]", "print where the time of a job went"),
     Subcommand("stack", "[RANK …]", "print what each rank is waiting on"),
+    Subcommand("ps", "[-a]", "list the running jobs"),
+    Subcommand("logs", "[-f] [--rank RANKS]", "print the output of any ranks"),
+    Subcommand("top", "[--job ID]", "show a running job on the terminal"),
+    Subcommand("stop", "[--job ID]", "stop a running job"),
+    Subcommand("restart", "[--job ID]", "restart the workers of a running job"),
+    Subcommand("drain", "NODE", "let a node leave a running job"),
+    Subcommand("dashboard", "[LOG_DIR]", "serve a page about a job"),
+    Subcommand("platform", "[--json]", "print the platform and its settings"),
+    Subcommand("submit", "ENGINE [OPTIONS] SCRIPT …", "start the job on a cluster"),
     Subcommand("completion", "bash|zsh|fish", "print a completion script for a shell"),
 )
 

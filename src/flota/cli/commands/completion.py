@@ -6,6 +6,14 @@ from flota.cli.flags import ALIASES, FLAGS, SWITCH, Flag
 from flota.errors import BadValue
 from flota.frameworks import REGISTRY as FRAMEWORKS
 
+USAGE = """\
+usage: flota completion bash|zsh|fish
+
+Print a completion script for a shell. To enable completion in bash, add this
+line to ~/.bashrc:
+
+  eval "$(flota completion bash)"
+"""
 Row = tuple[str, Flag, str]  # a flag's name without dashes, its row, and its possible values, if known
 BASH = """\
 _flota() {{
@@ -44,6 +52,9 @@ compdef _flota flota fleetrun
 
 
 def main(words: list[str]) -> int:
+    if {"-h", "--help"} & set(words):
+        print(USAGE, end="")
+        return 0
     makers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     if len(words) != 1 or words[0] not in makers:
         raise BadValue("flota completion", " ".join(words), "bash, zsh or fish", 'eval "$(flota completion bash)"')

@@ -8,7 +8,7 @@ from flota.cli.settings import find_log_dir
 from flota.errors import NoReport, UnknownFlag
 from flota.failures.report_from_logs import NodeHistory, find_histories, reconstruct_report
 from flota.failures.report_text import failure_report
-from flota.humanize import duration_in_words
+from flota.humanize import duration_in_words, signal_name
 from flota.job.printable import printable
 from flota.job.report import STOPPED, SUCCEEDED, Report
 from flota.logs.directory import is_locked
@@ -20,8 +20,8 @@ usage: flota why [--verbose] [LOG_DIR …]
 
 Print how the last job in a log directory ended: which worker failed first, why,
 and its last output. LOG_DIR can be the directories of several nodes, a directory
-that contains them, or the pattern given to --log_dir ('runs/{job_id}/{time}'),
-for the latest run.
+that contains them, or the pattern that was given to --log_dir, such as
+'runs/{job_id}/{time}', which selects the latest run.
 
   --log_dir DIR   the same as LOG_DIR [log]
   --verbose       print every failure in full, not only the first
@@ -63,15 +63,18 @@ def format_reports(histories: list[NodeHistory], *, verbose: bool) -> list[str]:
     """One report if all nodes have the same; otherwise each different one, with its nodes, and the nodes without."""
     reports: dict[tuple[str, ...], list[str]] = {}
     for history in histories:
-        if history.report:
+        if history.report and history.report.final:
             reports.setdefault(tuple(format_report(history.report, verbose=verbose)), []).append(history.node)
     without_report = [history for history in histories if history.report is None]
+    early = next((history.report for history in histories if history.report and not history.report.final), None)
     lines: list[str] = []
     for report, nodes in reports.items():
         head = [f"{', '.join(filter(None, nodes))}:"] if len(reports) > 1 else []
         lines += [*([""] if lines else []), *head, *report]
     if without_report and not reports:
-        lines += format_without_report(without_report, verbose=verbose)
+        lines += format_without_report(without_report, early, verbose=verbose)
+    elif early and not reports:
+        lines.append(f"{_job(early)}: {_killed_while_stopping(early)}")
     elif without_report:
         lines += ["", f"no report from {', '.join(history.node for history in without_report)}"]
     return lines
@@ -94,13 +97,19 @@ def _job(report: Report) -> str:
     return f"job {report.job_id}, started {began}, logs in {report.log_dir}"
 
 
-def format_without_report(histories: list[NodeHistory], *, verbose: bool) -> list[str]:
-    """flota itself was killed, or the job is still running."""
-    report = reconstruct_report(histories)
+def _killed_while_stopping(early: Report) -> str:
+    cause = signal_name(early.verdict.signal) if early.verdict.signal else early.verdict.reason or "a failure"
+    return f"flota itself was killed while it stopped the workers after {cause}"
+
+
+def format_without_report(histories: list[NodeHistory], early: Report | None, *, verbose: bool) -> list[str]:
+    """flota itself was killed, or the job is still running. `early`: from when it began to stop."""
+    report = early if early and early.failed else reconstruct_report(histories)
     names = ", ".join(history.node for history in histories)
     if any(map(is_running, histories)):
         return [f"job {report.job_id} is still running on {names}"]
-    head = f"job {report.job_id} on {names} has no report because flota itself was killed. From its events and logs:"
+    why = _killed_while_stopping(early) if early else "flota itself was killed"
+    head = f"job {report.job_id} on {names} has no report because {why}. From its events and logs:"
     if not report.failed:
         return [head, "no worker failed before that"]
     return [head, *failure_report(report, verbose=verbose)]

@@ -1,6 +1,6 @@
 """Python imports a module of this name before it runs a script. With this folder first on PYTHONPATH, an interpreter
 started as `python -u train.py` parks here until the node requests a worker, and then runs its script; or it starts to
-record its imports here.
+record its imports here, or is prepared to exit after an error.
 
 So Python itself runs the script: its file, `__main__`, arguments, traceback and exit are not emulated.
 Runs on Python 3.8."""
@@ -50,10 +50,16 @@ def _park(link: "int") -> None:
 
 
 if "FLOTA_PARK" in os.environ:
-    _park(int(os.environ.pop("FLOTA_PARK")))
-elif os.environ.pop("FLOTA_RECORD", ""):
+    _park(int(os.environ.pop("FLOTA_PARK")))  # returns as the worker
+    _records = ""
+else:
+    _records = os.environ.pop("FLOTA_RECORD", "")
     _restore()
-    try:
-        _load("flota.host.channel").record_imports(os.environ.get("FLOTA_CHANNEL", ""))
-    except Exception:  # noqa: S110
-        pass  # the worker does not need the record
+_exits = os.environ.pop("FLOTA_EXIT_AFTER_ERROR", "")
+try:
+    if _records:
+        _load("flota.standby.record_imports").record_imports(os.environ.get("FLOTA_CHANNEL", ""))
+    if _exits:
+        _load("flota.worker.exit_after_error").exit_after_error()
+except Exception:  # noqa: S110
+    pass  # the worker does not need them

@@ -1,0 +1,36 @@
+"""Parses the options of subcommands."""
+
+from __future__ import annotations
+
+from flota.errors import MissingValue, UnknownFlag
+from flota.values import NamedTuple
+
+
+class Options(NamedTuple):
+    """`given`: options with a value, by name; `switches`: options without; `words`: all other words."""
+
+    given: dict[str, str]
+    switches: frozenset[str]
+    words: tuple[str, ...]
+
+
+def read_options(words: list[str], with_value: tuple[str, ...], switches: tuple[str, ...]) -> Options:
+    """Raises UnknownFlag and MissingValue. Underscores may be used for dashes."""
+    given: dict[str, str] = {}
+    found: set[str] = set()
+    others: list[str] = []
+    following = iter(words)
+    for word in following:
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-") if name.startswith("--") else name
+        if name in with_value:
+            given[name] = value if equals else next(following, "")
+            if not given[name]:
+                raise MissingValue(name, "")
+        elif name in switches and not equals:
+            found.add(name)
+        elif word.startswith("-") and word != "-":
+            raise UnknownFlag(word, f"one of {', '.join(sorted((*with_value, *switches)))}")
+        else:
+            others.append(word)
+    return Options(given, frozenset(found), tuple(others))

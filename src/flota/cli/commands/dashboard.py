@@ -1,0 +1,116 @@
+"""`flota dashboard`: serves the page of a running or finished job."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from flota.cli.build_spec import absolute
+from flota.cli.command_options import Options, read_options
+from flota.cli.commands.why import expand
+from flota.cli.convert import convert
+from flota.cli.find_job import WITH_VALUE, find_job, running_nodes
+from flota.cli.settings import find_log_dir
+from flota.control.client import JobClient, NodeClient
+from flota.dashboard.finished_job import FinishedJob
+from flota.dashboard.job_source import JobSource
+from flota.dashboard.live_job import LiveJob
+from flota.dashboard.web_server import PageServer
+from flota.errors import BadValue, CannotAsk, CannotListen, NoJobHere, NoReport, TooManyWords
+from flota.host.process_start import die_with_parent
+
+USAGE = """\
+usage: flota dashboard [LOG_DIR] [--job ID] [--at HOST:PORT] [--listen ADDR:PORT]
+
+Serve a page about a running job, or about the finished job in a log directory,
+and print its link. The page shows progress, ranks, nodes, rounds, logs and
+stacks. The link contains a token, with which one can also stop the job.
+Without arguments, it is the job of this directory, or the only one on this
+machine. It is served until Ctrl-C, or until 10 minutes after the job's end.
+
+  --job ID             the job with this id, or with this pid
+  --at HOST:PORT       the job whose node listens there, with FLOTA_TOKEN
+  --listen ADDR:PORT   where to serve it; not encrypted [127.0.0.1, any port]
+"""
+NODE_TIME = 120.0  # seconds until a node that does not answer is given up
+LINGER = 600.0  # seconds after the job's end
+NICENESS = 10  # of the server that a node has started: the workers come first
+CHECK_INTERVAL = 5.0  # seconds between checks whether to end
+
+
+def main(words: list[str]) -> int:
+    options = read_options(words, (*WITH_VALUE, "--listen", "--parent"), ("-h", "--help"))
+    if {"-h", "--help"} & options.switches:
+        print(USAGE, end="")
+        return 0
+    if len(options.words) > 1:
+        raise TooManyWords(options.words[-1], USAGE.partition("\n")[0].removeprefix("usage: "))
+    gc.enable()  # disabled by cli/main.py
+    if "--parent" in options.given:  # the node that has started this command
+        os.nice(NICENESS)
+        die_with_parent(int(options.given["--parent"]))
+    address, port = _where_to_listen(options.given.get("--listen", "on"))
+    try:
+        server = PageServer(address, port)
+    except OSError as error:
+        raise CannotListen(f"{address}:{port}", (error.strerror or str(error)).lower()) from None
+    server.source = find_source(options, lambda: _shut_down_later(server))
+    print(server.link, flush=True)
+    if not address.startswith("127.") and address not in ("::1", "localhost"):
+        print("flota: warning: the page is not encrypted: use it in a network that you trust", file=sys.stderr)
+    server.serve_forever(CHECK_INTERVAL)
+    return 0
+
+
+def _where_to_listen(word: str) -> tuple[str, int]:
+    found = convert("--listen", "listen", word)
+    if not isinstance(found, tuple):
+        raise BadValue("--listen", word, "an address and a port", "--listen 127.0.0.1:8080")
+    address, port = found
+    return str(address), int(port)
+
+
+def find_source(options: Options, on_end: Callable[[], object]) -> JobSource:
+    def live(client: JobClient) -> LiveJob:
+        return LiveJob(client, dict(os.environ), on_end)
+
+    if "--parent" in options.given:
+        return live(_reach_node(int(options.given["--parent"])))
+    if options.words:
+        directories = [absolute(path) for path in expand(options.words[0], "flota dashboard")]
+        running = [node for node in running_nodes() if node.status.job.log_dir in directories]
+        return live(JobClient(running[0].client)) if running else FinishedJob(directories)
+    try:
+        return live(find_job(options.given, os.environ))
+    except NoJobHere:
+        if options.given:
+            raise
+        try:
+            return FinishedJob(expand(*find_log_dir(os.environ)))
+        except NoReport:
+            raise NoJobHere from None
+
+
+def _reach_node(pid: int) -> JobClient:
+    """The node that has started this command. It may be busy with the start of many workers."""
+    give_up = time.monotonic() + NODE_TIME
+    while True:
+        client = JobClient(NodeClient(pid))
+        try:
+            client.entry.status()
+        except CannotAsk:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(1.0)
+        else:
+            return client
+
+
+def _shut_down_later(server: PageServer) -> None:
+    timer = threading.Timer(LINGER, server.shutdown)
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,109 @@
+"""`flota ps`: lists running jobs of this user on this machine, with `-a` also the finished ones in this directory."""
+
+import os
+import sys
+import time
+
+from flota.cli.command_options import read_options
+from flota.cli.find_job import RunningNode, running_nodes
+from flota.cli.table import table
+from flota.control.client import job_at
+from flota.control.status import JobStatus, NodeStatus
+from flota.humanize import duration_in_words
+from flota.job.printable import printable
+from flota.job.report import NO_STEP, Report
+from flota.logs.find_runs import finished_reports
+
+USAGE = """\
+usage: flota ps [-a] [--at HOST:PORT] [--json]
+
+List the running jobs of this user on this machine: their id, state, nodes,
+ranks, restarts, steps, and where their logs are.
+
+  -a, --all        also list finished jobs whose logs are in this directory
+  --at HOST:PORT   the job whose node listens there, with FLOTA_TOKEN
+  --json           print JSON
+"""
+HEAD = ("JOB", "PID", "STATE", "NODES", "RANKS", "RESTARTS", "STEP", "AGE", "LOG DIR")
+
+
+def main(words: list[str]) -> int:
+    options = read_options(words, ("--at",), ("-h", "--help", "-a", "--all", "--json"))
+    if {"-h", "--help"} & options.switches:
+        print(USAGE, end="")
+        return 0
+    if "--at" in options.given:
+        client = job_at(options.given["--at"], dict(os.environ)).entry
+        nodes = [RunningNode(0, client, client.status())]
+    else:
+        nodes = running_nodes()
+    rows = [_as_dict(node.status.job, node.status.node) for node in nodes]
+    if {"-a", "--all"} & options.switches:
+        running = {row["log_dir"] for row in rows}
+        rows = [*(_of_report(*one) for one in finished_reports(os.getcwd()) if one[0] not in running), *rows]
+    if "--json" in options.switches:
+        import json
+
+        print(json.dumps(rows, indent=1))
+    elif rows:
+        print("\n".join(table([HEAD, *map(_row, rows)])))
+    else:
+        print("no running jobs", file=sys.stderr)
+    return 0
+
+
+def _as_dict(job: JobStatus, node: NodeStatus) -> dict[str, object]:
+    """`steps`: the least and the greatest step of the ranks on this node."""
+    steps = sorted(rank.step for rank in node.ranks if rank.step != NO_STEP)
+    return {
+        "job_id": job.job_id,
+        "pid": node.pid,
+        "state": job.state,
+        "nodes": len(job.nodes),
+        "ranks": job.world_size,
+        "attempt": job.attempt,
+        "restarts": len(job.restarts),
+        "steps": [steps[0], steps[-1]] if steps else [],
+        "total": max((rank.total for rank in node.ranks), default=0),
+        "began": job.began,
+        "endpoint": next((place.endpoint for place in job.nodes if place.seat == node.seat), ""),
+        "log_dir": job.log_dir,
+    }
+
+
+def _of_report(directory: str, report: Report) -> dict[str, object]:
+    steps = [one.step for one in report.failed if one.step != NO_STEP]
+    return {
+        "job_id": report.job_id,
+        "pid": None,
+        "state": report.verdict.kind,
+        "nodes": None if report.several else 1,
+        "ranks": report.workers,
+        "attempt": report.verdict.attempt,
+        "restarts": len(report.restarts),
+        "steps": [min(steps), max(steps)] if steps else [],
+        "total": 0,
+        "began": report.began,
+        "exit_code": report.exit_code,
+        "log_dir": directory,
+    }
+
+
+def _row(facts: dict[str, object]) -> tuple[str, ...]:
+    steps, total, began = facts["steps"], facts["total"], facts["began"]
+    assert isinstance(steps, list)
+    assert isinstance(began, float)
+    step = "-".join(dict.fromkeys(f"{step:,}" for step in steps)) + (f"/{total:,}" if steps and total else "")
+    age = duration_in_words(time.time() - began) if facts["pid"] else _moment(began)
+    names = ("job_id", "pid", "state", "nodes", "ranks", "restarts")
+    cells = ("-" if facts[name] is None else printable(str(facts[name])) for name in names)
+    return (*cells, step or "-", age, printable(_short(str(facts["log_dir"]))))
+
+
+def _moment(began: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(began))
+
+
+def _short(path: str) -> str:
+    here = f"{os.getcwd()}/"
+    return path.removeprefix(here) if path.startswith(here) else path

@@ -1,0 +1,50 @@
+"""`flota top`: the live view of a running job."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from flota.cli.command_options import read_options
+from flota.cli.find_job import WITH_VALUE, find_job
+from flota.cli.require_view import require_view
+from flota.control.client import JobClient, NodeClient
+from flota.errors import TooManyWords
+
+USAGE = """\
+usage: flota top [--job ID] [--at HOST:PORT]
+
+Show a running job on the terminal: its progress, all ranks with their steps,
+step times, CPU and memory, rounds and restarts with their causes, and the log of
+the chosen rank. ? lists the keys; q leaves the view, and the job goes on.
+
+  --job ID         the job with this id, or with this pid
+  --at HOST:PORT   the job whose node listens there, with FLOTA_TOKEN
+"""
+OF_NODE = "--of-node"  # the pid of the node that has started this view: run/view_process.py
+OLD_TERMINALS = ("vt100", "vt102", "vt220")  # without colours and Unicode
+
+
+def main(words: list[str]) -> int:
+    options = read_options(words, (*WITH_VALUE, OF_NODE), ("-h", "--help"))
+    if {"-h", "--help"} & options.switches:
+        print(USAGE, end="")
+        return 0
+    if options.words:
+        raise TooManyWords(options.words[0], USAGE.partition("\n")[0].removeprefix("usage: "))
+    require_view("flota top")
+    node = options.given.get(OF_NODE, "")
+    show(JobClient(NodeClient(int(node))) if node.isdecimal() else find_job(options.given, os.environ))
+    return 0
+
+
+def show(job: JobClient) -> None:
+    is_old = os.environ.get("TERM", "") in OLD_TERMINALS
+    if is_old:
+        os.environ["NO_COLOR"] = "1"
+    elif not os.environ.get("NO_COLOR"):
+        os.environ.pop("NO_COLOR", None)  # textual also obeys an empty one
+    from flota.view.app import JobView
+
+    is_unicode = "utf" in (sys.stdout.encoding or "").lower()
+    JobView(job, [sys.executable, "-P", "-m", "flota"], ascii_only=is_old or not is_unicode).run(mouse=False)

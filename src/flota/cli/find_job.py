@@ -1,0 +1,67 @@
+"""Finds the running job that a command means: that of this directory, or the only one; or by `--job` or `--at`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from flota.control.client import JobClient, NodeClient, job_at, local_nodes
+from flota.control.status import Status
+from flota.errors import CannotAsk, NoJobHere, SeveralJobs, UnknownJob
+from flota.job.printable import printable
+from flota.values import NamedTuple
+
+WITH_VALUE = ("--job", "--at")  # options of every command about a running job
+ASKED_AT_ONCE = 16
+
+
+class RunningNode(NamedTuple):
+    """A node of this user on this machine."""
+
+    pid: int
+    client: NodeClient
+    status: Status
+
+
+def find_job(given: Mapping[str, str], environ: Mapping[str, str]) -> JobClient:
+    if "--at" in given:
+        return job_at(given["--at"], dict(environ))
+    return JobClient(choose(running_nodes(), given.get("--job", ""), os.getcwd()).client)
+
+
+def running_nodes() -> list[RunningNode]:
+    """All nodes that answer. Those of other users do not."""
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return [node for node in pool.map(_ask, local_nodes()) if node]
+
+
+def _ask(pid: int) -> RunningNode | None:
+    client = NodeClient(pid)
+    try:
+        return RunningNode(pid, client, client.status())
+    except CannotAsk:
+        return None
+
+
+def choose(nodes: list[RunningNode], job: str, directory: str) -> RunningNode:
+    """Several nodes of one job are as good as one."""
+    if not nodes:
+        raise NoJobHere
+    names = ", ".join(sorted(f"{printable(node.status.job.job_id)} (pid {node.pid})" for node in nodes))
+    if job:
+        found = [node for node in nodes if job in (node.status.job.job_id, str(node.pid))]
+        if not found:
+            raise UnknownJob(printable(job), names)
+    else:
+        here = [node for node in nodes if directory in (node.status.job.directory, node.status.job.log_dir)]
+        found = here or nodes
+    if len({_identity(node.status) for node in found}) > 1:
+        raise SeveralJobs(names)
+    return found[0]
+
+
+def _identity(status: Status) -> tuple[object, ...]:
+    """What the nodes of one job have in common."""
+    places = tuple(place.endpoint for place in status.job.nodes)
+    return (status.job.job_id, places) if any(places) else (status.job.job_id, status.node.pid)

@@ -1,0 +1,87 @@
+"""What users ask of a job on several machines: where its nodes listen, what the job does, whether a node may leave."""
+
+from __future__ import annotations
+
+import socket
+
+from flota.cluster.job_state import GATHERING, JobState
+from flota.cluster.questions import ON_REQUEST
+from flota.cluster.store_access import make_tls
+from flota.control.requests import CannotDo, JobRequests
+from flota.control.status import RESTARTING, WAITING
+from flota.job.nodes import NodesSpec
+from flota.job.overview import JobOverview, NodeEndpoint
+from flota.job.roster import Seat, endpoint
+from flota.job.spec import JobSpec, RestartPolicy
+from flota.job.survey_outcomes import Result
+from flota.supervise.grace_period import SIGTERM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.cluster.multi_node import MultiNode
+    from flota.control.door import ControlDoor
+
+
+class ClusterRequests(JobRequests):
+    def __init__(self, node: MultiNode) -> None:
+        super().__init__(node, node.store.token or node.nodes.secrets.token, node.nodes.secrets.authority)
+        self._node = node
+
+    def overview(self) -> JobOverview:
+        return overview_of(self._node.follower.job_state, tls=self._node.nodes.tls)
+
+    def restart(self) -> str:
+        if not self._node.follower.request_restart():
+            raise CannotDo("the job is not running")
+        self._node.advance()
+        return "restarting all workers"
+
+    def leave(self) -> str:
+        follower = self._node.follower
+        refuse_to_leave(follower.job_state, follower.name, self._node.nodes, self._node.spec.restarts)
+        self._node.begin_stop("flota drain", SIGTERM)
+        return "this node leaves the job"
+
+    def ask(self, kind: str) -> int | None:
+        after = self._node.follower.request(kind) if kind in ON_REQUEST else None
+        self._node.advance()
+        return after
+
+    def result_of(self, kind: str) -> Result | None:
+        job_state = self._node.follower.job_state
+        return job_state.results.get(kind) if job_state else None
+
+
+def open_control_port(door: ControlDoor, spec: JobSpec, nodes: NodesSpec, token: str) -> str:
+    """Let those who have the job's token ask this node over the network. Returns the port; empty: they cannot.
+
+    Only with a certificate in a job with TLS: the token would be sent in the clear.
+    """
+    if not token or (nodes.tls and not nodes.secrets.certificate):
+        return ""
+    family = socket.AF_INET6 if ":" in spec.address else socket.AF_INET
+    try:
+        listener = socket.create_server((spec.address, 0), family=family)
+    except OSError:
+        return ""  # not an address of this machine, as behind a forwarded port
+    door.listen_to_network(listener, token, make_tls(nodes.secrets, server=True) if nodes.tls else None)
+    return str(listener.getsockname()[1])
+
+
+def overview_of(job_state: JobState | None, *, tls: bool) -> JobOverview:
+    job = job_state or JobState(GATHERING)
+    places = tuple(NodeEndpoint(seat.host, seat.address, _endpoint_of(seat, tls=tls)) for seat in job.seats)
+    state = (RESTARTING if job.seats else WAITING) if job.phase == GATHERING else ""
+    return JobOverview(places, job.restarts, job.slow, state, job.join_status or job.why)
+
+
+def _endpoint_of(seat: Seat, *, tls: bool) -> str:
+    return f"{'https' if tls else 'http'}://{endpoint(seat.address, seat.control)}" if seat.control else ""
+
+
+def refuse_to_leave(job: JobState | None, node: str, nodes: NodesSpec, restarts: RestartPolicy) -> None:
+    """Raise CannotDo if the job would end without this node."""
+    if job is None or job.seat_of(node) < 0:
+        raise CannotDo("this node has no place in the running round")
+    if len(job.seats) <= nodes.least and not restarts.enabled:
+        raise CannotDo(f"the job needs all of its {len(job.seats)} nodes: to end it, use flota stop")

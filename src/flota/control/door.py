@@ -1,0 +1,65 @@
+"""Where a node can be asked: a Unix socket for its user, and a TCP port for those who have the job's token.
+
+A job that is never asked pays only for a socket: the server is imported when the first client connects.
+"""
+
+from __future__ import annotations
+
+import time
+
+from flota.host.unix_socket import listen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    from flota.control.server import ControlServer
+    from flota.run.node_watch import NodeWatch
+
+
+FINISH_TIME = 1.0  # seconds: a slow reader does not keep a job from ending
+
+
+class ControlDoor:
+    def __init__(self, node: NodeWatch) -> None:
+        self._node = node
+        self._servers: list[ControlServer] = []
+        self.has_ended = False  # all output is in the logs
+        self._listener = listen()
+        if self._listener:
+            node.loop.watch(self._listener.fileno(), self._open)
+
+    def _open(self) -> None:
+        import socket
+
+        assert self._listener is not None
+        self._serve(socket.socket(fileno=self._listener.detach()), None)
+
+    def listen_to_network(self, listener: socket.socket, token: str, tls: ssl.SSLContext | None) -> None:
+        self._node.loop.watch(listener.fileno(), lambda: self._serve(listener, token, tls))
+
+    def _serve(self, listener: socket.socket, token: str | None, tls: ssl.SSLContext | None = None) -> None:
+        from flota.control.server import ControlServer
+
+        self._servers.append(ControlServer(self._node, listener, token, tls))
+
+    @property
+    def deadline(self) -> float | None:
+        return min((end for server in self._servers if (end := server.deadline) is not None), default=None)
+
+    def on_time(self, now: float) -> None:
+        for server in self._servers:
+            server.on_time(now)
+
+    def finish(self) -> None:
+        """Let those who follow a log see its end, if they read it at once."""
+        self.has_ended = True
+        give_up = time.monotonic() + FINISH_TIME
+        while [server for server in self._servers if server.finish()] and time.monotonic() < give_up:
+            self._node.loop.turn(FINISH_TIME / 10)
+
+    def deliver(self) -> None:
+        """Send results of questions to the whole job to those who have asked."""
+        for server in self._servers:
+            server.deliver()

@@ -1,0 +1,246 @@
+"""Answers questions about this node and its job, over a Unix socket or over TCP: see docs/reference/control.md."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import time
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from flota.control.log_stream import CHUNK, POLL_INTERVAL, LogStream
+from flota.control.node_status import logs_of, node_logs, node_status
+from flota.control.requests import CannotDo, JobRequests
+from flota.control.status import OFFSET, Done, Problem
+from flota.host.unix_socket import peer_of
+from flota.logs.log_parts import read_part
+from flota.logs.log_times import times_file
+from flota.store.http_server import HttpServer
+from flota.store.server_connection import HttpRequest, ServerConnection, frame
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
+
+    from flota.run.node_watch import NodeWatch
+
+MOST_CONNECTIONS = 64  # of people and their tools
+STRANGERS_MEMORY = 1 << 20  # bytes
+BEARER = b"Bearer "
+TEXT = "text/plain; charset=utf-8"
+BYTES = "application/octet-stream"
+OFFSET_DIGITS, INODE_DIGITS = 15, 20
+LAST_OFFSET = (1 << 62) - 1
+LONGEST_KIND = 64
+
+
+class RefusedRequest(Exception):
+    """An answer other than 200."""
+
+    def __init__(self, status: int, words: str) -> None:
+        self.status = status
+        self.words = words
+
+
+class ControlServer(HttpServer):
+    """`token`: required in each request; None on a Unix socket, which only the user of this job can connect to."""
+
+    strangers_memory = STRANGERS_MEMORY
+
+    def __init__(
+        self, node: NodeWatch, listener: socket.socket, token: str | None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._node = node
+        self._token = BEARER + token.encode() if token is not None else None
+        self._streams: dict[ServerConnection, LogStream] = {}
+        self._asked: dict[ServerConnection, tuple[str, int]] = {}  # kind of the result, and an id below it
+        self._followers: set[ServerConnection] = (
+            set()
+        )  # those who ask for logs again and again, until the job has ended
+        self._poll_at: float | None = None
+        super().__init__(listener, node.loop, tls, most_connections=MOST_CONNECTIONS)
+
+    # Who may ask.
+
+    def accepts(self, sock: socket.socket) -> bool:
+        return sock.family != socket.AF_UNIX or peer_of(sock)[1] in (0, os.getuid())
+
+    def is_authorized(self, authorization: bytes) -> bool:
+        return self._token is None or hmac.compare_digest(authorization, self._token)
+
+    def encode_error(self, words: str) -> bytes:
+        return msgspec.json.encode(Problem(words))
+
+    # Answers.
+
+    def serve(self, connection: ServerConnection, request: HttpRequest, now: float) -> None:
+        if not self.is_authorized(request.headers.get(b"authorization", b"")):
+            connection.refuse(401, self.encode_error("the request does not have the job's token"))
+            return
+        url = urlsplit(request.path)
+        query = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        answer = ANSWERS.get((request.method, url.path))
+        try:
+            if answer is None:
+                raise RefusedRequest(404, f"{request.method} {url.path} is not supported")
+            answer(self, connection, query)
+        except RefusedRequest as refused:
+            connection.answer(refused.status, self.encode_error(refused.words))
+        self._schedule(now)
+
+    def answer_status(self, connection: ServerConnection, _query: dict[str, str]) -> None:
+        connection.answer(200, msgspec.json.encode(node_status(self._node)))
+
+    def answer_token(self, connection: ServerConnection, _query: dict[str, str]) -> None:
+        """With it, a command of this user can ask the other nodes."""
+        if self._token is not None:
+            raise RefusedRequest(404, "the token is not sent over the network")
+        access = {"token": self._node.requests.token, "authority": self._node.requests.authority}
+        connection.answer(200, msgspec.json.encode(access))
+
+    def answer_log(self, connection: ServerConnection, query: dict[str, str]) -> None:
+        self._begin_stream(connection, self._log_of(query), query)
+
+    def _log_of(self, query: dict[str, str]) -> str:
+        role, rank, file = query.get("role", "trainer"), query.get("rank", ""), query.get("file", "0")
+        workers = [plan.worker for plan in self._node.started.plans] if self._node.evidence.rounds else []
+        number = next((at for at, one in enumerate(workers) if (one.name, str(one.rank)) == (role, rank)), None)
+        logs = () if number is None else logs_of(self._node, number)
+        if file not in map(str, range(len(logs))):
+            raise RefusedRequest(404, f"this node has no log of {role} {rank}")
+        return logs[int(file)]
+
+    def answer_log_part(self, connection: ServerConnection, query: dict[str, str]) -> None:
+        """Bytes of one file of a log. Unlike a stream, it leaves the connection free for the next request."""
+        inode, offset, limit = (query.get(name, "") for name in ("inode", "offset", "limit"))
+        if not all(text.isdecimal() and len(text) <= INODE_DIGITS for text in (inode, offset, limit)):
+            raise RefusedRequest(400, "invalid inode, offset or limit")
+        data = read_part(self._log_of(query), int(inode), min(int(offset), LAST_OFFSET), min(int(limit), CHUNK))
+        connection.answer(200, data, BYTES)
+
+    def answer_logs(self, connection: ServerConnection, query: dict[str, str]) -> None:
+        if query.get("follow") == "1":
+            self._followers.add(connection)
+        connection.answer(200, msgspec.json.encode(node_logs(self._node)))
+
+    def answer_log_times(self, connection: ServerConnection, query: dict[str, str]) -> None:
+        path = times_file(self._node.spec.log.directory, os.uname().nodename)
+        self._begin_stream(connection, path, query)
+
+    def answer_events(self, connection: ServerConnection, query: dict[str, str]) -> None:
+        path = f"{self._node.spec.log.directory}/events.{os.uname().nodename}.jsonl"
+        self._begin_stream(connection, path, query)
+
+    def answer_question(self, connection: ServerConnection, query: dict[str, str]) -> None:
+        """Ask all nodes of the job. The answer follows when they have answered."""
+        kind = query.get("kind", "")
+        after = self._node.requests.ask(kind)
+        if after is None:
+            raise RefusedRequest(409, f"this job cannot be asked `{kind[:LONGEST_KIND]}` now")
+        self._asked[connection] = kind, after
+
+    def deliver(self) -> None:
+        for connection, (kind, after) in list(self._asked.items()):
+            result = self._node.requests.result_of(kind)
+            if result is not None and result.id > after:
+                connection.answer(200, msgspec.json.encode(result.lines))
+            elif self._node.in_round:
+                continue
+            else:
+                connection.answer(409, self.encode_error("the round has ended"))
+            del self._asked[connection]
+            self.update(connection)
+
+    def _act(self, connection: ServerConnection, act: Callable[[JobRequests], str]) -> None:
+        try:
+            connection.answer(200, msgspec.json.encode(Done(act(self._node.requests))))
+        except CannotDo as error:
+            raise RefusedRequest(409, str(error)) from None
+
+    def stop(self, connection: ServerConnection, _query: dict[str, str]) -> None:
+        self._act(connection, lambda requests: requests.stop())
+
+    def restart(self, connection: ServerConnection, _query: dict[str, str]) -> None:
+        self._act(connection, lambda requests: requests.restart())
+
+    def leave(self, connection: ServerConnection, _query: dict[str, str]) -> None:
+        self._act(connection, lambda requests: requests.leave())
+
+    # Streams.
+
+    def _begin_stream(self, connection: ServerConnection, path: str, query: dict[str, str]) -> None:
+        text = query.get("offset", "0")
+        if not text.removeprefix("-").isdecimal() or len(text) > OFFSET_DIGITS:
+            raise RefusedRequest(400, f"invalid offset `{text[:OFFSET_DIGITS]}`")
+        try:
+            stream = LogStream(path, int(text), follow=query.get("follow") == "1")
+        except OSError as error:
+            raise RefusedRequest(404, f"cannot read {path}: {error.strerror}") from None
+        self._streams[connection] = stream
+        connection.begin_stream(b"", TEXT, f"{OFFSET}: {stream.position}\r\n")
+        self._fill(connection, stream)
+
+    def _fill(self, connection: ServerConnection, stream: LogStream) -> None:
+        """Send the next part, once the last one is sent: a slow client costs one part of memory."""
+        if connection.unsent or connection.closed:
+            return
+        data = stream.read()
+        if data:
+            connection.send(frame(data))
+        elif stream.ended:
+            connection.end_stream()
+
+    def update(self, connection: ServerConnection) -> None:
+        super().update(connection)
+        stream = self._streams.get(connection)
+        if stream and not connection.unsent and not connection.closed:
+            self._fill(connection, stream)
+            super().update(connection)
+
+    @property
+    def deadline(self) -> float | None:
+        return min((time for time in (super().deadline, self._poll_at) if time is not None), default=None)
+
+    def on_time(self, now: float) -> None:
+        super().on_time(now)
+        if self._poll_at is not None and now >= self._poll_at:
+            for connection in list(self._streams):
+                self.update(connection)
+            self._schedule(now)
+
+    def finish(self) -> bool:
+        """The job has ended: send logs to their ends. Returns whether something is left to send."""
+        for connection, stream in list(self._streams.items()):
+            stream.finish()
+            self.update(connection)
+        return bool(self._streams or self._followers)
+
+    def _schedule(self, now: float) -> None:
+        self._poll_at = now + POLL_INTERVAL if self._streams else None
+
+    def after_requests(self) -> None:
+        self._schedule(time.monotonic())
+
+    def on_dropped(self, connection: ServerConnection) -> None:
+        self._asked.pop(connection, None)
+        self._followers.discard(connection)
+        if stream := self._streams.pop(connection, None):
+            stream.close()
+
+
+ANSWERS: dict[tuple[str, str], Callable[[ControlServer, ServerConnection, dict[str, str]], None]] = {
+    ("GET", "/v1/status"): ControlServer.answer_status,
+    ("GET", "/v1/token"): ControlServer.answer_token,
+    ("GET", "/v1/log"): ControlServer.answer_log,
+    ("GET", "/v1/log_part"): ControlServer.answer_log_part,
+    ("GET", "/v1/log_times"): ControlServer.answer_log_times,
+    ("GET", "/v1/logs"): ControlServer.answer_logs,
+    ("GET", "/v1/events"): ControlServer.answer_events,
+    ("GET", "/v1/ask"): ControlServer.answer_question,
+    ("POST", "/v1/stop"): ControlServer.stop,
+    ("POST", "/v1/restart"): ControlServer.restart,
+    ("POST", "/v1/leave"): ControlServer.leave,
+}

@@ -1,0 +1,39 @@
+"""What the page's server asks of a job, running or finished."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+
+
+class NotThere(Exception):
+    """What was asked for does not exist, or cannot be done now. Its text is for people."""
+
+
+class JobSource(Protocol):
+    def wait(self, known: int, seconds: float) -> tuple[int, bytes]:
+        """The newest snapshot as JSON, and its number: at once if it is not `known`, else when there is another one or
+        the time is over."""
+
+    def newest(self) -> Json:
+        """A snapshot that is not older than a second or two."""
+
+    def counters(self) -> dict[str, int]:
+        """What was counted since the server started: nodes that joined and were lost."""
+
+    def curves(self) -> Json: ...
+
+    def timeline(self) -> Json: ...
+
+    def log_part(self, role: str, rank: int, offset: int) -> tuple[int, bytes]:
+        """A part of a rank's log, and the offset at which it begins. A negative offset counts from the end."""
+
+    def tails(self) -> list[tuple[str, bytes]]:
+        """The ends of the logs of all ranks, each with the rank's name."""
+
+    def stacks(self) -> list[str]:
+        """What each rank is waiting on, in words."""
+
+    def act(self, verb: str, seat: int) -> str:
+        """Stop or restart the job, or let the node with this seat leave. Returns what happens, in words."""

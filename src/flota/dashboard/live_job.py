@@ -1,0 +1,258 @@
+"""A running job, as the page sees it: asks all nodes once a second while a browser shows it, and rarely otherwise."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from flota.control.client import JobAnswer, JobClient, NodeClient
+from flota.control.status import ENDED, NodePlace
+from flota.dashboard.curves import Curves
+from flota.dashboard.file_part import read_part
+from flota.dashboard.finished_job import FinishedJob, ledger_of
+from flota.dashboard.job_source import NotThere
+from flota.dashboard.snapshot import RankKey, cpu_of, take_snapshot
+from flota.dashboard.timeline import NodeTimeline, merge
+from flota.errors import CannotAsk, FlotaError
+
+Json = dict[str, Any]
+
+INTERVAL = 1.0  # seconds between questions while a browser shows the page
+IDLE_INTERVAL = 10.0  # the same while none does, so that curves have no gaps
+LOOKED = 3.0  # seconds for which a browser that has asked counts
+SILENCE = 30.0  # seconds without an answer after which a job on other machines counts as ended
+LEDGER_INTERVAL = 15.0  # seconds between readings of where the time went
+EVENTS_INTERVAL = 2.0  # seconds between looks at the nodes' events
+MOST_EVENTS = 4 << 20  # bytes of a node's events: the latest at first, and in each look
+LOG_PART = 256 << 10  # bytes
+ALL_TAILS, LEAST_TAIL = 4 << 20, 2 << 10  # bytes of all logs together, and at least of each
+ASKED_AT_ONCE = 16
+STACKS_TIME = 30.0  # seconds
+HOST = os.uname().nodename
+
+
+class LiveJob:
+    """`on_end` is called when the job has ended."""
+
+    def __init__(self, client: JobClient, environ: dict[str, str], on_end: Callable[[], object]) -> None:
+        self._client = client
+        self._environ = environ
+        self._on_end = on_end
+        self._answer = client.status()
+        self._answered_at = time.monotonic()
+        self._request_seconds = 0.0
+        self._cpu: dict[RankKey, float] = {}
+        self._number = 0
+        self._snapshot: Json = {}
+        self._encoded = b""
+        self.history = Curves()
+        self._places: set[tuple[str, str]] = set()
+        self._counters = {"joined": 0, "lost": 0}
+        self._events: dict[NodePlace, tuple[int, NodeTimeline]] = {}  # with the offset to go on from
+        self._events_at = 0.0
+        self._looked_at = self._ledger_at = 0.0
+        self._ledger: Json | None = None
+        self._finished: FinishedJob | None = None
+        self._changed = threading.Condition()
+        self._wanted = threading.Event()
+        self._asking = threading.Lock()
+        self._reading_events = threading.Lock()
+        self._take(self._answer, 0.0)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    # Asking.
+
+    def _run(self) -> None:
+        while self._finished is None and self._snapshot["job"]["state"] != ENDED:
+            looked = time.monotonic() - self._looked_at < LOOKED
+            self._wanted.wait(INTERVAL if looked else IDLE_INTERVAL)
+            if self._wanted.is_set():
+                self._wanted.clear()
+            self._ask()
+        self._on_end()
+
+    def _ask(self) -> None:
+        with self._asking:
+            began = time.monotonic()
+            try:
+                answer = self._client.status()
+            except CannotAsk as error:
+                self._on_silence(error.why)
+                return
+            self._request_seconds = time.monotonic() - began
+            self._take(answer, began - self._answered_at)
+            self._answered_at = began
+
+    def _take(self, answer: JobAnswer, elapsed: float) -> None:
+        self._answer = answer
+        snapshot = take_snapshot(answer, self._cpu, elapsed)
+        self._cpu = cpu_of(answer)
+        progress = snapshot["progress"]
+        values = {name: progress[name] for name in ("step", "seconds", "slowest", "fastest")}
+        self.history.add(answer.job.now, {**values, **{f"number:{k}": v for k, v in progress["numbers"].items()}})
+        places = {(place.host, place.endpoint) for place in answer.job.nodes}
+        self._counters["joined"] += len(places - self._places)
+        self._counters["lost"] += len(self._places - places)
+        self._places = places
+        self._show({**snapshot, "ledger": self._read_ledger()})
+
+    def _read_ledger(self) -> Json | None:
+        """From the events files on this machine, if the job was found here."""
+        if self._client.entry.pid and time.monotonic() >= self._ledger_at:
+            self._ledger_at = time.monotonic() + LEDGER_INTERVAL
+            self._ledger = ledger_of([self._answer.job.log_dir])
+        return self._ledger
+
+    def _show(self, snapshot: Json) -> None:
+        with self._changed:
+            self._number += 1
+            self._snapshot = {**snapshot, "request_seconds": round(self._request_seconds, 4)}
+            self._encoded = msgspec.json.encode(self._snapshot)
+            self._changed.notify_all()
+
+    def _on_silence(self, why: str) -> None:
+        """The job has ended, its node is gone, or the network is."""
+        pid, job = self._client.entry.pid, self._snapshot["job"]
+        if (pid and not os.path.exists(f"/proc/{pid}")) or time.monotonic() - self._answered_at > SILENCE:
+            try:
+                self._finished = FinishedJob([job["log_dir"]])
+                self._show(self._finished.newest())
+            except FlotaError:  # its logs are on another machine
+                self._show({**self._snapshot, "live": False, "job": {**job, "state": ENDED, "message": ""}})
+        else:
+            self._show({**self._snapshot, "job": {**job, "message": f"no answer: {why}"}})
+
+    # Answers.
+
+    def wait(self, known: int, seconds: float) -> tuple[int, bytes]:
+        self._look()
+        with self._changed:
+            self._changed.wait_for(lambda: self._number != known, seconds)
+            return self._number, self._encoded
+
+    def _look(self) -> None:
+        """A browser shows the page. The first one does not wait for the next question."""
+        was_idle = time.monotonic() - self._looked_at > LOOKED
+        self._looked_at = time.monotonic()
+        if was_idle:
+            self._wanted.set()
+
+    def newest(self) -> Json:
+        if self._finished is None and time.monotonic() - self._answered_at > INTERVAL:
+            self._ask()
+        return self._snapshot
+
+    def counters(self) -> dict[str, int]:
+        return self._counters
+
+    def curves(self) -> Json:
+        return self.history.as_dict()
+
+    def timeline(self) -> Json:
+        if self._finished:
+            return self._finished.timeline()
+        with self._reading_events:
+            if time.monotonic() - self._events_at > EVENTS_INTERVAL:
+                self._events_at = time.monotonic()
+                self._read_events()
+            return merge(timeline for _, timeline in self._events.values())
+
+    def _read_events(self) -> None:
+        for place in self._answer.job.nodes:
+            offset, timeline = self._events.get(place, (-MOST_EVENTS, NodeTimeline()))
+            try:
+                begins, data = self._events_part(place, offset)
+            except CannotAsk:
+                continue  # the others are shown
+            if offset > begins:
+                timeline = NodeTimeline()  # it was replaced
+            timeline.feed(data)
+            self._events[place] = begins + len(data), timeline
+
+    def _events_part(self, place: NodePlace, offset: int) -> tuple[int, bytes]:
+        if self._is_entry(place) and self._client.entry.pid:
+            try:
+                return read_part(f"{self._answer.job.log_dir}/events.{HOST}.jsonl", offset, MOST_EVENTS)
+            except OSError:
+                pass  # the node has its files elsewhere
+        return self._node(place).events_from(offset, MOST_EVENTS)
+
+    def log_part(self, role: str, rank: int, offset: int) -> tuple[int, bytes]:
+        if self._finished:
+            return self._finished.log_part(role, rank, offset)
+        ranks = {(one.role, one.rank): (node.seat, one.logs) for node in self._answer.nodes for one in node.ranks}
+        seat, logs = ranks.get((role, rank), (None, ()))
+        place = self._place(seat)
+        if self._is_entry(place) and self._client.entry.pid and logs:
+            try:
+                return read_part(logs[0], offset, LOG_PART)
+            except OSError:
+                pass
+        try:
+            return self._node(place).log_from(role, rank, 0, offset, LOG_PART)
+        except CannotAsk as error:
+            raise NotThere(error.why) from None
+
+    def _place(self, seat: int | None) -> NodePlace:
+        place = next((one for one in self._answer.job.nodes if one.seat == seat), None)
+        if place is None:
+            raise NotThere("the job has no such node or rank now")
+        return place
+
+    def _is_entry(self, place: NodePlace) -> bool:
+        """Whether it is the node through which the job was found. If that is on this machine, its files are read
+        directly, which costs the node nothing."""
+        own = (node.seat for node in self._answer.nodes if (node.pid, node.host) == (self._client.entry.pid, HOST))
+        return len(self._answer.job.nodes) == 1 or place.seat == next(own, -1)
+
+    def _node(self, place: NodePlace) -> NodeClient:
+        client = self._client.another()
+        return client.entry if self._is_entry(place) else client.node(place)
+
+    def tails(self) -> list[tuple[str, bytes]]:
+        if self._finished:
+            return self._finished.tails()
+        ranks = [(one.role, one.rank) for node in self._answer.nodes for one in node.ranks]
+        size = max(LEAST_TAIL, min(LOG_PART, ALL_TAILS // max(1, len(ranks))))
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            return list(pool.map(lambda one: (rank_name(*one), self._tail(one[0], one[1], size)), ranks))
+
+    def _tail(self, role: str, rank: int, size: int) -> bytes:
+        try:
+            return self.log_part(role, rank, -size)[1]
+        except NotThere:
+            return b""
+
+    def stacks(self) -> list[str]:
+        if self._finished:
+            return self._finished.stacks()
+        from flota.hangs.question import POSITIONS
+        from flota.hangs.running_job import StackReader
+
+        try:
+            if len(self._answer.job.nodes) > 1:
+                return list(self._client.another().entry.ask_job(POSITIONS, STACKS_TIME))
+            reader = StackReader(self._answer.job.log_dir, self._environ, (), native=False)
+            return reader.ask(lambda *_: (), lambda *_: ())[1].splitlines()
+        except FlotaError as error:
+            raise NotThere(error.message) from None
+
+    def act(self, verb: str, seat: int) -> str:
+        if self._finished:
+            return self._finished.act(verb, seat)
+        try:
+            return (self._node(self._place(seat)) if verb == "leave" else self._client.another().entry).act(verb)
+        except CannotAsk as error:
+            raise NotThere(error.why) from None
+
+
+def rank_name(role: str, rank: int) -> str:
+    from flota.job.roles import TRAINER
+
+    return str(rank) if role == TRAINER else f"{role} {rank}"

@@ -1,0 +1,28 @@
+"""What one node knows of the whole job, for those who ask it. Pure."""
+
+from __future__ import annotations
+
+from flota.values import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.job.report import PastRestart
+    from flota.stragglers.detector import SlowRank
+
+
+class NodeEndpoint(NamedTuple):
+    """A node of the running round. `endpoint`: where it can be asked; empty: it cannot be."""
+
+    host: str
+    address: str
+    endpoint: str = ""
+
+
+class JobOverview(NamedTuple):
+    """`state`: the job's, if it is not that of this node's workers. `message`: what the job waits for."""
+
+    places: tuple[NodeEndpoint, ...]
+    restarts: tuple[PastRestart, ...] = ()
+    slow: tuple[SlowRank, ...] = ()
+    state: str = ""
+    message: str = ""

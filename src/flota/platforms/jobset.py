@@ -1,0 +1,33 @@
+"""JobSet of Kubernetes, if its pods are given JOBSET_NAME: Indexed Jobs with names of their own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flota.job.roster import endpoint
+from flota.platforms import Hints
+from flota.platforms.indexedjob import ALONE
+from flota.platforms.reading import OWN_PORT, POD_GRACE, Variables, as_name
+
+
+def detect(environ: Mapping[str, str]) -> Hints:
+    name, index = environ["JOBSET_NAME"], Variables("JobSet", environ).number("JOB_COMPLETION_INDEX")
+    job, replica = split_pod(environ.get("HOSTNAME", ""), name, index)
+    # How many pods a replica has is in no variable, so only pods of the first know their rank.
+    return Hints(
+        *("JOBSET_NAME", 0, index if replica == "0" else -1, "JOB_COMPLETION_INDEX"),
+        master=endpoint(f"{name}-{job}-0-0.{name}", str(OWN_PORT)) if job else "",
+        job_id=as_name(name),
+        job_source="JOBSET_NAME",
+        grace=POD_GRACE,
+        alone=ALONE,
+    )
+
+
+def split_pod(pod: str, name: str, index: int) -> tuple[str, str]:
+    """Return the names of the job and of the replica of a pod, which is named SET-JOB-REPLICA-INDEX."""
+    start, end = f"{name}-", f"-{index}"
+    if not (pod.startswith(start) and pod.endswith(end)):
+        return "", ""
+    job, _, replica = pod[len(start) : -len(end)].rpartition("-")
+    return (job, replica) if job and replica.isdecimal() else ("", "")

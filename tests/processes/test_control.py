@@ -1,0 +1,352 @@
+"""Questions to a running job, and commands that act on it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from flota.control.client import NO_ACCESS, Access, JobClient, NodeClient, local_nodes
+from flota.control.status import Status
+from flota.errors import CannotAsk
+from flota.host.ports import hold_free, port_of, release
+from flota.host.unix_socket import address_of
+from tests.launching import COMMAND, DEADLINE, environment, wait_until
+
+TOKEN = "a-token-of-this-test"
+
+
+class Asker:
+    """Clients that are closed when the test ends."""
+
+    def __init__(self) -> None:
+        self.opened = []
+
+    def node(self, where: int | str, access: Access = NO_ACCESS) -> NodeClient:
+        return self.keep(NodeClient(where, access))
+
+    def job(self, pid: int) -> JobClient:
+        return self.keep(JobClient(self.node(pid)))
+
+    def status(self, running) -> Status:
+        return self.node(running.pid).status()
+
+    def plain(self, pid: int) -> http.client.HTTPConnection:
+        client = self.keep(http.client.HTTPConnection("localhost", timeout=DEADLINE))
+        client.sock = socket.socket(socket.AF_UNIX)
+        client.sock.settimeout(DEADLINE)
+        wait_until(lambda: client.sock.connect_ex(address_of(pid)) == 0, "room in the node's queue")
+        return client
+
+    def keep(self, client):
+        self.opened.append(client)
+        return client
+
+
+@pytest.fixture
+def ask():
+    asker = Asker()
+    yield asker
+    for client in asker.opened:
+        client.close()
+
+
+@pytest.fixture
+def job(flota):
+    running = flota.start("--nproc_per_node", 2, "--max_restart", 1, "reports.py", env={"STAGE": str(flota.directory)})
+    running.wait_for("step.0", "step.1")
+    wait_until(lambda: running.pid in local_nodes(), "its socket")
+    return running
+
+
+@pytest.fixture
+def nodes(flota):
+    """Two nodes of a job on this machine, with a token."""
+    return start_nodes(flota, "--nnodes", 2)
+
+
+def start_nodes(flota, *words):
+    held = hold_free(1, "127.0.0.1")
+    place = f"127.0.0.1:{port_of(held[0])}"
+    release(held)
+    words = (*words, "--master", place, "--framework", "torch", "reports.py")
+    env = {"STAGE": str(flota.directory), "FLOTA_TOKEN": TOKEN}
+    found = [flota.start("--log_dir", f"log{number}", *words, env=env) for number in range(2)]
+    found[0].wait_for("step.0", "step.1")
+    return found
+
+
+def command(flota, *words, env=None):
+    return subprocess.run(
+        [COMMAND, *map(str, words)],
+        cwd=flota.directory,
+        env=environment(env),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+
+
+def finish(flota, *running) -> list[int]:
+    (flota.directory / "finish").touch()
+    return [one.output() and one.wait() for one in running]
+
+
+def test_a_node_describes_its_job_and_its_ranks(flota, job, ask):
+    status = ask.status(job)
+
+    assert (status.job.job_id, status.job.state, status.job.world_size) == ("default", "running", 2)
+    assert (status.job.log_dir, status.job.directory) == (f"{flota.directory}/log", str(flota.directory))
+    assert (status.node.pid, status.node.host, len(status.job.nodes)) == (job.pid, os.uname().nodename, 1)
+    first = status.node.ranks[0]
+    assert (first.rank, first.state, first.total, first.numbers["loss"]) == (0, "running", 1000, 1 / first.step)
+    assert first.logs == (f"{flota.directory}/log/workerlog.0",)
+    assert first.memory > 1 << 20 and first.cpu >= 0 and first.heartbeat >= 0
+    assert os.path.exists(f"/proc/{first.pid}")
+    assert finish(flota, job) == [0]
+
+
+def test_logs_and_events_are_read_from_an_offset(flota, job, ask):
+    log = (flota.directory / "log/workerlog.1").read_bytes()
+    client = ask.node(job.pid)
+
+    assert b"".join(client.log("trainer", 1))[: len(log)] == log
+    assert b"".join(client.log("trainer", 1, offset=len(log)))[: len(log)] != log
+    assert len(b"".join(client.log("trainer", 1, offset=-5))) == 5
+    events = [json.loads(line) for line in b"".join(client.events()).splitlines()]
+    assert events[0]["event"] == "job_started"
+    assert finish(flota, job) == [0]
+
+
+def test_a_followed_log_ends_with_the_job(flota, job, ask):
+    parts = ask.node(job.pid).log("trainer", 0, follow=True)
+    received = b""
+    while received.count(b"\n") < 10:  # the worker goes on meanwhile
+        received += next(parts)
+
+    codes = finish(flota, job)
+    received += b"".join(parts)
+
+    assert codes == [0]
+    assert received == (flota.directory / "log/workerlog.0").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/log?rank=7", 404),
+        ("/v1/log?rank=0&file=1", 404),
+        ("/v1/log?rank=0&offset=1e3", 400),
+        ("/v1/log?rank=0&offset=-", 400),
+        ("/v1/log?rank=0&role=../../etc", 404),
+        ("/v1/ask?kind=nonsense", 409),
+        ("/v1/nonsense", 404),
+        ("/etc/passwd", 404),
+    ],
+)
+def test_what_a_node_does_not_know_is_refused(job, path, status, ask):
+    client = ask.plain(job.pid)
+    client.request("GET", path)
+    answer = client.getresponse()
+
+    assert answer.status == status
+    assert json.loads(answer.read())["error"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="another user is needed")
+def test_another_user_gets_no_answer(job):
+    code = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(bytes.fromhex(sys.argv[1])); print(s.recv(1))"
+    )
+    words = ["python3", "-c", code, address_of(job.pid).hex()]
+
+    stranger = subprocess.run(words, user=65534, capture_output=True, text=True, timeout=DEADLINE, check=False)
+
+    assert "b''" in stranger.stdout or "ConnectionReset" in stranger.stderr
+
+
+def test_ps_lists_running_jobs_and_with_a_finished_ones(flota, job):
+    listed = command(flota, "ps")
+    assert job.pid in local_nodes()
+    (row,) = [line for line in listed.stdout.splitlines() if str(job.pid) in line.split()]
+    assert row.split()[:6] == ["default", str(job.pid), "running", "1", "2", "0"]
+    (facts,) = [one for one in json.loads(command(flota, "ps", "--json").stdout) if one["pid"] == job.pid]
+    assert (facts["ranks"], facts["total"], facts["log_dir"]) == (2, 1000, f"{flota.directory}/log")
+
+    assert finish(flota, job) == [0]
+
+    assert str(job.pid) not in command(flota, "ps").stdout
+    (finished,) = [one for one in json.loads(command(flota, "ps", "-a", "--json").stdout) if not one["pid"]]
+    assert (finished["state"], finished["exit_code"], finished["ranks"]) == ("succeeded", 0, 2)
+    assert "succeeded" in command(flota, "ps", "-a").stdout
+
+
+def test_stop_ends_the_job(flota, job):
+    ended = command(flota, "stop")
+
+    assert (ended.returncode, ended.stdout) == (0, "flota: stopping the job\n")
+    _, err = job.output()
+    assert job.wait() == 128 + signal.SIGTERM
+    assert "flota: flota stop received; stopping 2 workers" in err and "stopped by flota stop after" in err
+
+
+def test_restart_begins_a_round_that_is_not_counted(flota, job, ask):
+    ended = command(flota, "restart", "--json")
+
+    assert json.loads(ended.stdout) == {"message": "restarting all workers"}
+    wait_until(lambda: ask.status(job).job.round == 1, "the next round")
+    status = ask.status(job)
+    assert (status.job.attempt, [one.reason for one in status.job.restarts]) == (0, ["restart requested"])
+    wait_until(lambda: ask.status(job).node.ranks[0].step > 0, "the workers")
+    (flota.directory / "fail.1").touch()  # which is counted, and the only one allowed
+    wait_until(lambda: ask.status(job).job.round == 2, "the round after the failure")
+    assert ask.status(job).job.attempt == 1
+    _, err = (flota.directory / "finish").touch() or job.output()
+    assert job.wait() == 0
+    assert "flota restart received; restarting all workers" in err
+    assert "1 restart: rank 1 exit code 3 at" in err and "restart requested at" in err
+
+
+def test_a_job_of_one_node_cannot_be_drained(flota, job):
+    ended = command(flota, "drain", 0)
+
+    assert ended.returncode == 2
+    assert "the job has only this node: to end it, use flota stop" in ended.stderr
+    assert "the job has no node `7`; its nodes: 0 (" in command(flota, "drain", 7).stderr
+
+
+def test_all_nodes_are_asked_through_one(flota, nodes, ask):
+    answer = ask.job(nodes[0].pid).status()
+
+    assert [node.pid for node in answer.nodes] in ([nodes[0].pid, nodes[1].pid], [nodes[1].pid, nodes[0].pid])
+    assert [rank.rank for node in answer.nodes for rank in node.ranks] == [0, 1]
+    assert answer.missing == ()
+    other = ask.node(answer.job.nodes[1].endpoint, Access(TOKEN))
+    assert b"rank 1 step 1\n" in b"".join(other.log("trainer", 1))
+    listed = command(flota, "ps", "--at", answer.job.nodes[1].endpoint, "--json", env={"FLOTA_TOKEN": TOKEN})
+    assert json.loads(listed.stdout)[0]["nodes"] == 2
+    assert finish(flota, *nodes) == [0, 0]
+
+
+def test_stack_asks_a_job_on_other_machines(flota, nodes, ask):
+    endpoint = ask.status(nodes[0]).job.nodes[1].endpoint
+
+    ended = command(flota, "stack", "--at", endpoint, env={"FLOTA_TOKEN": TOKEN})
+
+    assert ended.returncode == 0, ended.stderr
+    assert "steps: " in ended.stdout and " in <module> at reports.py:" in ended.stdout
+    assert finish(flota, *nodes) == [0, 0]
+
+
+def test_a_drained_node_leaves_and_the_others_go_on(flota, ask):
+    nodes = start_nodes(flota, "--nnodes", "1:2", "--elastic_timeout", "2s")
+    wait_until(lambda: ask.status(nodes[0]).job.world_size == 2, "both nodes")
+
+    ended = command(flota, "drain", 1, "--job", nodes[0].pid)
+
+    assert (ended.returncode, ended.stdout) == (0, "flota: this node leaves the job\n")
+    wait_until(lambda: sum(node.process.poll() is not None for node in nodes) == 1, "one node to leave")
+    (stays,) = [node for node in nodes if node.process.poll() is None]
+    wait_until(lambda: ask.status(stays).job.world_size == 1, "a round without it")
+    assert finish(flota, stays) == [0]
+
+
+def test_a_job_that_needs_all_nodes_cannot_be_drained(flota, nodes):
+    ended = command(flota, "drain", 1, "--job", nodes[0].pid)
+
+    assert ended.returncode == 2
+    assert "the job needs all of its 2 nodes: to end it, use flota stop" in ended.stderr
+    assert finish(flota, *nodes) == [0, 0]
+
+
+def test_a_restart_of_one_node_restarts_all(flota, nodes, ask):
+    assert command(flota, "restart", "--job", nodes[1].pid).returncode == 0
+
+    wait_until(lambda: [ask.status(node).job.round for node in nodes] == [1, 1], "the next round on both")
+    assert ask.status(nodes[0]).job.attempt == 0
+    wait_until(lambda: ask.status(nodes[0]).node.ranks[0].step > 0, "the workers")
+    assert finish(flota, *nodes) == [0, 0]
+
+
+def test_stop_at_an_endpoint_ends_all_nodes(flota, nodes, ask):
+    endpoint = ask.status(nodes[0]).job.nodes[1].endpoint
+
+    assert command(flota, "stop", "--at", endpoint, env={"FLOTA_TOKEN": TOKEN}).returncode == 0
+
+    assert [node.output() and node.wait() for node in nodes] == [143, 143]
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_without_the_token_there_is_no_answer(flota, nodes, token, ask):
+    endpoint = ask.status(nodes[0]).job.nodes[0].endpoint
+
+    with pytest.raises(CannotAsk, match="does not have the job's token"):
+        ask.node(endpoint, Access(token)).status()
+    with pytest.raises(CannotAsk, match="does not have the job's token"):
+        ask.node(endpoint, Access(token)).act("stop")
+    with pytest.raises(CannotAsk, match="is not sent over the network"):
+        ask.node(endpoint, Access(TOKEN)).access()
+    assert finish(flota, *nodes) == [0, 0]
+
+
+def test_a_node_that_does_not_answer_is_named(flota, nodes, ask):
+    told = ask.keep(JobClient(ask.node(nodes[0].pid), Access("wrong"))).status()
+
+    assert [node.pid for node in told.nodes] == [nodes[0].pid]
+    assert told.missing == ((os.uname().nodename, "the request does not have the job's token"),)
+    assert finish(flota, *nodes) == [0, 0]
+
+
+def test_a_client_that_does_not_read_costs_the_job_nothing(flota, job, ask):
+    """It asks again and again, and takes no answer."""
+    deaf = [ask.plain(job.pid) for _ in range(8)]
+    for client in deaf:
+        client.request("GET", "/v1/log?rank=0&follow=1")
+        client.sock.settimeout(0)
+    before = ask.status(job).node.ranks[0].step
+
+    wait_until(lambda: ask.status(job).node.ranks[0].step > before + 5, "steps to go on")
+
+    assert finish(flota, job) == [0]
+
+
+def test_damaged_requests_do_not_end_a_job(flota, job, ask):
+    chance = random.Random(7)
+    whole = b"GET /v1/status HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \xff\r\ncontent-length: 3\r\n\r\nabc"
+    for _ in range(200):
+        damaged = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        client = ask.plain(job.pid).sock
+        client.sendall(bytes(damaged[: chance.randrange(1, len(damaged) + 1)]))
+        client.close()
+
+    assert ask.status(job).job.state == "running"
+    assert finish(flota, job) == [0]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("ps", "--nonsense"), "unknown"),
+        (("ps", "--at", "nowhere"), "cannot ask nowhere: expected HOST:PORT"),
+        (("ps", "--at", "127.0.0.1:1"), "cannot ask 127.0.0.1:1: connection refused"),
+        (("stop", "--job", "no such job"), "no "),
+        (("stop", "now"), "unexpected argument `now`"),
+        (("drain",), "flota drain needs a node"),
+        (("restart", "--at"), "--at needs a value"),
+    ],
+)
+def test_bad_input_is_one_line(flota, words, error):
+    ended = command(flota, *words)
+
+    assert ended.returncode == 2
+    assert error in ended.stderr.splitlines()[0]
+    assert "Traceback" not in ended.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -53,12 +54,15 @@ def wait_for_way(one: Host, other: Host) -> None:
 def networks() -> set[int]:
     """The network namespaces that some thread lives in or some process holds open."""
     found = set()
-    for path in [*Path("/proc").glob("[0-9]*/task/*/ns/net"), *Path("/proc").glob("[0-9]*/fd/*")]:
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(path).startswith("net:"):
-                found.add(path.stat().st_ino)
+            paths = [*process.glob("task/*/ns/net"), *process.glob("fd/*")]
         except OSError:
-            continue
+            continue  # it has exited
+        for path in paths:
+            with contextlib.suppress(OSError):
+                if os.readlink(path).startswith("net:"):
+                    found.add(path.stat().st_ino)
     return found
 
 

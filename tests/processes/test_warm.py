@@ -171,6 +171,17 @@ def test_what_an_import_has_opened_or_started_is_not_shared_by_forks(flota, here
     assert_nobody_left(spared=flota.before)
 
 
+def test_what_an_import_has_started_ends_with_a_template_that_is_killed(flota, here):
+    (here / "odd.py").write_text("import os, subprocess\nsubprocess.Popen(['sleep', '97'])\nos.kill(os.getpid(), 9)")
+    (here / "train.py").write_text("")
+
+    ended = flota.run("--warm", "odd", "--nproc_per_node", 2, "train.py")
+
+    assert ended.returncode == 0
+    assert "the parked interpreter exited" in ended.stderr
+    assert_nobody_left(spared=flota.before)
+
+
 def test_forks_do_not_share_a_random_state(flota, here):
     script = here / "draws.py"
     (here / "owns.py").write_text("import random\nOWN = random.Random()\nSEEDED = random.Random(1)")

@@ -45,6 +45,14 @@ def kill_tree(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
+def kill_inherited(session: int) -> None:
+    """Kill the children of this process that belong to a session, and their descendants. They were started by a
+    process below this one, which has exited."""
+    while inherited := [pid for pid in children_of(os.getpid()) if stat_fields(pid)[3:4] == [str(session)]]:
+        for pid in inherited:
+            kill_tree(pid)  # also reaps the process that led the session
+
+
 def has_exited(child: int) -> bool:
     """Whether a child has exited, reaped or not."""
     try:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from flota.host.kill_tree import kill, kill_tree
+from flota.host.kill_tree import has_exited, kill, kill_inherited, kill_tree
 from flota.host.process_start import SIGCONT, ProcessSpec, become_subreaper, execute
 from flota.host.round import KILL_PATIENCE
 from flota.host.shepherd import fork_shepherd
@@ -71,7 +71,10 @@ class ForkTemplate:
         return 0, command_end, report_end
 
     def close(self) -> None:
-        """Kill the template. It would exit when the link closes, but leave processes that its imports started."""
+        """Kill the template and the processes that its imports started. If it has exited, the node has inherited
+        them."""
+        if has_exited(self._pid):
+            kill_inherited(session=self._pid)
         kill_tree(self._pid)
         self.link.close()
         os.close(self._stderr)

@@ -241,20 +241,24 @@ class WarmStart:
         if self._loop:
             self._loop.watch(link.fileno(), callback)
 
-    def _close_links(self, links: Iterable[socket]) -> None:
+    def _forget(self, links: Iterable[socket]) -> None:
         for link in links:
             if self._callbacks.pop(link, None) and self._loop:
                 self._loop.forget(link.fileno())
+
+    def _close_links(self, links: list[socket]) -> None:
+        self._forget(links)
+        for link in links:
             link.close()
 
     def discard_parked(self) -> None:
         """Kill the interpreters that are parked for the next start."""
         if self.template:
-            self._close_links([self.template.link])
+            self._forget([self.template.link])
             self.template.close()
             self.template = None
         if self.pool:
-            self._close_links(self.pool.links)
+            self._forget(self.pool.links)
             self.pool.close()
             self.pool = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -9,6 +10,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -149,6 +151,7 @@ def test_a_followed_log_ends_with_the_job(flota, job, ask):
         ("/v1/ask?kind=nonsense", 409),
         ("/v1/nonsense", 404),
         ("/etc/passwd", 404),
+        ("//[", 400),
     ],
 )
 def test_what_a_node_does_not_know_is_refused(job, path, status, ask):
@@ -170,6 +173,39 @@ def test_another_user_gets_no_answer(job):
     stranger = subprocess.run(words, user=65534, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
     assert "b''" in stranger.stdout or "ConnectionReset" in stranger.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="another user is needed")
+def test_a_stranger_cannot_pose_as_a_job(ask):
+    code = (
+        "import os, socket, sys; s = socket.socket(socket.AF_UNIX); name = bytes.fromhex(sys.argv[1])"
+        "; s.bind(name.replace(b'PID', b'%d' % os.getpid())); s.listen(); print(flush=True); s.accept()[0].recv(1)"
+    )
+    name = address_of(0)[:-1] + b"PID"
+    words = ["python3", "-c", code, name.hex()]
+    with subprocess.Popen(words, user=65534, stdout=subprocess.PIPE) as stranger:
+        stranger.stdout.readline()
+
+        with pytest.raises(CannotAsk, match="another user"):
+            ask.node(stranger.pid).status()
+        stranger.kill()
+
+
+def test_a_job_survives_a_client_if_the_server_cannot_be_imported(flota, ask):
+    (flota.directory / "msgspec.py").write_text("raise RuntimeError('not the package')")
+    running = flota.start("sleeps.py", command=[sys.executable, "-m", "flota"])
+    running.wait_for("ready.0.0")
+
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(DEADLINE)
+        wait_until(lambda: client.connect_ex(address_of(running.pid)) == 0, "the node's socket")
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""  # the node has closed its socket
+    os.kill(running.pid, signal.SIGTERM)
+
+    _, err = running.output()
+    assert running.wait() == 143
+    assert "this node does not answer `flota ps` and other commands: RuntimeError: not the package" in err
 
 
 def test_ps_lists_running_jobs_and_with_a_finished_ones(flota, job):

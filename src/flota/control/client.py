@@ -54,8 +54,8 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(address_of(self.pid))
-        if peer_of(self.sock)[0] != self.pid:
-            raise ConnectionRefusedError("another process uses its address")
+        if peer_of(self.sock) != (self.pid, os.getuid()):
+            raise ConnectionRefusedError("another process or another user uses its address")
 
 
 class NodeClient:

@@ -11,7 +11,7 @@ from flota.host.unix_socket import listen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
+    import _socket
     import ssl
 
     from flota.control.server import ControlServer
@@ -31,18 +31,26 @@ class ControlDoor:
             node.loop.watch(self._listener.fileno(), self._open)
 
     def _open(self) -> None:
-        import socket
-
         assert self._listener is not None
-        self._serve(socket.socket(fileno=self._listener.detach()), None)
+        self._serve(self._listener, None)
 
-    def listen_to_network(self, listener: socket.socket, token: str, tls: ssl.SSLContext | None) -> None:
+    def listen_to_network(self, listener: _socket.socket, token: str, tls: ssl.SSLContext | None) -> None:
         self._node.loop.watch(listener.fileno(), lambda: self._serve(listener, token, tls))
 
-    def _serve(self, listener: socket.socket, token: str | None, tls: ssl.SSLContext | None = None) -> None:
-        from flota.control.server import ControlServer
+    def _serve(self, listener: _socket.socket, token: str | None, tls: ssl.SSLContext | None = None) -> None:
+        """Any stranger can connect, so an import that fails must not end the job: a package may be missing, and a file
+        in the current directory may have the name of a module."""
+        try:
+            import socket
 
-        self._servers.append(ControlServer(self._node, listener, token, tls))
+            from flota.control.server import ControlServer
+        except Exception as error:
+            self._node.loop.forget(listener.fileno())
+            listener.close()
+            why = f"{type(error).__name__}: {error}"
+            self._node.console.say("WARNING", f"this node does not answer `flota ps` and other commands: {why}")
+            return
+        self._servers.append(ControlServer(self._node, socket.socket(fileno=listener.detach()), token, tls))
 
     @property
     def deadline(self) -> float | None:

@@ -80,8 +80,12 @@ class ControlServer(HttpServer):
         if not self.is_authorized(request.headers.get(b"authorization", b"")):
             connection.refuse(401, self.encode_error("the request does not have the job's token"))
             return
-        url = urlsplit(request.path)
-        query = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        try:
+            url = urlsplit(request.path)
+            query = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        except ValueError as error:
+            connection.answer(400, self.encode_error(f"invalid path: {error}"))
+            return
         answer = ANSWERS.get((request.method, url.path))
         try:
             if answer is None:

@@ -50,6 +50,16 @@ def test_nothing_slow_is_imported_before_workers_start(tmp_path):
     assert sum(map(code_size, own.values())) <= MOST_CODE
 
 
+def test_a_node_that_joins_others_loads_tls_only_if_it_is_used():
+    code = "import sys, flota.cluster.multi_node; print(*sys.modules)"
+
+    printed = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), check=True, capture_output=True, text=True
+    )
+
+    assert not {"ssl", "hashlib", "asyncio", "subprocess", "logging", "tempfile"} & set(printed.stdout.split())
+
+
 def code_size(path):
     """The size of its bytecode, in bytes, without docstrings: these should not be shorter because of this test."""
     return len(marshal.dumps(compile(Path(path).read_bytes(), "", "exec", optimize=2)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import zlib
 
 from flota import __version__
 from flota.cluster.differences import LEAST_FILES, LEAST_SHM, NodeFacts
@@ -77,12 +78,10 @@ def framework_versions(directories: list[str]) -> dict[str, str]:
 
 
 def script_hash(path: str) -> str:
-    """The beginning of its sha256; empty if it cannot be read."""
-    import hashlib
-
+    """Of its bytes, to find differences by mistake; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return hashlib.sha256(file.read(LARGEST_SCRIPT)).hexdigest()[:12]
+            return f"{zlib.crc32(file.read(LARGEST_SCRIPT)):08x}"
     except OSError:
         return ""
 

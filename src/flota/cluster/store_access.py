@@ -1,8 +1,9 @@
 """This node's access to the job's store: the embedded master, if this node serves it, and the client."""
 
+from __future__ import annotations
+
 import errno
 import os
-import ssl
 import zlib
 from collections.abc import Callable
 
@@ -21,6 +22,10 @@ from flota.store.dns import numeric
 from flota.store.http_server import MOST_CONNECTIONS
 from flota.store.revoke_lease import revoke
 from flota.store.server import Master
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
 
 TOKEN_BYTES = 16
 OWN_FILES, WORKERS_FILES = 64, 12  # besides the connections of clients, and per worker: logs, pipes, reserved ports
@@ -62,6 +67,8 @@ class StoreAccess:
             self.places = (Place(self.places[0].host, self.master.port),)
         if self.master and tls:
             # The certificate names the public host, which may differ from the address that this node connects to.
+            import ssl
+
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
@@ -186,6 +193,8 @@ def _is_flota(pid: int) -> bool:
 
 
 def make_tls(secrets: Secrets, *, server: bool) -> ssl.SSLContext:
+    import ssl
+
     authority = "" if server else secrets.authority
     try:
         context = (

@@ -9,7 +9,6 @@ etcd may have users: it issues a token for a password, which expires some minute
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +22,8 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ssl
+
     from flota.host.loop import Loop
 
 OnAnswer = Callable[[etcd.StoreAnswer | etcd.Refusal | Lost], None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import ssl
 from collections.abc import Callable
 
 import h11
@@ -18,6 +17,8 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ssl
+
     from flota.host.loop import Loop
     from flota.store.dns import Address
 
@@ -154,27 +155,40 @@ class ClientConnection:
         try:
             if not self._connecting or self._finish_connecting():
                 self._proceed()
-        except ssl.SSLWantReadError:
-            # Not WRITABLE: the socket has room to write, so the loop would spin until an answer arrives.
-            assert self._socket is not None
-            self._loop.watch(self._socket.fileno(), self._on_ready, READABLE)
-        except (BlockingIOError, ssl.SSLWantWriteError):
+        except BlockingIOError:
             self._watch()
         except h11.RemoteProtocolError as error:
             end = NotAStore(UNKNOWN, f"not HTTP: {error}")
-        except ssl.SSLCertVerificationError as error:
-            end = BadServerCertificate(UNKNOWN, error.verify_message)
-        except ssl.SSLError as error:
-            why = (error.reason or str(error)).replace("_", " ").lower()
-            end = Lost(f"{self._endpoint}: no TLS connection ({why})")
         except (OSError, ValueError) as error:
-            end = Lost(f"{self._endpoint}: {str(getattr(error, 'strerror', None) or error).lower()}")
+            end = self._on_tls_error(error) if self._tls else self._lost(error)
         arrived, self._arrived = self._arrived, []
         for status, body in arrived:
             if not self._closed:
                 self._on_message(status, body)
         if end and not self._closed:
             self._fail(end)
+
+    def _lost(self, error: Exception) -> Lost:
+        return Lost(f"{self._endpoint}: {str(getattr(error, 'strerror', None) or error).lower()}")
+
+    def _on_tls_error(self, error: Exception) -> Lost | Refusal | None:
+        """Wait if the connection is not ready: then there is no end."""
+        import ssl
+
+        if isinstance(error, ssl.SSLWantReadError):
+            # Not WRITABLE: the socket has room to write, so the loop would spin until an answer arrives.
+            assert self._socket is not None
+            self._loop.watch(self._socket.fileno(), self._on_ready, READABLE)
+            return None
+        if isinstance(error, ssl.SSLWantWriteError):
+            self._watch()
+            return None
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return BadServerCertificate(UNKNOWN, error.verify_message)
+        if isinstance(error, ssl.SSLError):
+            why = (error.reason or str(error)).replace("_", " ").lower()
+            return Lost(f"{self._endpoint}: no TLS connection ({why})")
+        return self._lost(error)
 
     def _fail(self, end: Lost | Refusal) -> None:
         self.close()
@@ -203,8 +217,7 @@ class ClientConnection:
     def _proceed(self) -> None:
         assert self._socket is not None
         if self._handshaking:
-            assert isinstance(self._socket, ssl.SSLSocket)
-            self._socket.do_handshake()
+            self._socket.do_handshake()  # type: ignore[attr-defined]
             self._handshaking = False
         while self._out:
             self._out = self._out[self._socket.send(self._out) :]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,6 +20,8 @@ from flota.store.server_connection import HttpRequest, ServerConnection, close_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ssl
+
     from flota.host.loop import Loop
 
 READABLE, WRITABLE = 1, 4

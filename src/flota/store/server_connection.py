@@ -8,7 +8,7 @@ All limits are here: how long a request may take to arrive, how large it may be,
 
 import os
 import socket
-import ssl
+import sys
 from collections.abc import Callable
 
 import h11
@@ -44,7 +44,8 @@ class ServerConnection:
         self.socket = sock
         self._is_authorized = is_authorized
         self.is_stranger = True  # until the head of a request has authorized it
-        self.memory = TLS_MEMORY if isinstance(sock, ssl.SSLSocket) else PLAIN_MEMORY  # of a stranger, in bytes
+        uses_tls = hasattr(sock, "do_handshake")
+        self.memory = TLS_MEMORY if uses_tls else PLAIN_MEMORY  # of a stranger, in bytes
         self.streams = False  # its answer has no end: the client's later requests are ignored
         self.watch: WatchCreate | None = None  # the watch whose events are streamed
         self.lease = 0  # the lease that ends with the client
@@ -60,7 +61,7 @@ class ServerConnection:
         self.unsent: list[memoryview] = []
         self._unsent_bytes = 0
         self._last_answer = False
-        self._handshaking = isinstance(sock, ssl.SSLSocket)
+        self._handshaking = uses_tls
 
     @property
     def address(self) -> str:
@@ -82,7 +83,7 @@ class ServerConnection:
                 self.socket.do_handshake()  # type: ignore[attr-defined]
                 self._handshaking = False
             data = self.socket.recv(STRANGERS_CHUNK if self.is_stranger else CHUNK)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except would_block():
             return None
         except OSError as error:
             if getattr(error, "reason", "") == "HTTP_REQUEST":
@@ -180,7 +181,7 @@ class ServerConnection:
                     self.unsent[0] = self.unsent[0][sent:]
                 else:
                     del self.unsent[0]
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except would_block():
             pass
         except OSError:
             self.closed = self.ended_by_client = True
@@ -201,6 +202,12 @@ class ServerConnection:
 def frame(data: bytes) -> bytes:
     """One HTTP chunk."""
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+def would_block() -> tuple[type[OSError], ...]:
+    """What a socket raises that is not ready. Python's ssl is loaded by users of TLS only: that takes milliseconds."""
+    ssl = sys.modules.get("ssl")
+    return (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) if ssl else (BlockingIOError,)
 
 
 def close_socket(sock: socket.socket) -> None:

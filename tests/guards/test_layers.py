@@ -15,7 +15,7 @@ LAYERS = [
     {"cli"},
     {"cluster", "engines", "view", "dashboard"},
     {"run"},
-    {"hangs", "preemption", "stragglers", "standby", "control", "ledger"},
+    {"hangs", "preemption", "stragglers", "standby", "control", "ledger", "chaos"},
     {"failures"},
     {"store", "host", "logs", "frameworks", "devices", "binding"},
     {"supervise"},

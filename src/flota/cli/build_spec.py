@@ -18,7 +18,7 @@ from flota.values import NamedTuple
 # Flags whose values are copied to the JobSpec field of the same name.
 SAME_NAME = (
     *("job_id", "port_range", "grace", "join_timeout", "hang_timeout", "native_stacks", "preempt_timeout", "env"),
-    *("timeout", "on_event", "view", "dashboard", "backend", "role", "interactive", "warm", "warm_memory"),
+    *("timeout", "on_event", "chaos", "view", "dashboard", "backend", "role", "interactive", "warm", "warm_memory"),
     "virtual_local_rank",
 )
 
@@ -82,11 +82,26 @@ def make_spec(request: Request) -> JobSpec:
         **{name: get(name) for name in SAME_NAME},
     )
     if get("stop_before") is not None:
-        from flota.engines.slurm import find_end_time
-
-        spec = spec._replace(stop_at=find_end_time(settings.source("stop_before"), os.environ) - get("stop_before"))
+        spec = with_end_time(spec, settings)
     spec = with_nodes(spec, request, role_set)
+    if spec.chaos:
+        require_recovery(spec)
     return with_bindings(spec, get("bind"), hints.cpus if hints else 0) if get("bind") != "none" else spec
+
+
+def with_end_time(spec: JobSpec, settings: Settings) -> JobSpec:
+    from flota.engines.slurm import find_end_time
+
+    ends_at = find_end_time(settings.source("stop_before"), os.environ)
+    return spec._replace(stop_at=ends_at - settings["stop_before"])
+
+
+def require_recovery(spec: JobSpec) -> None:
+    """A job into which faults are injected must be able to recover from them."""
+    from flota.chaos.faults import find_missing_flag
+
+    if missing := find_missing_flag(spec):
+        raise errors.OnlyWith(*missing)
 
 
 def with_bindings(spec: JobSpec, mode: str, cpus: int = 0) -> JobSpec:

@@ -115,6 +115,7 @@ FLAGS = (
     Flag("grace", "duration", 30.0, "restarts", "time for workers to exit after SIGTERM, before SIGKILL [30s]", "TIME", variables="PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     Flag("hang-timeout", "hang", None, "restarts", "fail if no rank makes progress for this long; or auto", "TIME"),
     Flag("native-stacks", "switch", False, "restarts", "with --hang_timeout: include C and C++ frames in saved stacks"),
+    Flag("chaos", "faults", None, "restarts", "inject faults, to try the job's recovery: kill, hang, pause, shepherd, node, each about once per TIME; seed=N", "KIND=TIME,…"),
     Flag("preempt-signal", "signal", None, "restarts", "treat this signal like SIGTERM: workers save and exit, e.g. SIGUSR1 from Slurm", "NAME"),
     Flag("preempt-timeout", "duration", None, "restarts", "how long workers that use flota.should_stop or on_stop may take to save [--grace]", "TIME"),
     Flag("stop-before", "duration", None, "restarts", "under Slurm: ask workers to save and exit this long before the time limit", "TIME"),

@@ -79,6 +79,11 @@ class Round:
         if self._shepherd and not self.lost_shepherd:
             kill(self._shepherd, SIGCONT)
 
+    def kill_shepherd(self) -> None:
+        """For `--chaos`: as if something else had killed it."""
+        if self._shepherd and not self.lost_shepherd:
+            kill(self._shepherd)
+
     def check_shepherd(self, now: float) -> None:
         """Kill a shepherd that should have killed workers, and is stopped or blocked in the kernel. The node inherits
         its descendants, and kills them.

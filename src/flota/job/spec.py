@@ -8,6 +8,7 @@ from flota.values import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.binding.modes import Binding
+    from flota.chaos.faults import Faults
     from flota.job.nodes import NodesSpec
 
 OUT, ERR = 1, 2
@@ -158,6 +159,7 @@ class JobSpec(NamedTuple):
     gloo_port: int | None = None  # None: any free one
     on_event: str = ""  # a shell command that is run when something happens: see run/event_command.py
     dashboard: tuple[str, int] | None = None  # where to serve the page; None: it is not served
+    chaos: Faults | None = None  # faults to inject: see chaos/
     lifeline: int = -1  # a descriptor whose end stops this node: see host/lifeline.py
 
     @property

@@ -27,6 +27,7 @@ from flota.run.progress_watch import ProgressWatch
 from flota.run.round_watch import RoundWatch
 from flota.run.start import PASSED_ON, Started
 from flota.run.time_limits import TimeLimits
+from flota.run.worker_checks import check_deadlines, check_workers
 from flota.stragglers.step_times import StepTimes
 from flota.supervise.actions import Action, KillWorker, StartRound, StopWorker
 from flota.supervise.events import (
@@ -46,6 +47,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flota.chaos.injector import FaultInjector
     from flota.control.requests import JobRequests
     from flota.hangs.watch import HangWatch
     from flota.run.dashboard_process import DashboardProcess
@@ -61,6 +63,9 @@ class NodeWatch(RoundWatch):
     started: Started
     view: ViewProcess | None = None
     page: DashboardProcess | None = None
+    event_command: EventCommand | None = None
+    chaos: FaultInjector | None = None
+    hang_watch: HangWatch | None = None
 
     def __init__(
         self, spec: JobSpec, environ: Mapping[str, str], signals: Signals, warm: WarmStart | None = None
@@ -91,17 +96,23 @@ class NodeWatch(RoundWatch):
             from flota.host.lifeline import Lifeline
 
             Lifeline(spec.lifeline, self.loop)
-        self.event_command: EventCommand | None = None
-        if spec.on_event:
-            from flota.run.event_command import EventCommand
-
-            self.event_command = EventCommand(self.console, environ)
         self.ending = ""  # how the job has ended, in words
-        self.hang_watch: HangWatch | None = None
         self.step_times: StepTimes | None = None
         self.progress_watch = ProgressWatch(self)
         self.recorder: WorkRecorder | None = None
-        if spec.hang_timeout is not None:
+        self._add_parts()
+
+    def _add_parts(self) -> None:
+        """What few jobs have is imported only by those."""
+        if self.spec.on_event:
+            from flota.run.event_command import EventCommand
+
+            self.event_command = EventCommand(self.console, self.environ)
+        if self.spec.chaos:
+            from flota.chaos.injector import FaultInjector
+
+            self.chaos = FaultInjector(self, self.spec.chaos)
+        if self.spec.hang_timeout is not None:
             from flota.hangs.watch import HangWatch
 
             self.hang_watch = HangWatch(self)
@@ -124,6 +135,8 @@ class NodeWatch(RoundWatch):
         self.recorder = WorkRecorder(started, self.console, now)
         if self.hang_watch:
             self.hang_watch.begin_round()
+        if self.chaos:
+            self.chaos.begin_round()
         if self.spec.dashboard and started.seat == 0:  # one node of a job serves the page
             from flota.run.dashboard_process import serve_page
 
@@ -142,11 +155,11 @@ class NodeWatch(RoundWatch):
 
     def turn(self, *deadlines: float | None) -> None:
         parts = self.warm, self.event_command, self.control, self.time_limits
-        super().turn(*deadlines, *(part.deadline if part else None for part in parts), *self._check_deadlines())
+        super().turn(*deadlines, *(part.deadline if part else None for part in parts), *check_deadlines(self))
         self.control.on_time(time.monotonic())
         self.time_limits.on_time(time.monotonic())
         if self.in_round:
-            self._check_workers(time.monotonic())
+            check_workers(self, time.monotonic())
 
     def wait(self, seconds: float | None) -> None:
         self.loop.turn(self.console.poll_timeout(seconds))
@@ -162,27 +175,6 @@ class NodeWatch(RoundWatch):
 
     def on_files_exhausted(self) -> None:
         self.console.say("WARNING", "this process has no file descriptors left; the workers keep running")
-
-    def _check_deadlines(self) -> tuple[float | None, ...]:
-        if not self.in_round or self.supervisor.phase != Phase.RUNNING:
-            return ()
-        parts = self.hang_watch, self.step_times, self.last_room, self.log_times, self.recorder, self.progress_watch
-        return tuple(part.deadline if part else None for part in parts)
-
-    def _check_workers(self, now: float) -> None:
-        self.last_room.on_time(now)
-        self.log_times.on_time(now)
-        if self.hang_watch:
-            self.hang_watch.on_time(now)
-        if self.recorder:
-            self.recorder.on_time(self.supervisor.alive, now)
-        if self.step_times and now >= self.step_times.deadline:
-            self.evidence.on_time(now)
-            self.on_steps(self.step_times.read(self.working(), now), now)
-        if self.supervisor.phase != Phase.RUNNING:
-            self.console.show_status("")
-        else:
-            self.progress_watch.on_time(now)
 
     @abstractmethod
     def on_idle(self, idle: bool) -> None:  # noqa: FBT001  as it is called back
@@ -217,6 +209,8 @@ class NodeWatch(RoundWatch):
         if self.view:
             self.view.wait()
         self.console.show_report(report, self.stopped_by, printed_by)
+        if self.chaos:
+            self.console.say("INFO", self.chaos.verdict(report))
         self._flush_output()
         self.control.finish()
         if self.event_command:

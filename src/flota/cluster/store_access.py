@@ -189,7 +189,13 @@ def _is_flota(pid: int) -> bool:
             command = words.read()
     except OSError:
         return False
-    return b"flota" in command or b"fleetrun" in command
+    return is_flotas(command)
+
+
+def is_flotas(command: bytes) -> bool:
+    """Whether a command line, as in /proc, is flota's. A path that contains the word is not enough."""
+    program = {os.path.basename(word) for word in command.split(b"\0")[:2]}
+    return bool(program & {b"flota", b"fleetrun"}) or b"\0-m\0flota" in command
 
 
 def make_tls(secrets: Secrets, *, server: bool) -> ssl.SSLContext:

@@ -319,6 +319,17 @@ def test_stop_at_an_endpoint_ends_all_nodes(flota, nodes, ask):
     assert [node.output() and node.wait() for node in nodes] == [143, 143]
 
 
+def test_stop_ends_an_elastic_job_on_all_nodes(flota, ask):
+    nodes = start_nodes(flota, "--nnodes", "1:2", "--elastic_timeout", "2s")
+    wait_until(lambda: ask.status(nodes[0]).job.world_size == 2, "both nodes")
+    (other,) = [node for node in nodes if ask.status(node).node.seat == 1]  # which does not serve the master
+
+    ended = command(flota, "stop", "--job", other.pid)
+
+    assert (ended.returncode, ended.stdout) == (0, "flota: stopping the job\n")
+    assert [node.output() and node.wait() for node in nodes] == [143, 143]
+
+
 @pytest.mark.parametrize("token", ["", "wrong"])
 def test_without_the_token_there_is_no_answer(flota, nodes, token, ask):
     endpoint = ask.status(nodes[0]).job.nodes[0].endpoint

@@ -34,6 +34,7 @@ from flota.failures import roll_call
 from flota.hangs.question import POSITIONS, PositionsAnswer
 from flota.hangs.wait_sites import RankPosition
 from flota.job.causes import EXITED, LEFT_EARLY, SIGNALLED, is_hang
+from flota.job.nodes import ONE_NODE, WHOLE_JOB
 from flota.job.report import FailedWorker
 from flota.job.roles import label
 from flota.job.roster import NO_PORTS
@@ -293,10 +294,10 @@ class Node:
         self.part.workers_ended(succeeded=False)
         self.part.give_up(f"{self.host}: {reason}")
 
-    def stop(self, number: int, now: float, *, whole_job: bool = False, timed_out: str = "") -> None:
+    def stop(self, number: int, now: float, *, scope: str = ONE_NODE, timed_out: str = "") -> None:
         asks = number == signal.SIGTERM and self.part.working
         can_stop = asks and self.progress.can_stop
-        self.part.stop(number, now, can_stop=can_stop, whole_job=whole_job, timed_out=timed_out)
+        self.part.stop(number, now, can_stop=can_stop, scope=scope, timed_out=timed_out)
 
     def idle(self, seconds: float, timeout: float) -> None:
         self.part.report_idle(seconds, timeout)
@@ -524,13 +525,13 @@ class ClusterStage:
         """What its workers will tell when they are asked how far they are."""
         self.nodes[host].progress = StopAnswer(can_stop == "yes", int(step), float(pace))
 
-    def do_signal(self, host, name, whole_job="no"):
-        """`whole_job`: --preempt_signal or --stop_before, which are not for one node."""
-        self.nodes[host].stop(signal.Signals[name], self.now, whole_job=whole_job == "yes")
+    def do_signal(self, host, name, scope=ONE_NODE):
+        """`scope`: as in job/nodes.py."""
+        self.nodes[host].stop(signal.Signals[name], self.now, scope=scope)
 
     def do_timeout(self, host, limit):
         """--timeout has passed on this node."""
-        self.nodes[host].stop(signal.SIGTERM, self.now, whole_job=True, timed_out=limit)
+        self.nodes[host].stop(signal.SIGTERM, self.now, scope=WHOLE_JOB, timed_out=limit)
 
     def do_unreached(self, host, where):
         self.nodes[host].part.report_unreached(where)

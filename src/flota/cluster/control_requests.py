@@ -9,7 +9,7 @@ from flota.cluster.questions import ON_REQUEST
 from flota.cluster.store_access import make_tls
 from flota.control.requests import CannotDo, JobRequests
 from flota.control.status import RESTARTING, WAITING
-from flota.job.nodes import NodesSpec
+from flota.job.nodes import ONE_NODE, NodesSpec
 from flota.job.overview import JobOverview, NodeEndpoint
 from flota.job.roster import Seat, endpoint
 from flota.job.spec import JobSpec, RestartPolicy
@@ -29,6 +29,13 @@ class ClusterRequests(JobRequests):
 
     def overview(self) -> JobOverview:
         return overview_of(self._node.follower.job_state, tls=self._node.nodes.tls)
+
+    def stop(self) -> str:
+        job, is_first = self._node.follower.job_state, not self._node.stopped_by
+        if not is_first and self._node.stop_scope == ONE_NODE and not (job and job.ending):
+            raise CannotDo("this node is leaving the job: ask another node to stop it")
+        answer, has_seat = super().stop(), job is not None and job.seat_of(self._node.follower.name) >= 0
+        return answer if has_seat else "stopping this node, which has no ranks"
 
     def restart(self) -> str:
         if not self._node.follower.request_restart():

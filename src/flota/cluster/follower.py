@@ -17,6 +17,7 @@ from flota.cluster.node_record import RUNNING as WORKING
 from flota.cluster.questions import PREEMPTION, QUESTIONS, ROLL_CALL
 from flota.errors import TRY_AGAIN, USAGE
 from flota.job.causes import is_hang
+from flota.job.nodes import ONE_NODE
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, after_timeout, exit_code_of
 from flota.job.roster import Ports
@@ -176,11 +177,11 @@ class Follower:
         self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
 
     def stop(
-        self, signal: int, now: float, *, can_stop: bool = False, whole_job: bool = False, timed_out: str = ""
+        self, signal: int, now: float, *, can_stop: bool = False, scope: str = ONE_NODE, timed_out: str = ""
     ) -> None:
         """A signal asked this node to stop. The other nodes need to know only if it has a seat. `can_stop`: its workers
-        can save and exit on their own; they keep running until the coordinator has decided. `whole_job`: it was
-        --preempt_signal or --stop_before. `timed_out`: it was this --timeout, which acts like a signal.
+        can save and exit on their own; they keep running until the coordinator has decided. `scope`: what
+        the stop is for. `timed_out`: it was this --timeout, which acts like a signal.
         """
         if self._leaving_at is not None or self.ending:
             if self._leaving_at is not None and signal == SIGINT:
@@ -190,7 +191,7 @@ class Follower:
         ending = JobEnding(STOPPED, 128 + signal, signal)
         ending = after_timeout(ending, timed_out) if timed_out else ending
         if self.record and self.job_state and self.job_state.seat_of(self.name) >= 0:
-            how = {"signal": signal, "can_stop": can_stop, "whole_job": whole_job, "timed_out": timed_out}
+            how = {"signal": signal, "can_stop": can_stop, "scope": scope, "timed_out": timed_out}
             self.record = replace(self.record, state=LEAVING, **how)
             self._leaving_as = ending
         else:

@@ -6,6 +6,7 @@ from flota.cluster.node_record import LEAVING, Present
 from flota.cluster.terms import Terms
 from flota.cluster.view import View
 from flota.humanize import were_in_words
+from flota.job.nodes import ALLOCATION, WHOLE_JOB
 from flota.job.report import STOPPED, JobEnding, after_timeout
 
 SIGTERM = 15
@@ -26,13 +27,15 @@ class LeavingNodes:
 
     def should_end_job(self, terms: Terms, view: View, seated: Collection[str]) -> bool:
         """Whether the job ends with them: no other node may take their seats and too few nodes stay, one serves the
-        store, or what asked them was for the whole job, as Ctrl-C and --timeout are."""
+        store, or what asked them was for the whole job, as Ctrl-C, flota stop and --timeout are."""
         staying = self._count_staying(view, seated)
         records = [one.record for one in self.nodes.values()]
-        for_all = any(record.signal != SIGTERM or record.serves or record.timed_out for record in records)
+        scopes = {record.scope for record in records}
+        if WHOLE_JOB in scopes or any(record.signal != SIGTERM or record.serves for record in records):
+            return True
         if terms.elastic:
-            return for_all or staying < terms.least
-        return for_all or not (terms.policy.enabled and staying) or any(record.whole_job for record in records)
+            return staying < terms.least
+        return not (terms.policy.enabled and staying) or ALLOCATION in scopes
 
     def _count_staying(self, view: View, seated: Collection[str]) -> int:
         """A node whose record is missing stays until it counts as lost."""

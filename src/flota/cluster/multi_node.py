@@ -329,8 +329,8 @@ class MultiNode(NodeWatch):
             return
         asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
         can_stop = asks and self.progress().can_stop
-        now, whole_job = time.monotonic(), self.stops_whole_job
-        self.follower.stop(number, now, can_stop=can_stop, whole_job=whole_job, timed_out=self.time_limits.timed_out)
+        now, limit = time.monotonic(), self.time_limits.timed_out
+        self.follower.stop(number, now, can_stop=can_stop, scope=self.stop_scope, timed_out=limit)
         self.advance()
         if self.in_round and not can_stop:
             super().stop(number)

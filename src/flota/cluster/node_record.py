@@ -7,6 +7,7 @@ from msgspec import Raw, Struct
 
 from flota.cluster.differences import NodeFacts
 from flota.failures.roll_call import is_sound_failure
+from flota.job.nodes import ONE_NODE
 from flota.job.printable import are_printable
 from flota.job.report import FailedWorker
 from flota.job.roles import COLLECTIVE
@@ -54,7 +55,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     failures: tuple[FailedWorker, ...] = ()
     signal: int = 0  # the signal that asked this node to leave
     can_stop: bool = False  # while leaving: its workers can save and exit on their own
-    whole_job: bool = False  # while leaving: --preempt_signal or --stop_before, not a scheduler that needs this node
+    scope: str = ONE_NODE  # while leaving: what that is for
     timed_out: str = ""  # while leaving: the --timeout that has passed
     idle: float = 0.0  # seconds for which its workers have made no progress
     timeout: float = 0.0  # its hang timeout

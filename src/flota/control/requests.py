@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from flota.job.nodes import WHOLE_JOB
 from flota.supervise.grace_period import SIGTERM
 
 TYPE_CHECKING = False
@@ -32,7 +33,7 @@ class JobRequests(ABC):
     def overview(self) -> JobOverview: ...
 
     def stop(self) -> str:
-        self._watch.begin_stop("flota stop", SIGTERM, whole_job=True)
+        self._watch.begin_stop("flota stop", SIGTERM, WHOLE_JOB)
         return "stopping the job"
 
     @abstractmethod

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from flota.values import NamedTuple
 
+# What the stop of a node is for: SIGTERM; --preempt_signal or --stop_before, which an elastic job may survive on
+# nodes of another allocation; flota stop or --timeout.
+ONE_NODE, ALLOCATION, WHOLE_JOB = "", "allocation", "job"
+
 
 class Place(NamedTuple):
     """The address of a store."""

@@ -13,6 +13,7 @@ from flota.errors import TIMEOUT, TRY_AGAIN
 from flota.host.process_start import SpareFiles
 from flota.host.signals import Signals
 from flota.humanize import counts_in_words, ending_in_words, signal_name
+from flota.job.nodes import ALLOCATION, ONE_NODE
 from flota.job.report import NO_STEP, STOPPED, Report, Verdict, ending_in_brief, reason_of_timeout
 from flota.job.roles import label
 from flota.job.spec import JobSpec
@@ -87,7 +88,7 @@ class NodeWatch(RoundWatch):
         self.evidence = FailureEvidence(spec, time.monotonic(), time.time() - time.monotonic())
         self.exit_now = False  # a stop signal came after the workers had exited
         self.stopped_by = ""  # the first stop signal received
-        self.stops_whole_job = False  # the first stop signal was --preempt_signal, --stop_before or --timeout
+        self.stop_scope = ONE_NODE  # of the first stop signal
         self.time_limits = TimeLimits(self)
         self.saved_at = NO_STEP  # the step at which the workers were asked to save
         if warm:
@@ -237,7 +238,7 @@ class NodeWatch(RoundWatch):
         for number in self.signals.read():
             name = signal_name(number)
             if number == self.preempt_signal:
-                self.begin_stop(name, int(_signal.SIGTERM), whole_job=True)
+                self.begin_stop(name, int(_signal.SIGTERM), ALLOCATION)
             elif number in self.stop_signals:
                 self.begin_stop(name, number)
             elif not self.in_round:
@@ -255,9 +256,9 @@ class NodeWatch(RoundWatch):
             elif name == "SIGCHLD":
                 self.round.reap_orphans()
 
-    def begin_stop(self, name: str, number: int, *, whole_job: bool = False) -> None:
-        """Ask workers to stop before printing: a slow disk may block the output. `whole_job`: and not one node."""
-        self.stops_whole_job = whole_job if not self.stopped_by else self.stops_whole_job
+    def begin_stop(self, name: str, number: int, scope: str = ONE_NODE) -> None:
+        """Ask workers to stop before printing: a slow disk may block the output."""
+        self.stop_scope = self.stop_scope if self.stopped_by else scope
         again, self.stopped_by = bool(self.stopped_by), self.stopped_by or name
         self.stop(number)
         if self.in_round and not again:
@@ -274,9 +275,8 @@ class NodeWatch(RoundWatch):
     @property
     def stop_cause(self) -> str:
         """What stops the job, in words; empty if no signal and no time limit does."""
-        return (
-            f"{self.stopped_by} {'has passed' if self.time_limits.timed_out else 'received'}" if self.stopped_by else ""
-        )
+        happened = "has passed" if self.time_limits.timed_out else "received"
+        return f"{self.stopped_by} {happened}" if self.stopped_by else ""
 
     def with_timeout(self, verdict: Verdict) -> Verdict:
         """The verdict of a stopped job, if --timeout may have stopped it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from flota.humanize import limit_in_words
+from flota.job.nodes import ALLOCATION, WHOLE_JOB
 from flota.supervise.grace_period import SIGTERM
 
 TYPE_CHECKING = False
@@ -38,9 +39,9 @@ class TimeLimits:
         if self._stop_at is not None and now >= self._stop_at:
             self._stop_at = None
             self._node.console.say("INFO", "the time limit is near (--stop_before): stopping as after SIGTERM")
-            self._node.begin_stop("SIGTERM", SIGTERM, whole_job=True)
+            self._node.begin_stop("SIGTERM", SIGTERM, ALLOCATION)
         if self._timeout_at is not None and now >= self._timeout_at:
             self._timeout_at = None
             if not self._node.stopped_by:
                 self.timed_out = limit_in_words(self._node.spec.timeout or 0.0)
-                self._node.begin_stop(f"--timeout {self.timed_out}", SIGTERM, whole_job=True)
+                self._node.begin_stop(f"--timeout {self.timed_out}", SIGTERM, WHOLE_JOB)

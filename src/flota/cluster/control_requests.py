@@ -44,8 +44,8 @@ class ClusterRequests(JobRequests):
         return "restarting all workers"
 
     def leave(self) -> str:
-        follower = self._node.follower
-        refuse_to_leave(follower.job_state, follower.name, self._node.nodes, self._node.spec.restarts)
+        node, serves = self._node, self._node.store.master is not None
+        refuse_to_leave(node.follower.job_state, node.follower.name, node.nodes, node.spec.restarts, serves=serves)
         self._node.begin_stop("flota drain", SIGTERM)
         return "this node leaves the job"
 
@@ -86,9 +86,13 @@ def _endpoint_of(seat: Seat, *, tls: bool) -> str:
     return f"{'https' if tls else 'http'}://{endpoint(seat.address, seat.control)}" if seat.control else ""
 
 
-def refuse_to_leave(job: JobState | None, node: str, nodes: NodesSpec, restarts: RestartPolicy) -> None:
-    """Raise CannotDo if the job would end without this node."""
+def refuse_to_leave(
+    job: JobState | None, node: str, nodes: NodesSpec, restarts: RestartPolicy, *, serves: bool
+) -> None:
+    """Raise CannotDo if the job would end without this node. `serves`: it serves the embedded master."""
     if job is None or job.seat_of(node) < 0:
         raise CannotDo("this node has no place in the running round")
-    if len(job.seats) <= nodes.least and not restarts.enabled:
-        raise CannotDo(f"the job needs all of its {len(job.seats)} nodes: to end it, use flota stop")
+    if serves:
+        raise CannotDo("this node serves the job's master: without it the job ends; to end it, use flota stop")
+    if len(job.seats) <= nodes.least and (nodes.elastic or not restarts.enabled):
+        raise CannotDo(f"the job needs at least {nodes.least} node{'s' * (nodes.least > 1)}: to end it, use flota stop")

@@ -267,7 +267,10 @@ def test_all_nodes_are_asked_through_one(flota, nodes, ask):
     other = ask.node(answer.job.nodes[1].endpoint, Access(TOKEN))
     assert b"rank 1 step 1\n" in b"".join(other.log("trainer", 1))
     listed = command(flota, "ps", "--at", answer.job.nodes[1].endpoint, "--json", env={"FLOTA_TOKEN": TOKEN})
-    assert json.loads(listed.stdout)[0]["nodes"] == 2
+    (facts,) = json.loads(listed.stdout)
+    host = os.uname().nodename
+    assert (facts["nodes"], facts["hosts"]) == (2, [host, host])
+    assert f"2 ({host}, {host})" in command(flota, "ps").stdout
     assert finish(flota, *nodes) == [0, 0]
 
 

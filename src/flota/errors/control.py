@@ -28,7 +28,7 @@ class SeveralJobs(TemplateError[str]):
 
 class UnknownNode(TemplateError[str, str]):
     message = "the job has no node `{0}`; its nodes: {1}"
-    hint = "list them with: flota ps"
+    hint = "list them with: flota ps --json"
 
 
 class MissingNode(TemplateError[()]):

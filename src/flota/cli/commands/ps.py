@@ -18,13 +18,14 @@ USAGE = """\
 usage: flota ps [-a] [--at HOST:PORT] [--json]
 
 List the running jobs of this user on this machine: their id, state, nodes,
-ranks, restarts, steps, and where their logs are.
+ranks, attempt, steps, age, and where their logs are. --json names all nodes.
 
   -a, --all        also list finished jobs whose logs are in this directory
   --at HOST:PORT   the job whose node listens there, with FLOTA_TOKEN
   --json           print JSON
 """
-HEAD = ("JOB", "PID", "STATE", "NODES", "RANKS", "RESTARTS", "STEP", "AGE", "LOG DIR")
+HEAD = ("JOB", "PID", "STATE", "NODES", "RANKS", "ATTEMPT", "STEP", "AGE", "LOG DIR")
+MOST_HOSTS = 4  # named in the table
 
 
 def main(words: list[str]) -> int:
@@ -46,7 +47,7 @@ def main(words: list[str]) -> int:
 
         print(json.dumps(rows, indent=1))
     elif rows:
-        print("\n".join(table([HEAD, *map(_row, rows)])))
+        print("\n".join(table([HEAD, *map(row_of, rows)])))
     else:
         print("no running jobs", file=sys.stderr)
     return 0
@@ -60,6 +61,7 @@ def _as_dict(job: JobStatus, node: NodeStatus) -> dict[str, object]:
         "pid": node.pid,
         "state": job.state,
         "nodes": len(job.nodes),
+        "hosts": [place.host for place in job.nodes],
         "ranks": job.world_size,
         "attempt": job.attempt,
         "restarts": len(job.restarts),
@@ -78,6 +80,7 @@ def _of_report(directory: str, report: Report) -> dict[str, object]:
         "pid": None,
         "state": report.verdict.kind,
         "nodes": None if report.several else 1,
+        "hosts": [],
         "ranks": report.workers,
         "attempt": report.verdict.attempt,
         "restarts": len(report.restarts),
@@ -89,15 +92,22 @@ def _of_report(directory: str, report: Report) -> dict[str, object]:
     }
 
 
-def _row(facts: dict[str, object]) -> tuple[str, ...]:
+def row_of(facts: dict[str, object]) -> tuple[str, ...]:
     steps, total, began = facts["steps"], facts["total"], facts["began"]
     assert isinstance(steps, list)
     assert isinstance(began, float)
     step = "-".join(dict.fromkeys(f"{step:,}" for step in steps)) + (f"/{total:,}" if steps and total else "")
     age = duration_in_words(time.time() - began) if facts["pid"] else _moment(began)
-    names = ("job_id", "pid", "state", "nodes", "ranks", "restarts")
+    facts = {**facts, "nodes": _nodes(facts["nodes"], facts["hosts"])}
+    names = ("job_id", "pid", "state", "nodes", "ranks", "attempt")
     cells = ("-" if facts[name] is None else printable(str(facts[name])) for name in names)
     return (*cells, step or "-", age, printable(_short(str(facts["log_dir"]))))
+
+
+def _nodes(count: object, hosts: object) -> object:
+    """For example `2 (gpu01, gpu02)`."""
+    assert isinstance(hosts, list)
+    return f"{count} ({', '.join(hosts)})" if 1 < len(hosts) <= MOST_HOSTS else count
 
 
 def _moment(began: float) -> str:

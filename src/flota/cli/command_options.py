@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from flota.errors import MissingValue, UnknownFlag
+from flota.errors import MissingValue, TooManyWords, UnknownFlag
 from flota.values import NamedTuple
+
+HELP = ("-h", "--help")
+ANY = 1 << 30  # words
 
 
 class Options(NamedTuple):
@@ -12,6 +15,23 @@ class Options(NamedTuple):
     given: dict[str, str]
     switches: frozenset[str]
     words: tuple[str, ...]
+
+    @property
+    def json(self) -> bool:
+        return "--json" in self.switches
+
+
+def read_command(
+    words: list[str], usage: str, with_value: tuple[str, ...], switches: tuple[str, ...] = (), most_words: int = 0
+) -> Options | None:
+    """The options of a command. None: its usage was asked for, and is printed."""
+    options = read_options(words, with_value, (*HELP, *switches))
+    if options.switches & {*HELP}:
+        print(usage, end="")
+        return None
+    if len(options.words) > most_words:
+        raise TooManyWords(options.words[most_words], usage.partition("\n")[0].removeprefix("usage: "))
+    return options
 
 
 def read_options(words: list[str], with_value: tuple[str, ...], switches: tuple[str, ...]) -> Options:

@@ -1,4 +1,4 @@
-"""Subcommands: each is a file with `main(words) -> int` and a row in REGISTRY."""
+"""Subcommands: each is a function `(words) -> int` in a file of this package, and a row in REGISTRY."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,12 @@ from flota.values import NamedTuple
 
 
 class Subcommand(NamedTuple):
-    """`name` is also the name of its file."""
+    """`file`: a file with one function for each of several subcommands; by default a file of its own with `main`."""
 
     name: str
     arguments: str
     help: str
+    file: str = ""
 
 
 REGISTRY = (
@@ -20,9 +21,9 @@ REGISTRY = (
     Subcommand("ps", "[-a]", "list the running jobs"),
     Subcommand("logs", "[-f] [--rank RANKS]", "print the output of any ranks"),
     Subcommand("top", "[--job ID]", "show a running job on the terminal"),
-    Subcommand("stop", "[--job ID]", "stop a running job"),
-    Subcommand("restart", "[--job ID]", "restart the workers of a running job"),
-    Subcommand("drain", "NODE", "let a node leave a running job"),
+    Subcommand("stop", "[--job ID]", "stop a running job", "act_on_job"),
+    Subcommand("restart", "[--job ID]", "restart the workers of a running job", "act_on_job"),
+    Subcommand("drain", "NODE", "let a node leave a running job", "act_on_job"),
     Subcommand("dashboard", "[LOG_DIR]", "serve a page about a job"),
     Subcommand("platform", "[--json]", "print the platform and its settings"),
     Subcommand("submit", "ENGINE [OPTIONS] SCRIPT …", "start the job on a cluster"),
@@ -31,7 +32,9 @@ REGISTRY = (
 
 
 def find_subcommand(word: str) -> Callable[[list[str]], int] | None:
-    if word not in [command.name for command in REGISTRY]:
-        return None
-    main: Callable[[list[str]], int] = __import__(f"flota.cli.commands.{word}", fromlist=["main"]).main
-    return main
+    for name, _, _, file in REGISTRY:
+        if name == word:
+            module = __import__(f"flota.cli.commands.{file or name}", fromlist=["main"])
+            main: Callable[[list[str]], int] = getattr(module, name if file else "main")
+            return main
+    return None

@@ -10,17 +10,18 @@ import time
 from collections.abc import Callable
 
 from flota.cli.build_spec import absolute
-from flota.cli.command_options import Options, read_options
+from flota.cli.command_options import Options, read_command
 from flota.cli.commands.why import expand
 from flota.cli.convert import convert
 from flota.cli.find_job import WITH_VALUE, find_job, running_nodes
+from flota.cli.print_json import print_json
 from flota.cli.settings import find_log_dir
 from flota.control.client import JobClient, NodeClient
 from flota.dashboard.finished_job import FinishedJob
 from flota.dashboard.job_source import JobSource
 from flota.dashboard.live_job import LiveJob
 from flota.dashboard.web_server import PageServer
-from flota.errors import BadValue, CannotAsk, CannotListen, NoJobHere, NoReport, TooManyWords
+from flota.errors import BadValue, CannotAsk, CannotListen, NoJobHere, NoReport
 from flota.host.process_start import die_with_parent
 
 USAGE = """\
@@ -35,6 +36,7 @@ machine. It is served until Ctrl-C, or until 10 minutes after the job's end.
   --job ID             the job with this id, or with this pid
   --at HOST:PORT       the job whose node listens there, with FLOTA_TOKEN
   --listen ADDR:PORT   where to serve it; not encrypted [127.0.0.1, any port]
+  --json               print the link as JSON
 """
 NODE_TIME = 120.0  # seconds until a node that does not answer is given up
 LINGER = 600.0  # seconds after the job's end
@@ -43,12 +45,9 @@ CHECK_INTERVAL = 5.0  # seconds between checks whether to end
 
 
 def main(words: list[str]) -> int:
-    options = read_options(words, (*WITH_VALUE, "--listen", "--parent"), ("-h", "--help"))
-    if {"-h", "--help"} & options.switches:
-        print(USAGE, end="")
+    options = read_command(words, USAGE, (*WITH_VALUE, "--listen", "--parent"), ("--json",), most_words=1)
+    if options is None:
         return 0
-    if len(options.words) > 1:
-        raise TooManyWords(options.words[-1], USAGE.partition("\n")[0].removeprefix("usage: "))
     gc.enable()  # disabled by cli/main.py
     if "--parent" in options.given:  # the node that has started this command
         os.nice(NICENESS)
@@ -59,7 +58,11 @@ def main(words: list[str]) -> int:
     except OSError as error:
         raise CannotListen(f"{address}:{port}", (error.strerror or str(error)).lower()) from None
     server.source = find_source(options, lambda: _shut_down_later(server))
-    print(server.link, flush=True)
+    if options.json:
+        print_json({"link": server.link})
+    else:
+        print(server.link)
+    sys.stdout.flush()
     if not address.startswith("127.") and address not in ("::1", "localhost"):
         print("flota: warning: the page is not encrypted: use it in a network that you trust", file=sys.stderr)
     server.serve_forever(CHECK_INTERVAL)

@@ -9,14 +9,14 @@ import sys
 import time
 
 from flota.cli.build_spec import locate_log_dir
-from flota.cli.command_options import Options, read_options
+from flota.cli.command_options import Options, read_command
 from flota.cli.convert import convert
 from flota.cli.find_job import WITH_VALUE, choose, running_nodes
 from flota.cli.settings import find_log_dir
 from flota.control.client import JobClient, job_at
 from flota.control.finished_logs import find_finished
 from flota.control.running_logs import RunningLogs
-from flota.errors import BadValue, NoJobHere, NoLogs, TooManyWords, UnknownJob
+from flota.errors import BadValue, NoJobHere, NoLogs, UnknownJob
 from flota.job.printable import printable
 from flota.logs.choose_ranks import Choice, parse_ranks
 from flota.logs.find_runs import finished_reports, matching_runs
@@ -48,23 +48,20 @@ the output of rank 0. Lines of several ranks are merged by time.
                     log directories of its nodes
 """
 VALUES = (*WITH_VALUE, "--rank", "--role", "--node", "--since", "--grep", "--log-dir")
-SWITCHES = ("-h", "--help", "-f", "--follow", "--all", "--fold", "--no-fold", "--json")
+SWITCHES = ("-f", "--follow", "--all", "--fold", "--no-fold", "--json")
 
 
 def main(words: list[str]) -> int:
-    options = read_options(words, VALUES, SWITCHES)
-    if {"-h", "--help"} & options.switches:
-        print(USAGE, end="")
+    options = read_command(words, USAGE, VALUES, SWITCHES)
+    if options is None:
         return 0
-    if options.words:
-        raise TooManyWords(options.words[0], "flota logs [--rank RANKS] [--log_dir DIR]")
     gc.enable()  # disabled by cli/main.py; following may take days
     choice, pattern, since = _choice(options), _pattern(options.given.get("--grep")), _since(options.given)
     job = _running_job(options.given)
     if job is None:
         return _show_finished(options, choice, pattern, since)
     running = RunningLogs(job, choice, _warn)
-    timed = bool(choice.all or choice.node or choice.role or since or "--json" in options.switches)
+    timed = bool(choice.all or choice.node or choice.role or since or options.json)
     follow = bool({"-f", "--follow"} & options.switches)
     logs = running.find(timed=timed or len(choice.ranks or ()) > 1, follow=follow)
     printer = _printer(options, logs, pattern)
@@ -155,7 +152,7 @@ def _printer(options: Options, logs: list[RankLog], pattern: re.Pattern[bytes] |
         coloured=terminal and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"),
         folds=(terminal or "--fold" in options.switches) and "--no-fold" not in options.switches,
         pattern=pattern,
-        json="--json" in options.switches,
+        json=options.json,
     )
 
 

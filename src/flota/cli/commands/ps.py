@@ -4,8 +4,9 @@ import os
 import sys
 import time
 
-from flota.cli.command_options import read_options
+from flota.cli.command_options import read_command
 from flota.cli.find_job import RunningNode, running_nodes
+from flota.cli.print_json import print_json
 from flota.cli.table import table
 from flota.control.client import job_at
 from flota.control.status import JobStatus, NodeStatus
@@ -29,9 +30,8 @@ MOST_HOSTS = 4  # named in the table
 
 
 def main(words: list[str]) -> int:
-    options = read_options(words, ("--at",), ("-h", "--help", "-a", "--all", "--json"))
-    if {"-h", "--help"} & options.switches:
-        print(USAGE, end="")
+    options = read_command(words, USAGE, ("--at",), ("-a", "--all", "--json"))
+    if options is None:
         return 0
     if "--at" in options.given:
         client = job_at(options.given["--at"], dict(os.environ)).entry
@@ -42,10 +42,8 @@ def main(words: list[str]) -> int:
     if {"-a", "--all"} & options.switches:
         running = {row["log_dir"] for row in rows}
         rows = [*(_of_report(*one) for one in finished_reports(os.getcwd()) if one[0] not in running), *rows]
-    if "--json" in options.switches:
-        import json
-
-        print(json.dumps(rows, indent=1))
+    if options.json:
+        print_json(rows)
     elif rows:
         print("\n".join(table([HEAD, *map(row_of, rows)])))
     else:

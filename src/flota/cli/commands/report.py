@@ -2,8 +2,9 @@
 
 import os
 
-from flota.cli.command_options import read_options
+from flota.cli.command_options import ANY, read_command
 from flota.cli.commands.why import expand
+from flota.cli.print_json import print_json
 from flota.cli.settings import find_log_dir
 from flota.errors import CannotWrite, NoEvents
 from flota.job.printable import printable
@@ -25,11 +26,10 @@ contains them, or the pattern that was given to --log_dir. The job may be runnin
 
 
 def main(words: list[str]) -> int:
-    options = read_options(words, ("--log-dir", "--html"), ("-h", "--help", "--json"))
-    if {"-h", "--help"} & options.switches:
-        print(USAGE, end="")
+    options = read_command(words, USAGE, ("--log-dir", "--html"), ("--json",), most_words=ANY)
+    if options is None:
         return 0
-    as_json, file = "--json" in options.switches, options.given.get("--html", "")
+    file = options.given.get("--html", "")
     given = [(path, "flota report") for path in options.words]  # paths, each with its source
     given += [(options.given["--log-dir"], "--log_dir")] if "--log-dir" in options.given else []
     given = given or [find_log_dir(os.environ)]
@@ -40,10 +40,8 @@ def main(words: list[str]) -> int:
     if file:
         return _write_page(paths, file)
     job_id, ledger = found
-    if as_json:
-        import json
-
-        print(json.dumps({"job_id": job_id, **ledger_as_dict(ledger)}, indent=1))
+    if options.json:
+        print_json({"job_id": job_id, **ledger_as_dict(ledger)})
     else:
         print("\n".join(map(printable, ledger_in_words(job_id, ledger))))
     return 0

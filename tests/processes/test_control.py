@@ -250,6 +250,28 @@ def test_restart_begins_a_round_that_is_not_counted(flota, job, ask):
     assert "1 restart: rank 1 exit code 3 at" in err and "restart requested at" in err
 
 
+def test_why_tells_the_restarts_of_a_running_job(flota, job, ask):
+    assert "running on " in command(flota, "why", "--job", job.pid).stdout
+    (flota.directory / "fail.1").touch()
+    wait_until(lambda: ask.status(job).job.round == 1, "the round after the failure")
+
+    told = command(flota, "why", "--job", job.pid)
+    (as_json,) = json.loads(command(flota, "why", "--job", job.pid, "--json").stdout)
+
+    assert "round 0 " in told.stdout and "ended: rank 1 exit code 3" in told.stdout
+    assert (as_json["attempt"], as_json["restarts"][0]["reason"]) == (1, "rank 1 exit code 3")
+    wait_until(lambda: ask.status(job).node.ranks[0].step > 0, "the workers")
+    assert finish(flota, job) == [0]
+
+
+def test_top_prints_a_snapshot_as_json(flota, job):
+    answer = json.loads(command(flota, "top", "--json").stdout)
+
+    assert [rank["rank"] for node in answer["nodes"] for rank in node["ranks"]] == [0, 1]
+    assert (answer["job"]["state"], answer["missing"]) == ("running", [])
+    assert finish(flota, job) == [0]
+
+
 def test_a_job_of_one_node_cannot_be_drained(flota, job):
     ended = command(flota, "drain", 0)
 
@@ -266,6 +288,8 @@ def test_all_nodes_are_asked_through_one(flota, nodes, ask):
     assert answer.missing == ()
     other = ask.node(answer.job.nodes[1].endpoint, Access(TOKEN))
     assert b"rank 1 step 1\n" in b"".join(other.log("trainer", 1))
+    told = command(flota, "why", "--at", answer.job.nodes[1].endpoint, env={"FLOTA_TOKEN": TOKEN})
+    assert told.stdout.splitlines()[1] == "it has not restarted"
     listed = command(flota, "ps", "--at", answer.job.nodes[1].endpoint, "--json", env={"FLOTA_TOKEN": TOKEN})
     (facts,) = json.loads(listed.stdout)
     host = os.uname().nodename
@@ -281,6 +305,8 @@ def test_stack_asks_a_job_on_other_machines(flota, nodes, ask):
 
     assert ended.returncode == 0, ended.stderr
     assert "steps: " in ended.stdout and " in <module> at reports.py:" in ended.stdout
+    as_json = json.loads(command(flota, "stack", "--at", endpoint, "--json", env={"FLOTA_TOKEN": TOKEN}).stdout)
+    assert as_json["summary"][0].startswith("steps: ") and as_json["ranks"] == []
     assert finish(flota, *nodes) == [0, 0]
 
 

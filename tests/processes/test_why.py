@@ -48,6 +48,17 @@ def test_verbose_has_all_that_is_known(flota):
     assert all(line in told for failure in report["failures"] for line in failure["said"])
 
 
+def test_a_finished_job_is_found_by_its_id_also_as_json(flota):
+    for name in ("first", "second"):
+        flota.run("--job_id", name, "--log_dir", f"out/{name}", "fails.py", env={"FAIL_RANK": "0", "FAIL_HOW": "7"})
+
+    assert "out/first/workerlog.0" in why(flota, "--job", "first").stdout
+    (report,) = json.loads(why(flota, "--job", "second", "--json").stdout)
+    written = json.loads((flota.directory / "out/second/report.json").read_text())
+    assert written.pop("ledger") and report == written
+    assert "`third`" in why(flota, "--job", "third").stderr or "no job of this user" in why(flota, "--job", "3").stderr
+
+
 def test_the_last_of_several_jobs_is_reported(flota):
     flota.run("fails.py", env={"FAIL_RANK": "0"})
     flota.run("prints.py")

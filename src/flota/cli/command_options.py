@@ -6,6 +6,7 @@ from flota.errors import MissingValue, TooManyWords, UnknownFlag
 from flota.values import NamedTuple
 
 HELP = ("-h", "--help")
+WITH_VALUE = ("--job", "--at")  # options of every command about a running job
 ANY = 1 << 30  # words
 
 
@@ -35,7 +36,8 @@ def read_command(
 
 
 def read_options(words: list[str], with_value: tuple[str, ...], switches: tuple[str, ...]) -> Options:
-    """Raises UnknownFlag and MissingValue. Underscores may be used for dashes."""
+    """Raises UnknownFlag and MissingValue. Underscores may be used for dashes. With a name in both lists, a value
+    is optional, and follows `=`."""
     given: dict[str, str] = {}
     found: set[str] = set()
     others: list[str] = []
@@ -43,7 +45,7 @@ def read_options(words: list[str], with_value: tuple[str, ...], switches: tuple[
     for word in following:
         name, equals, value = word.partition("=")
         name = name.replace("_", "-") if name.startswith("--") else name
-        if name in with_value:
+        if name in with_value and (equals or name not in switches):
             given[name] = value if equals else next(following, "")
             if not given[name]:
                 raise MissingValue(name, "")

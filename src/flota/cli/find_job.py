@@ -10,9 +10,9 @@ from flota.control.client import JobClient, NodeClient, job_at, local_nodes
 from flota.control.status import Status
 from flota.errors import CannotAsk, NoJobHere, SeveralJobs, UnknownJob
 from flota.job.printable import printable
+from flota.logs.find_runs import finished_reports
 from flota.values import NamedTuple
 
-WITH_VALUE = ("--job", "--at")  # options of every command about a running job
 ASKED_AT_ONCE = 16
 
 
@@ -28,6 +28,11 @@ def find_job(given: Mapping[str, str], environ: Mapping[str, str]) -> JobClient:
     if "--at" in given:
         return job_at(given["--at"], dict(environ))
     return JobClient(choose(running_nodes(), given.get("--job", ""), os.getcwd()).client)
+
+
+def finished_runs(job: str) -> list[str]:
+    """The log directory of the last finished job with this id, if it is below this directory."""
+    return [directory for directory, report in finished_reports(os.getcwd()) if report.job_id == job][-1:]
 
 
 def running_nodes() -> list[RunningNode]:

@@ -2,8 +2,8 @@
 
 import os
 
-from flota.cli.command_options import read_command
-from flota.cli.find_job import WITH_VALUE, find_job
+from flota.cli.command_options import WITH_VALUE, read_command
+from flota.cli.find_job import find_job
 from flota.cli.print_json import print_json
 from flota.control.client import JobClient, NodeClient
 from flota.errors import MissingNode, UnknownNode

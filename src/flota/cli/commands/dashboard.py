@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 
 from flota.cli.build_spec import absolute
-from flota.cli.command_options import Options, read_command
+from flota.cli.command_options import WITH_VALUE, Options, read_command
 from flota.cli.commands.why import expand
 from flota.cli.convert import convert
-from flota.cli.find_job import WITH_VALUE, find_job, running_nodes
+from flota.cli.find_job import find_job, running_nodes
 from flota.cli.print_json import print_json
 from flota.cli.settings import find_log_dir
 from flota.control.client import JobClient, NodeClient

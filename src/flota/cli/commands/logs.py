@@ -8,10 +8,10 @@ import re
 import sys
 import time
 
-from flota.cli.build_spec import locate_log_dir
-from flota.cli.command_options import Options, read_command
+from flota.cli.command_options import WITH_VALUE, Options, read_command
+from flota.cli.commands.why import expand
 from flota.cli.convert import convert
-from flota.cli.find_job import WITH_VALUE, choose, running_nodes
+from flota.cli.find_job import choose, finished_runs, running_nodes
 from flota.cli.settings import find_log_dir
 from flota.control.client import JobClient, job_at
 from flota.control.finished_logs import find_finished
@@ -19,7 +19,6 @@ from flota.control.running_logs import RunningLogs
 from flota.errors import BadValue, NoJobHere, NoLogs, UnknownJob
 from flota.job.printable import printable
 from flota.logs.choose_ranks import Choice, parse_ranks
-from flota.logs.find_runs import finished_reports, matching_runs
 from flota.logs.rank_log import LinePrinter, RankLog, show_spans
 
 USAGE = """\
@@ -121,12 +120,8 @@ def _is_same(one: str, other: str) -> bool:
 def _directories(given: dict[str, str]) -> list[str]:
     """Where a finished job may have left its logs."""
     if "--job" in given and "--log-dir" not in given:
-        return [directory for directory, report in finished_reports(os.getcwd()) if report.job_id == given["--job"]][
-            -1:
-        ]
-    path, source = (given["--log-dir"], "--log_dir") if "--log-dir" in given else find_log_dir(os.environ)
-    base, template = locate_log_dir(path, source)
-    return matching_runs(base, template) if template else [path]
+        return finished_runs(given["--job"])
+    return expand(given["--log-dir"], "--log_dir") if "--log-dir" in given else expand(*find_log_dir(os.environ))
 
 
 def _show_finished(options: Options, choice: Choice, pattern: re.Pattern[bytes] | None, since: float) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from flota.cli.command_options import read_command
-from flota.cli.find_job import WITH_VALUE, find_job
+from flota.cli.command_options import WITH_VALUE, read_command
+from flota.cli.find_job import find_job
 from flota.cli.print_json import print_json
 from flota.cli.require_view import require_view
 from flota.control.client import JobClient, NodeClient

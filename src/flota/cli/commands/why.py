@@ -1,62 +1,104 @@
-"""`flota why`: print the report of a finished job again."""
+"""`flota why`: print the report of a finished job again, or why a running one has restarted."""
+
+from __future__ import annotations
 
 import os
 import time
 
 from flota.cli.build_spec import locate_log_dir
+from flota.cli.command_options import ANY, WITH_VALUE, Options, read_command
+from flota.cli.print_json import print_json
 from flota.cli.settings import find_log_dir
-from flota.errors import NoReport, UnknownFlag
+from flota.errors import NoJobHere, NoReport, UnknownJob
 from flota.failures.report_from_logs import NodeHistory, find_histories, reconstruct_report
 from flota.failures.report_text import failure_report
-from flota.humanize import duration_in_words, signal_name
+from flota.humanize import duration_in_words, list_in_words, signal_name
 from flota.job.printable import printable
-from flota.job.report import STOPPED, SUCCEEDED, Report
+from flota.job.report import STOPPED, SUCCEEDED, Report, report_as_dict
 from flota.logs.directory import is_locked
 from flota.logs.find_runs import matching_runs
 from flota.run.job_messages import stopped_message, success_message
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.control.status import JobStatus
+
 USAGE = """\
-usage: flota why [--verbose] [LOG_DIR …]
+usage: flota why [--verbose] [--json] [LOG_DIR …]
+       flota why [--job ID] [--at HOST:PORT] [--json]
 
 Print how the last job in a log directory ended: which worker failed first, why,
 and its last output. LOG_DIR can be the directories of several nodes, a directory
 that contains them, or the pattern that was given to --log_dir, such as
-'runs/{job_id}/{time}', which selects the latest run.
+'runs/{job_id}/{time}', which selects the latest run. Of a running job, print why
+it has restarted.
 
-  --log_dir DIR   the same as LOG_DIR [log]
-  --verbose       print every failure in full, not only the first
+  --log_dir DIR    the same as LOG_DIR [log]
+  --verbose        print every failure in full, not only the first
+  --job ID         the job with this id, running on this machine or finished
+  --at HOST:PORT   the running job whose node listens there, with FLOTA_TOKEN
+  --json           print JSON: a list of reports, as in report.json
 """
 
 
 def main(words: list[str]) -> int:
-    if {"-h", "--help"} & set(words):
-        print(USAGE, end="")
+    options = read_command(words, USAGE, (*WITH_VALUE, "--log-dir"), ("--verbose", "--json"), most_words=ANY)
+    if options is None:
         return 0
-    verbose = False
-    given: list[tuple[str, str]] = []  # paths, each with its source
-    following = iter(words)
-    for word in following:
-        name, equals, value = word.partition("=")
-        if name.replace("_", "-") == "--log-dir":
-            given.append((value if equals else next(following, ""), "--log_dir"))
-        elif word == "--verbose":
-            verbose = True
-        elif word.startswith("-"):
-            raise UnknownFlag(word, "one of --log_dir, --verbose")
-        else:
-            given.append((word, "flota why"))
+    found = _find_job(options.given) if {*WITH_VALUE} & options.given.keys() else _find_histories(options)
+    if options.json:
+        print_json([found] if not isinstance(found, list) else list(map(report_as_dict, reports_of(found))))
+        return 0
+    verbose = "--verbose" in options.switches
+    lines = format_reports(found, verbose=verbose) if isinstance(found, list) else format_running(found)
+    print("\n".join(map(printable, lines)))
+    return 0
+
+
+def _find_histories(options: Options) -> list[NodeHistory]:
+    given = [(path, "flota why") for path in options.words]  # paths, each with its source
+    given += [(options.given["--log-dir"], "--log_dir")] if "--log-dir" in options.given else []
     given = given or [find_log_dir(os.environ)]
     histories = find_histories([path for one in given for path in expand(*one)])
     if not histories:
         raise NoReport(given[0][0])
-    print("\n".join(map(printable, format_reports(histories, verbose=verbose))))
-    return 0
+    return histories
+
+
+def _find_job(given: dict[str, str]) -> JobStatus | list[NodeHistory]:
+    """A running job, or with `--job` a finished one."""
+    from flota.cli.find_job import find_job, finished_runs
+
+    try:
+        return find_job(given, os.environ).entry.status().job
+    except (NoJobHere, UnknownJob):
+        histories = find_histories(finished_runs(given["--job"]))
+        if not histories:
+            raise
+        return histories
 
 
 def expand(path: str, source: str) -> list[str]:
     """The runs that a path with placeholders has led to; any other path as it is."""
     base, template = locate_log_dir(path, source)
     return matching_runs(base, template) if template else [path]
+
+
+def format_running(job: JobStatus) -> list[str]:
+    """What is known of a job that has not ended."""
+    from flota.view.text import restart_lines
+
+    hosts = list_in_words([place.host for place in job.nodes])
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.began))
+    head = f"job {job.job_id}, started {began}, logs in {job.log_dir}: {job.state} on {hosts}"
+    message = f", {job.message}" if job.message else ""
+    return [f"{head}{message}", *(restart_lines(job) if job.restarts else ["it has not restarted"])]
+
+
+def reports_of(histories: list[NodeHistory]) -> list[Report]:
+    """The different reports of the nodes; without any, what the logs tell."""
+    found = [history.report for history in histories if history.report]
+    return list({repr(report): report for report in found}.values()) or [reconstruct_report(histories)]
 
 
 def format_reports(histories: list[NodeHistory], *, verbose: bool) -> list[str]:

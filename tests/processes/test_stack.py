@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -26,10 +27,10 @@ def hung(flota):
     return running
 
 
-def stack(flota, *words):
+def stack(flota, *words, cwd=None):
     return subprocess.run(
         [COMMAND, "stack", *map(str, words)],
-        cwd=flota.directory,
+        cwd=cwd or flota.directory,
         env=environment(),
         capture_output=True,
         text=True,
@@ -53,6 +54,15 @@ def test_it_shows_some_ranks(flota, hung):
     ended = stack(flota, 1, "--log_dir", flota.directory / "log")
 
     assert "rank 1 (pid " in ended.stdout and "rank 0" not in ended.stdout
+
+
+def test_it_shows_a_job_of_another_directory_as_json(flota, hung, tmp_path):
+    ended = stack(flota, "--job", hung.pid, "--json", cwd=tmp_path.parent)
+
+    answer = json.loads(ended.stdout)
+    assert [(one["rank"], one["kind"]) for one in answer["ranks"]] == [(0, "waits"), (1, "elsewhere"), (2, "waits")]
+    assert "if this is a hang: rank 1 blocks the others" in answer["summary"]
+    assert answer["stacks"].count("  MainThread") == 3
 
 
 def test_it_shows_native_frames(flota, hung):
@@ -95,7 +105,11 @@ def test_a_rank_that_is_not_here_is_named(flota, hung):
         (["--native=3"], "unknown flag `--native=3`"),
         (["--whatever"], "unknown flag `--whatever`"),
         (["x"], "for flota stack: expected a whole number"),
-        (["--log_dir"], "for --log_dir: expected a directory"),
+        (["--log_dir"], "--log-dir needs a value"),
+        (["--at", "127.0.0.1:1", "3"], "flota stack --at cannot be combined with `3`"),
+        (["--native", "--at", "127.0.0.1:1"], "flota stack --at cannot be combined with `--native`"),
+        (["--at", "127.0.0.1:1"], "cannot ask 127.0.0.1:1: connection refused"),
+        (["--job", "no such job"], "no "),
         (["--watch=x"], "for --watch: expected a duration"),
         (["--watch=0"], "for --watch: expected a duration above 0"),
     ],
@@ -110,7 +124,7 @@ def test_mistakes_are_reported_in_one_line(flota, words, error):
 def test_a_job_that_has_ended_has_no_stacks(flota):
     flota.run("prints.py")
 
-    assert "no running job on this machine uses" in stack(flota).stderr
+    assert "no running job on this machine uses" in stack(flota, "--log_dir", "log").stderr
 
 
 def test_numbers_that_are_other_processes_now_are_left_alone(flota, hung):

@@ -25,6 +25,11 @@ class NoSuchRank(TemplateError[int, str]):
     hint = "run `flota stack` without ranks to find its machine, and run the command there"
 
 
+class OnlyOnMachine(TemplateError[str]):
+    message = "flota stack --at cannot be combined with `{0}`: stacks are read on the machine of a rank"
+    hint = "run `flota stack {0}` there; without it, --at prints what all ranks are waiting on"
+
+
 class PySpyMissing(TemplateError[()]):
     message = "py-spy, which reads stacks, is not installed"
     hint = INSTALL_SPY

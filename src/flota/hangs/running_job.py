@@ -29,6 +29,7 @@ class StackReader:
         self.log_dir = log_dir
         self.ranks = ranks
         self.native = native
+        self.positions: tuple[RankPosition, ...] = ()  # of the last answer, on this machine
         self.loop = Loop()
         self.taker = StackTaker(environ, self.loop)
         if not self.taker.spy:
@@ -47,6 +48,7 @@ class StackReader:
         positions = with_positions(workers, taken.samples)
         here = groups_in_words(positions) if self.ranks else snapshot_in_words(positions)
         words = (*header(node, workers), *(ask_job(node, POSITIONS) or here))
+        self.positions = positions
         return words, text_of(f"flota: {self.log_dir}", words, positions, taken.samples)
 
     def _chosen(self, workers: list[RankPosition]) -> list[RankPosition]:

@@ -3,101 +3,141 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from flota.cli.build_spec import locate_log_dir
+from flota.cli.command_options import ANY, WITH_VALUE, Options, read_command
 from flota.cli.convert import convert
+from flota.cli.print_json import print_json
 from flota.cli.settings import find_log_dir
-from flota.errors import BadValue, CannotAsk, FlotaError, UnknownFlag
+from flota.errors import BadValue, CannotAsk, FlotaError, OnlyOnMachine
 from flota.job.printable import printable, printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.hangs.wait_sites import RankPosition
 
+    Stacks = tuple[
+        tuple[str, ...], tuple[RankPosition, ...], str
+    ]  # lines for people, ranks of this machine, all stacks
+
 USAGE = """\
-usage: flota stack [RANK …] [--log_dir DIR] [--native] [--watch[=SECONDS]]
-       flota stack --at HOST:PORT
+usage: flota stack [RANK …] [--native] [--watch[=SECONDS]] [--json]
+                   [--job ID | --at HOST:PORT | --log_dir DIR]
 
 Print what each rank of a running job is waiting on, including ranks on other
 machines. Then print the stacks of the ranks on this machine, or only those of
 the given ranks.
 
+  --job ID            the job with this id, or with this pid; otherwise the job of
+                      this directory, or the only one on this machine
+  --at HOST:PORT      the job whose node listens there, with FLOTA_TOKEN: what its
+                      ranks are waiting on, without their stacks
   --log_dir DIR       log directory of the job, a directory above it, or the
                       pattern given to --log_dir: 'runs/{job_id}/{time}' [log]
   --native            include C and C++ frames; pauses each worker briefly
-  --at HOST:PORT      ask the job whose node listens there, with FLOTA_TOKEN:
-                      what its ranks are waiting on, without their stacks
   --watch[=SECONDS]   print what each rank is waiting on, every SECONDS [2s],
                       until the job ends or you press Ctrl-C
+  --json              print JSON
 """
 PERIOD = 2.0
 ANSWER_TIME = 15.0  # seconds for all nodes to answer
 
 
 def main(words: list[str]) -> int:
-    (directory, source), native, watch = ("", ""), False, 0.0
-    ranks: list[int] = []
-    following = iter(words)
-    for word in following:
-        name, equals, value = word.partition("=")
-        name = name.replace("_", "-")
-        if name in ("-h", "--help"):
-            print(USAGE, end="")
-            return 0
-        if name == "--log-dir":
-            directory, source = value if equals else next(following, ""), "--log_dir"
-        elif name == "--at":
-            return _show_remote(value if equals else next(following, ""))
-        elif name == "--native" and not equals:
-            native = True
-        elif name == "--watch":
-            watch = float(str(convert("--watch", "duration", value))) if equals else PERIOD
-            if not watch:
-                raise BadValue("--watch", value, "a duration above 0", "--watch=2s")
-        elif name.startswith("-"):
-            raise UnknownFlag(word, "one of --at, --log_dir, --native, --watch")
-        else:
-            ranks.append(int(str(convert("flota stack", "count", word))))
-    if not source:
-        directory, source = find_log_dir(os.environ)
-    from flota.logs.find_runs import running_directory
-
-    running = running_directory(*locate_log_dir(directory, source))
-    return _show(running, tuple(ranks), native=native, watch=watch)
-
-
-def _show(directory: str, ranks: tuple[int, ...], *, native: bool, watch: float) -> int:
+    options = read_command(
+        words, USAGE, (*WITH_VALUE, "--log-dir", "--watch"), ("--native", "--watch", "--json"), most_words=ANY
+    )
+    if options is None:
+        return 0
+    ranks = tuple(int(str(convert("flota stack", "count", word))) for word in options.words)
+    period = _period(options)
+    ask, has_ended = _remote(options) if "--at" in options.given else _local(options, ranks)
+    stacks = ask()
+    if not period:
+        _print(stacks, options, whole=True)
+        return 0
     import time
 
+    while True:
+        _print(stacks, options, whole=False)
+        time.sleep(period)
+        try:
+            stacks = ask()
+        except FlotaError as error:  # no workers: the job restarts or has ended
+            if has_ended():
+                print("the job has ended")
+                return 0
+            stacks = (error.message,), (), ""
+
+
+def _period(options: Options) -> float:
+    """Of --watch, in seconds; 0: once."""
+    word = options.given.get("--watch")
+    if word is None:
+        return PERIOD if "--watch" in options.switches else 0.0
+    period = float(str(convert("--watch", "duration", word)))
+    if not period:
+        raise BadValue("--watch", word, "a duration above 0", "--watch=2s")
+    return period
+
+
+def _print(stacks: Stacks, options: Options, *, whole: bool) -> None:
+    lines, positions, page = stacks
+    if options.json:
+        fields = ("role", "rank", "pid", "step", "kind", "words")
+        ranks = [{name: getattr(one, name) for name in fields} for one in positions]
+        print_json({"summary": lines, "ranks": ranks, **({"stacks": page} if whole else {})})
+    elif whole:
+        print(printable_lines(page), end="")
+    else:
+        import time
+
+        print(time.strftime("%H:%M:%S"), *(f"  {printable(line)}" for line in lines), sep="\n", flush=True)
+
+
+def _local(options: Options, ranks: tuple[int, ...]) -> tuple[Callable[[], Stacks], Callable[[], bool]]:
     from flota.hangs.running_job import StackReader
     from flota.logs.directory import is_locked
 
-    asker = StackReader(directory, os.environ, ranks, native=native)
-    groups, page = asker.ask(_steps, ask_job)
-    if not watch:
-        print(printable_lines(page), end="")
-        return 0
-    while True:
-        print(time.strftime("%H:%M:%S"), *(f"  {printable(line)}" for line in groups), sep="\n", flush=True)
-        time.sleep(watch)
-        try:
-            groups, _ = asker.ask(_steps, ask_job)
-        except FlotaError as error:  # no workers: the job restarts or has ended
-            if not is_locked(asker.log_dir):
-                print("the job has ended")
-                return 0
-            groups = (error.message,)
+    reader = StackReader(_directory(options.given), os.environ, ranks, native="--native" in options.switches)
+
+    def ask() -> Stacks:
+        lines, page = reader.ask(_steps, ask_job)
+        return lines, reader.positions, page
+
+    return ask, lambda: not is_locked(reader.log_dir)
 
 
-def _show_remote(where: str) -> int:
+def _directory(given: dict[str, str]) -> str:
+    """The log directory of the job that is meant, which finds the job also if it runs in a container."""
+    from flota.logs.directory import is_locked
+    from flota.logs.find_runs import running_directory
+
+    if "--job" not in given:
+        place = (given["--log-dir"], "--log_dir") if "--log-dir" in given else find_log_dir(os.environ)
+        directory = running_directory(*locate_log_dir(*place))
+        if "--log-dir" in given or is_locked(directory):
+            return directory
+    from flota.cli.find_job import choose, running_nodes
+
+    return choose(running_nodes(), given.get("--job", ""), os.getcwd()).status.job.log_dir
+
+
+def _remote(options: Options) -> tuple[Callable[[], Stacks], Callable[[], bool]]:
     from flota.control.client import job_at
     from flota.hangs.question import POSITIONS
     from flota.stragglers.question import KIND
 
-    job = job_at(where, dict(os.environ))
-    for kind in (KIND, POSITIONS):
-        print(*job.entry.ask_job(kind, ANSWER_TIME), sep="\n")
-    return 0
+    for word in (*options.words[:1], *({"--native"} & options.switches)):
+        raise OnlyOnMachine(word)
+    node = job_at(options.given["--at"], dict(os.environ)).entry
+
+    def ask() -> Stacks:
+        lines = tuple(line for kind in (KIND, POSITIONS) for line in node.ask_job(kind, ANSWER_TIME))
+        return lines, (), "".join(f"{line}\n" for line in lines)
+
+    return ask, lambda: not node.status()  # which raises an error, if it has ended
 
 
 def _steps(node: int, workers: list[RankPosition]) -> tuple[str, ...]:

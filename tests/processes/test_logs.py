@@ -303,7 +303,7 @@ def test_without_a_token_other_nodes_are_named(stage):
     missing = stage.logs("--job", first.pid, "--rank", 1)
 
     assert (result.returncode, without_headers(result.stdout)) == (0, ["attempt 0"])
-    assert "the job has no token: set FLOTA_TOKEN on all nodes" in result.stderr
+    assert "set FLOTA_TOKEN on all nodes" in result.stderr
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "the job has no token" in missing.stderr
 

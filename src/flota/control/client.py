@@ -28,6 +28,7 @@ ASKED_AT_ONCE = 32
 LARGEST = 64 << 20  # bytes of an answer
 CHUNK = 256 << 10
 NO_ANSWER = "no answer"  # in time
+DOES_NOT_LISTEN = "the job has no token, or with TLS the node no certificate: set FLOTA_TOKEN on all nodes"
 
 
 class Access(Struct, frozen=True):
@@ -238,6 +239,8 @@ class JobClient:
         first = self.entry.status()
         self._places = first.job.nodes
         others = [place for place in first.job.nodes if place.seat != first.node.seat]
+        if any(place.endpoint for place in others) and self._access is None:
+            self._access = self.entry.access()  # here, because threads cannot share the connection
         with ThreadPoolExecutor(min(ASKED_AT_ONCE, len(others) or 1)) as pool:
             answers = list(pool.map(self._ask, others))
         found = [first.node, *(one for one in answers if isinstance(one, NodeStatus))]
@@ -257,9 +260,7 @@ class JobClient:
     def node(self, place: NodePlace) -> NodeClient:
         """A client for one node: kept, because a viewer asks again and again."""
         if not place.endpoint:
-            raise CannotAsk(
-                place.host, "the job has no token: set FLOTA_TOKEN on all nodes to ask nodes of other machines"
-            )
+            raise CannotAsk(place.host, DOES_NOT_LISTEN)
         if self._access is None:
             self._access = self.entry.access()
         if place.endpoint not in self._clients:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.etcd import packaged_etcd
-from tests.launching import wait_until
+from tests.launching import DEADLINE, environment, wait_until
 from tests.netns.jobs import HTTP, MEETS, Job, ask_store, last_words
 
 TOKEN = "secret-0123456789abcdef"
@@ -163,6 +165,35 @@ def test_a_node_without_tls_gets_an_error_if_the_master_uses_it(shared, tmp_path
     job.round(0, 2)
     job.finish()
     assert job.codes() == [0, 2, 0]
+
+
+def test_nodes_are_asked_over_tls(shared, tmp_path, papers):
+    job = Job(shared.lab, tmp_path, "https://10.77.0.1:8090")
+    for host in (1, 8):
+        job.node(host, serving(papers), env={"FLOTA_TOKEN": TOKEN})
+    job.round(0, 2)
+
+    def flota(host, *words, **variables):
+        command = [sys.executable, "-m", "flota", *words]
+        return shared.lab.host(host).run(command, cwd=job.stage, env=environment(variables), timeout=DEADLINE)
+
+    answer = json.loads(flota(1, "top", "--json").stdout)
+    places = [place["endpoint"] for place in answer["job"]["nodes"]]
+    assert ([node["host"] for node in answer["nodes"]], answer["missing"]) == (["host1", "host8"], [])
+    assert all(place.startswith("https://") for place in places)
+    trusted = {"FLOTA_TOKEN": TOKEN, "FLOTA_TLS_CA": f"{papers}/ca.pem"}
+    assert json.loads(flota(3, "ps", "--json", "--at", places[1], **trusted).stdout)[0]["hosts"] == ["host1", "host8"]
+    for where, variables, why in (
+        (places[1], {**trusted, "FLOTA_TLS_CA": f"{papers}/other.pem"}, "certificate verify failed"),
+        (places[1], {**trusted, "FLOTA_TLS_CA": f"{papers}/none.pem"}, "cannot read "),
+        (places[1], {**trusted, "FLOTA_TOKEN": "wrong"}, "does not have the job's token"),
+        (places[1].replace("https", "http"), trusted, "cannot ask http://10.77.0.8:"),
+    ):
+        refused = flota(3, "ps", "--at", where, **variables)
+        assert (refused.returncode, why in refused.stderr.splitlines()[0]) == (2, True), refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert flota(3, "stop", "--at", places[1], **trusted).stdout == "flota: stopping the job\n"
+    assert job.codes() == [143, 143]
 
 
 # etcd's own guards.

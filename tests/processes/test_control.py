@@ -15,10 +15,12 @@ import sys
 import pytest
 
 from flota.control.client import NO_ACCESS, Access, JobClient, NodeClient, local_nodes
+from flota.control.running_logs import LogsOfNode
 from flota.control.status import Status
 from flota.errors import CannotAsk
 from flota.host.ports import hold_free, port_of, release
 from flota.host.unix_socket import address_of
+from flota.logs.choose_ranks import Choice
 from tests.launching import COMMAND, DEADLINE, environment, wait_until
 
 TOKEN = "a-token-of-this-test"
@@ -119,25 +121,30 @@ def test_logs_and_events_are_read_from_an_offset(flota, job, ask):
     log = (flota.directory / "log/workerlog.1").read_bytes()
     client = ask.node(job.pid)
 
-    assert b"".join(client.log("trainer", 1))[: len(log)] == log
-    assert b"".join(client.log("trainer", 1, offset=len(log)))[: len(log)] != log
-    assert len(b"".join(client.log("trainer", 1, offset=-5))) == 5
-    events = [json.loads(line) for line in b"".join(client.events()).splitlines()]
-    assert events[0]["event"] == "job_started"
+    assert client.log_from("trainer", 1, 0, 0, len(log)) == (0, log)
+    assert client.log_from("trainer", 1, 0, 3, 5) == (3, log[3:8])
+    begins, end = client.log_from("trainer", 1, 0, -5, 5)
+    assert begins + 5 >= len(log) and len(end) == 5
+    assert client.log_from("trainer", 1, 0, 1 << 40, 5)[1] == b""
+    begins, events = client.events_from(0, 1 << 20)
+    assert (begins, json.loads(events.splitlines()[0])["event"]) == (0, "job_started")
     assert finish(flota, job) == [0]
 
 
-def test_a_followed_log_ends_with_the_job(flota, job, ask):
-    parts = ask.node(job.pid).log("trainer", 0, follow=True)
-    received = b""
-    while received.count(b"\n") < 10:  # the worker goes on meanwhile
-        received += next(parts)
+def test_those_who_follow_a_log_see_its_end(flota, nodes, ask):
+    endpoint = ask.status(nodes[0]).job.nodes[0].endpoint
+    node, received, ended = LogsOfNode(ask.node(endpoint, Access(TOKEN)), "here"), b"", False
+    while not ended:
+        polled = node.poll(Choice((0,), "trainer"))
+        received += b"".join(data for _, data, _ in polled.news)
+        ended = polled.has_ended and not polled.news
+        if received.count(b"\n") > 10:  # the worker goes on meanwhile
+            (flota.directory / "finish").touch()
+    node.client.close()
 
-    codes = finish(flota, job)
-    received += b"".join(parts)
-
-    assert codes == [0]
-    assert received == (flota.directory / "log/workerlog.0").read_bytes()
+    assert [one.output() and one.wait() for one in nodes] == [0, 0]
+    (log,) = flota.directory.glob("log?/workerlog.0")
+    assert received.count(b"rank 0 step ") >= 10 and received == log.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -147,6 +154,9 @@ def test_a_followed_log_ends_with_the_job(flota, job, ask):
         ("/v1/log?rank=0&file=1", 404),
         ("/v1/log?rank=0&offset=1e3", 400),
         ("/v1/log?rank=0&offset=-", 400),
+        ("/v1/log?rank=0&offset=--5", 400),
+        ("/v1/log?rank=0&limit=-1", 400),
+        ("/v1/log?rank=0&inode=x", 400),
         ("/v1/log?rank=0&role=../../etc", 404),
         ("/v1/ask?kind=nonsense", 409),
         ("/v1/nonsense", 404),
@@ -287,7 +297,7 @@ def test_all_nodes_are_asked_through_one(flota, nodes, ask):
     assert [rank.rank for node in answer.nodes for rank in node.ranks] == [0, 1]
     assert answer.missing == ()
     other = ask.node(answer.job.nodes[1].endpoint, Access(TOKEN))
-    assert b"rank 1 step 1\n" in b"".join(other.log("trainer", 1))
+    assert b"rank 1 step 1\n" in other.log_from("trainer", 1, 0, 0, 1 << 20)[1]
     told = command(flota, "why", "--at", answer.job.nodes[1].endpoint, env={"FLOTA_TOKEN": TOKEN})
     assert told.stdout.splitlines()[1] == "it has not restarted"
     listed = command(flota, "ps", "--at", answer.job.nodes[1].endpoint, "--json", env={"FLOTA_TOKEN": TOKEN})
@@ -388,8 +398,9 @@ def test_a_client_that_does_not_read_costs_the_job_nothing(flota, job, ask):
     """It asks again and again, and takes no answer."""
     deaf = [ask.plain(job.pid) for _ in range(8)]
     for client in deaf:
-        client.request("GET", "/v1/log?rank=0&follow=1")
-        client.sock.settimeout(0)
+        client.sock.settimeout(1)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            client.sock.sendall(b"GET /v1/log?rank=0 HTTP/1.1\r\nhost: x\r\n\r\n" * 10_000)
     before = ask.status(job).node.ranks[0].step
 
     wait_until(lambda: ask.status(job).node.ranks[0].step > before + 5, "steps to go on")

@@ -6,7 +6,6 @@ import http.client
 import os
 import socket
 import ssl
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from urllib.parse import quote, urlencode
@@ -19,6 +18,7 @@ from flota.errors import CannotAsk
 from flota.host.unix_socket import address_of, peer_of
 from flota.job.printable import printable
 from flota.job.roster import split_endpoint
+from flota.logs.log_parts import MOST_READ
 from flota.store.decoding import BadMessage, decode_json
 
 Answer = TypeVar("Answer")
@@ -26,7 +26,6 @@ Answer = TypeVar("Answer")
 ANSWER_TIME = 5.0  # seconds: a node that does not answer in time is named, and the others' answers are shown
 ASKED_AT_ONCE = 32
 LARGEST = 64 << 20  # bytes of an answer
-CHUNK = 256 << 10
 NO_ANSWER = "no answer"  # in time
 DOES_NOT_LISTEN = "the job has no token, or with TLS the node no certificate: set FLOTA_TOKEN on all nodes"
 
@@ -64,60 +63,48 @@ class NodeClient:
 
     def __init__(self, where: int | str, access: Access = NO_ACCESS) -> None:
         self.where = f"process {where}" if isinstance(where, int) else where
-        self.is_local = isinstance(where, int)
-        self.pid = where if isinstance(where, int) else 0
+        self.pid = where if isinstance(where, int) else 0  # 0: it is not known to be on this machine
         self._where = where
         self._access = access
         self._connection = _UnixConnection(where) if isinstance(where, int) else _connect(where, access)
 
     def status(self) -> Status:
-        return self._decode(self._request("GET", "/v1/status").read(LARGEST), Status)
+        return self._decode(self._request("GET", "/v1/status")[0], Status)
 
     def access(self) -> Access:
         """For the other nodes. Only a node of this machine tells."""
-        return self._decode(self._request("GET", "/v1/token").read(LARGEST), Access)
+        return self._decode(self._request("GET", "/v1/token")[0], Access)
 
     def act(self, verb: str) -> str:
         """Stop or restart the job, or let this node leave it. Returns what the node does, in words."""
-        return printable(self._decode(self._request("POST", f"/v1/{verb}").read(LARGEST), Done).message)
+        return printable(self._decode(self._request("POST", f"/v1/{verb}")[0], Done).message)
 
     def ask_job(self, kind: str, seconds: float) -> tuple[str, ...]:
         """Ask all nodes a question of the survey, through this one."""
         self._connection.timeout = seconds
-        answer = self._decode(self._request("GET", f"/v1/ask?kind={quote(kind)}").read(LARGEST), tuple[str, ...])
+        answer = self._decode(self._request("GET", f"/v1/ask?kind={quote(kind)}")[0], tuple[str, ...])
         return tuple(map(printable, answer))
-
-    def log(self, role: str, rank: int, file: int = 0, offset: int = 0, *, follow: bool = False) -> Iterator[bytes]:
-        """The bytes of a rank's log from an offset on; negative: from the end."""
-        query = {"role": role, "rank": rank, "file": file, "offset": offset, "follow": int(follow)}
-        return self._stream(f"/v1/log?{urlencode(query)}", follow=follow)
 
     def logs(self, *, follow: bool = False) -> NodeLogs:
         """The logs of this node's ranks. `follow`: the node stays for a moment at its end, so that all can be read."""
-        return self._decode(self._request("GET", f"/v1/logs?follow={int(follow)}").read(LARGEST), NodeLogs)
+        return self._decode(self._request("GET", f"/v1/logs?follow={int(follow)}")[0], NodeLogs)
 
     def log_part(self, role: str, rank: int, file: int, place: tuple[int, int], limit: int) -> bytes:
         """Bytes of one file of a log, from a place (inode and offset) on."""
         query = {"role": role, "rank": rank, "file": file, "inode": place[0], "offset": place[1], "limit": limit}
-        return self._request("GET", f"/v1/log_part?{urlencode(query)}").read(limit)
+        return self._request("GET", f"/v1/log?{urlencode(query)}")[0]
 
     def log_times(self) -> bytes:
         """What this node has noted about its logs: see times.<node>.jsonl."""
-        return self._request("GET", "/v1/log_times").read(LARGEST)
-
-    def events(self, offset: int = 0, *, follow: bool = False) -> Iterator[bytes]:
-        """The bytes of this node's events file."""
-        return self._stream(f"/v1/events?{urlencode({'offset': offset, 'follow': int(follow)})}", follow=follow)
+        return self._read_file("/v1/log_times", {}, 0, LARGEST)[1]
 
     def log_from(self, role: str, rank: int, file: int, offset: int, most: int) -> tuple[int, bytes]:
-        """At most so many bytes of a rank's log, and the offset at which they begin."""
-        return self._read_from(
-            f"/v1/log?{urlencode({'role': role, 'rank': rank, 'file': file, 'offset': offset})}", most
-        )
+        """At most so many bytes of a rank's log, and the offset at which they begin; a negative one is from the end."""
+        return self._read_file("/v1/log", {"role": role, "rank": rank, "file": file}, offset, most)
 
     def events_from(self, offset: int, most: int) -> tuple[int, bytes]:
         """The same for this node's events file."""
-        return self._read_from(f"/v1/events?{urlencode({'offset': offset})}", most)
+        return self._read_file("/v1/events", {}, offset, most)
 
     def another(self) -> NodeClient:
         """A client with a connection of its own, for another thread."""
@@ -126,53 +113,43 @@ class NodeClient:
     def close(self) -> None:
         self._connection.close()
 
-    def cut(self) -> None:
-        """End a stream that another thread is reading. Only that thread may close the connection."""
-        if sock := self._connection.sock:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it is not connected any more
+    def _read_file(self, path: str, query: dict[str, object], offset: int, most: int) -> tuple[int, bytes]:
+        """In as many parts as the node needs: a part that is not full is the last one."""
+        parts: list[bytes] = []
+        first, left = 0, most
+        while left > 0:
+            asked = min(left, MOST_READ)
+            data, begins = self._request("GET", f"{path}?{urlencode({**query, 'offset': offset, 'limit': asked})}")
+            if not begins.isdecimal() or not begins.isascii():
+                raise CannotAsk(self.where, "it does not answer like a node of flota")
+            if parts and int(begins) != offset:
+                break  # the file was replaced
+            first = first if parts else int(begins)
+            parts.append(data)
+            offset, left = int(begins) + len(data), left - len(data)
+            if len(data) < asked:
+                break
+        return first, b"".join(parts)
 
-    def _read_from(self, path: str, most: int) -> tuple[int, bytes]:
-        answer = self._request("GET", path)
-        begins = answer.getheader(OFFSET, "")
-        try:
-            data = answer.read(most)
-        except (OSError, http.client.HTTPException) as error:
-            raise CannotAsk(self.where, _in_words(error)) from None
-        finally:
-            self._connection.close()  # the rest is not wanted
-        if not begins.isdecimal() or not begins.isascii():
-            raise CannotAsk(self.where, "it does not answer like a node of flota")
-        return int(begins), data
-
-    def _stream(self, path: str, *, follow: bool) -> Iterator[bytes]:
-        answer = self._request("GET", path)
-        if follow and self._connection.sock:
-            self._connection.sock.settimeout(None)  # it may be silent for hours
-        try:
-            while data := answer.read1(CHUNK):
-                yield data
-        except (OSError, http.client.HTTPException):
-            return  # the node has ended
-
-    def _request(self, method: str, path: str) -> http.client.HTTPResponse:
+    def _request(self, method: str, path: str) -> tuple[bytes, str]:
+        """The body of the answer, and at which offset of a file it begins."""
         headers = {"Authorization": f"Bearer {self._access.token}"} if self._access.token else {}
         for last_try in (False, True):
             is_new = self._connection.sock is None
             try:
                 self._connection.request(method, path, headers=headers)
                 answer = self._connection.getresponse()
+                body = answer.read(LARGEST)
                 break
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self._connection.close()
-                if is_new or last_try or method != "GET":  # a connection that was idle may have been dropped
+                # A connection that was idle may have been dropped.
+                if is_new or last_try or method != "GET" or isinstance(error, TimeoutError):
                     raise CannotAsk(self.where, _in_words(error)) from None
         if answer.status != http.client.OK:
-            problem = self._decode(answer.read(LARGEST), Problem).error
+            problem = self._decode(body, Problem).error
             raise CannotAsk(self.where, printable(problem))
-        return answer
+        return body, answer.getheader(OFFSET, "")
 
     def _decode(self, body: bytes, kind: type[Answer]) -> Answer:
         try:

@@ -38,10 +38,9 @@ class Polled(NamedTuple):
 class LogsOfNode:
     """One node, and those of its logs that are shown."""
 
-    def __init__(self, client: NodeClient, host: str, *, is_local: bool) -> None:
+    def __init__(self, client: NodeClient, host: str) -> None:
         self.client = client
         self.host = host
-        self.is_local = is_local
         self.logs: dict[str, RankLog] = {}  # by path
         self.clock_ahead = 0.0  # seconds
         self._quickest = inf
@@ -73,7 +72,7 @@ class LogsOfNode:
                 self.logs[one.path].parts = tuple(LogPart(*part) for part in one.parts)
 
     def _reader(self, log: LogStatus) -> Callable[[int, int, int], bytes]:
-        if self.is_local:
+        if self.client.pid:
             return partial(self._files.read, log.path)
         return lambda inode, offset, limit: self._ask_for_part(log, (inode, offset), limit)
 
@@ -103,7 +102,7 @@ class LogsOfNode:
         try:
             answer = self.ask(follow=True)
         except CannotAsk as error:
-            if not self.is_local or error.why == NO_ANSWER:
+            if not self.client.pid or error.why == NO_ANSWER:
                 raise
             for path, log in self.logs.items():
                 log.parts = parts_of(path)
@@ -133,7 +132,7 @@ class RunningLogs:
         self._job = job
         self._choice = choice
         self._warn = warn
-        entry = LogsOfNode(job.entry, job.entry.where, is_local=job.entry.is_local)
+        entry = LogsOfNode(job.entry, job.entry.where)
         self._nodes = {"": entry}  # by endpoint, which is empty in a job of one node
         self._asker = ThreadPoolExecutor(ASKED_AT_ONCE)
 
@@ -186,7 +185,7 @@ class RunningLogs:
             if place.seat == self._status.node.seat or (place.endpoint and place.endpoint in self._nodes):
                 continue
             try:
-                self._nodes[place.endpoint] = LogsOfNode(self._job.node(place), printable(place.host), is_local=False)
+                self._nodes[place.endpoint] = LogsOfNode(self._job.node(place), printable(place.host))
             except CannotAsk as error:
                 problems.append(error)
         return problems

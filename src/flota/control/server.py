@@ -5,21 +5,19 @@ from __future__ import annotations
 import hmac
 import os
 import socket
-import time
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from flota.control.log_stream import CHUNK, POLL_INTERVAL, LogStream
 from flota.control.node_status import logs_of, node_logs, node_status
 from flota.control.requests import CannotDo, JobRequests
 from flota.control.status import OFFSET, Done, Problem
 from flota.host.unix_socket import peer_of
-from flota.logs.log_parts import read_part
+from flota.logs.log_parts import MOST_READ, read_from, read_part
 from flota.logs.log_times import times_file
 from flota.store.http_server import HttpServer
-from flota.store.server_connection import HttpRequest, ServerConnection, frame
+from flota.store.server_connection import HttpRequest, ServerConnection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,9 +28,8 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 64  # of people and their tools
 STRANGERS_MEMORY = 1 << 20  # bytes
 BEARER = b"Bearer "
-TEXT = "text/plain; charset=utf-8"
 BYTES = "application/octet-stream"
-OFFSET_DIGITS, INODE_DIGITS = 15, 20
+MOST_DIGITS = 20  # of an inode
 LAST_OFFSET = (1 << 62) - 1
 LONGEST_KIND = 64
 
@@ -55,12 +52,8 @@ class ControlServer(HttpServer):
     ) -> None:
         self._node = node
         self._token = BEARER + token.encode() if token is not None else None
-        self._streams: dict[ServerConnection, LogStream] = {}
         self._asked: dict[ServerConnection, tuple[str, int]] = {}  # kind of the result, and an id below it
-        self._followers: set[ServerConnection] = (
-            set()
-        )  # those who ask for logs again and again, until the job has ended
-        self._poll_at: float | None = None
+        self._followers: set[ServerConnection] = set()  # they ask for logs again and again, until the job has ended
         super().__init__(listener, node.loop, tls, most_connections=MOST_CONNECTIONS)
 
     # Who may ask.
@@ -76,7 +69,7 @@ class ControlServer(HttpServer):
 
     # Answers.
 
-    def serve(self, connection: ServerConnection, request: HttpRequest, now: float) -> None:
+    def serve(self, connection: ServerConnection, request: HttpRequest, _now: float) -> None:
         if not self.is_authorized(request.headers.get(b"authorization", b"")):
             connection.refuse(401, self.encode_error("the request does not have the job's token"))
             return
@@ -93,7 +86,6 @@ class ControlServer(HttpServer):
             answer(self, connection, query)
         except RefusedRequest as refused:
             connection.answer(refused.status, self.encode_error(refused.words))
-        self._schedule(now)
 
     def answer_status(self, connection: ServerConnection, _query: dict[str, str]) -> None:
         connection.answer(200, msgspec.json.encode(node_status(self._node)))
@@ -106,7 +98,21 @@ class ControlServer(HttpServer):
         connection.answer(200, msgspec.json.encode(access))
 
     def answer_log(self, connection: ServerConnection, query: dict[str, str]) -> None:
-        self._begin_stream(connection, self._log_of(query), query)
+        self._answer_file(connection, self._log_of(query), query)
+
+    def _answer_file(self, connection: ServerConnection, path: str, query: dict[str, str]) -> None:
+        """A part of a file, and where it begins. With `inode`: of a file of the log that may have been rotated."""
+        inode, offset, limit = query.get("inode", ""), query.get("offset", "0"), query.get("limit", str(MOST_READ))
+        if not all(
+            text.isdecimal() and len(text) <= MOST_DIGITS for text in (inode or "0", offset.removeprefix("-"), limit)
+        ):
+            raise RefusedRequest(400, "invalid inode, offset or limit")
+        at, most = max(-LAST_OFFSET, min(int(offset), LAST_OFFSET)), min(int(limit), MOST_READ)
+        try:
+            begins, data = (at, read_part(path, int(inode), max(at, 0), most)) if inode else read_from(path, at, most)
+        except OSError as error:
+            raise RefusedRequest(404, f"cannot read {path}: {error.strerror}") from None
+        connection.answer(200, data, BYTES, f"{OFFSET}: {begins}\r\n")
 
     def _log_of(self, query: dict[str, str]) -> str:
         role, rank, file = query.get("role", "trainer"), query.get("rank", ""), query.get("file", "0")
@@ -117,14 +123,6 @@ class ControlServer(HttpServer):
             raise RefusedRequest(404, f"this node has no log of {role} {rank}")
         return logs[int(file)]
 
-    def answer_log_part(self, connection: ServerConnection, query: dict[str, str]) -> None:
-        """Bytes of one file of a log. Unlike a stream, it leaves the connection free for the next request."""
-        inode, offset, limit = (query.get(name, "") for name in ("inode", "offset", "limit"))
-        if not all(text.isdecimal() and len(text) <= INODE_DIGITS for text in (inode, offset, limit)):
-            raise RefusedRequest(400, "invalid inode, offset or limit")
-        data = read_part(self._log_of(query), int(inode), min(int(offset), LAST_OFFSET), min(int(limit), CHUNK))
-        connection.answer(200, data, BYTES)
-
     def answer_logs(self, connection: ServerConnection, query: dict[str, str]) -> None:
         if query.get("follow") == "1":
             self._followers.add(connection)
@@ -132,11 +130,11 @@ class ControlServer(HttpServer):
 
     def answer_log_times(self, connection: ServerConnection, query: dict[str, str]) -> None:
         path = times_file(self._node.spec.log.directory, os.uname().nodename)
-        self._begin_stream(connection, path, query)
+        self._answer_file(connection, path, query)
 
     def answer_events(self, connection: ServerConnection, query: dict[str, str]) -> None:
         path = f"{self._node.spec.log.directory}/events.{os.uname().nodename}.jsonl"
-        self._begin_stream(connection, path, query)
+        self._answer_file(connection, path, query)
 
     def answer_question(self, connection: ServerConnection, query: dict[str, str]) -> None:
         """Ask all nodes of the job. The answer follows when they have answered."""
@@ -173,73 +171,22 @@ class ControlServer(HttpServer):
     def leave(self, connection: ServerConnection, _query: dict[str, str]) -> None:
         self._act(connection, lambda requests: requests.leave())
 
-    # Streams.
-
-    def _begin_stream(self, connection: ServerConnection, path: str, query: dict[str, str]) -> None:
-        text = query.get("offset", "0")
-        if not text.removeprefix("-").isdecimal() or len(text) > OFFSET_DIGITS:
-            raise RefusedRequest(400, f"invalid offset `{text[:OFFSET_DIGITS]}`")
-        try:
-            stream = LogStream(path, int(text), follow=query.get("follow") == "1")
-        except OSError as error:
-            raise RefusedRequest(404, f"cannot read {path}: {error.strerror}") from None
-        self._streams[connection] = stream
-        connection.begin_stream(b"", TEXT, f"{OFFSET}: {stream.position}\r\n")
-        self._fill(connection, stream)
-
-    def _fill(self, connection: ServerConnection, stream: LogStream) -> None:
-        """Send the next part, once the last one is sent: a slow client costs one part of memory."""
-        if connection.unsent or connection.closed:
-            return
-        data = stream.read()
-        if data:
-            connection.send(frame(data))
-        elif stream.ended:
-            connection.end_stream()
-
-    def update(self, connection: ServerConnection) -> None:
-        super().update(connection)
-        stream = self._streams.get(connection)
-        if stream and not connection.unsent and not connection.closed:
-            self._fill(connection, stream)
-            super().update(connection)
-
-    @property
-    def deadline(self) -> float | None:
-        return min((time for time in (super().deadline, self._poll_at) if time is not None), default=None)
-
-    def on_time(self, now: float) -> None:
-        super().on_time(now)
-        if self._poll_at is not None and now >= self._poll_at:
-            for connection in list(self._streams):
-                self.update(connection)
-            self._schedule(now)
-
     def finish(self) -> bool:
-        """The job has ended: send logs to their ends. Returns whether something is left to send."""
-        for connection, stream in list(self._streams.items()):
-            stream.finish()
-            self.update(connection)
-        return bool(self._streams or self._followers)
-
-    def _schedule(self, now: float) -> None:
-        self._poll_at = now + POLL_INTERVAL if self._streams else None
+        """Returns whether some who follow logs have not seen their ends yet: they close their connections then."""
+        return bool(self._followers)
 
     def after_requests(self) -> None:
-        self._schedule(time.monotonic())
+        pass
 
     def on_dropped(self, connection: ServerConnection) -> None:
         self._asked.pop(connection, None)
         self._followers.discard(connection)
-        if stream := self._streams.pop(connection, None):
-            stream.close()
 
 
 ANSWERS: dict[tuple[str, str], Callable[[ControlServer, ServerConnection, dict[str, str]], None]] = {
     ("GET", "/v1/status"): ControlServer.answer_status,
     ("GET", "/v1/token"): ControlServer.answer_token,
     ("GET", "/v1/log"): ControlServer.answer_log,
-    ("GET", "/v1/log_part"): ControlServer.answer_log_part,
     ("GET", "/v1/log_times"): ControlServer.answer_log_times,
     ("GET", "/v1/logs"): ControlServer.answer_logs,
     ("GET", "/v1/events"): ControlServer.answer_events,

@@ -41,6 +41,18 @@ def read_part(path: str, inode: int, offset: int, limit: int = MOST_READ) -> byt
         os.close(file)
 
 
+def read_from(path: str, offset: int, most: int) -> tuple[int, bytes]:
+    """Bytes of the current file, and the offset at which they begin: its end if `offset` is behind it. A negative
+    offset counts from the end."""
+    file = open_file(path, os.O_RDONLY)
+    try:
+        size = os.fstat(file).st_size
+        begins = max(0, size + offset) if offset < 0 else min(offset, size)
+        return begins, os.pread(file, most, begins)
+    finally:
+        os.close(file)
+
+
 def _open_part(path: str, inode: int) -> int | None:
     for name in chain(_names(path), (path,)):  # again at the end: a rotation may have moved it in between
         try:

@@ -146,22 +146,18 @@ class ServerConnection:
         self._body = b""
         return request
 
-    def answer(self, status: int, body: bytes, kind: str = JSON) -> None:
+    def answer(self, status: int, body: bytes, kind: str = JSON, headers: str = "") -> None:
+        """Each of the `headers` ends with CRLF."""
         close = "connection: close\r\n" if self._last_answer else ""
-        head = f"HTTP/1.1 {status} \r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{close}\r\n"
+        head = f"HTTP/1.1 {status} \r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{headers}{close}\r\n"
         self.send(head.encode() + body)
 
-    def begin_stream(self, first: bytes, kind: str = JSON, headers: str = "") -> None:
-        """From now on this connection carries the chunks of one answer. Each of the `headers` ends with CRLF."""
+    def begin_stream(self, first: bytes) -> None:
+        """From now on this connection carries the chunks of one answer."""
         self.streams = True
         self._last_answer = False
-        head = f"HTTP/1.1 200 \r\ncontent-type: {kind}\r\n{headers}transfer-encoding: chunked\r\n\r\n"
+        head = f"HTTP/1.1 200 \r\ncontent-type: {JSON}\r\ntransfer-encoding: chunked\r\n\r\n"
         self.send(head.encode() + first)
-
-    def end_stream(self) -> None:
-        """Close the connection once all is sent."""
-        self.send(b"0\r\n\r\n")
-        self._last_answer = True
 
     def send(self, data: bytes) -> None:
         """Queue data. Chunks are shared by all watchers, so what waits to be sent is in memory once."""

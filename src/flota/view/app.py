@@ -234,7 +234,7 @@ class JobView(App[None]):
     def _read_stacks(self) -> None:
         """On this machine as `flota stack` does; from elsewhere, what each rank is waiting on."""
         try:
-            if self._job.entry.is_local and self.model.job:
+            if self._job.entry.pid and self.model.job:
                 words = [*self._command, "stack", "--log_dir", self.model.job.log_dir]
                 ran = subprocess.run(words, capture_output=True, text=True, timeout=STACKS_TIME, check=False)
                 lines = [printable(line) for line in (ran.stdout or ran.stderr).splitlines()]

@@ -52,7 +52,7 @@ class StatusThread(Thread):
         except CannotAsk as error:
             if self._job.use_another_entry():
                 return self._ask()
-            ending = find_ending(self._last) if self._last and self._job.entry.is_local else ""
+            ending = find_ending(self._last) if self._last and self._job.entry.pid else ""
             return News(time.monotonic(), why=error.why, ending=ending)
         self._last = answer.job
         has_ended = answer.job.state == ENDED

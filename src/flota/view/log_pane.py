@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from posixpath import basename
-from threading import Thread
+from threading import Event, Thread
 
 from textual.timer import Timer
 
-from flota.control.client import JobClient, NodeClient
+from flota.control.client import JobClient
+from flota.control.running_logs import LogsOfNode
 from flota.errors import CannotAsk
 from flota.job.printable import printable
+from flota.logs.choose_ranks import Choice
 from flota.view.lines_view import TextLines
 from flota.view.model import RankRow
 
@@ -79,28 +81,42 @@ class LogThread(Thread):
     def __init__(self, job: JobClient, row: RankRow, deliver: Callable[[LogThread, list[str]], object]) -> None:
         super().__init__(daemon=True)
         self._job, self._row, self._deliver = job, row, deliver
-        self._client: NodeClient | None = None
-        self._stopped = False
+        self._stopped = Event()
 
     def run(self) -> None:
         lines: list[str] = []
         rest = b""
         try:
-            self._client = self._job.client_of(self._row.seat)
-            for part in self._client.log(self._row.role, self._row.rank, offset=-FIRST_BYTES, follow=True):
-                if self._stopped:
-                    return
+            for part in self._parts():
                 *whole, rest = (rest + part).replace(b"\r\n", b"\n").split(b"\n")
                 lines = [*lines, *map(_readable, whole)][-MOST_LINES:]
                 rest = rest[-LONGEST_LINE * 4 :]
                 self._deliver(self, [*lines, _readable(rest)] if rest else lines)
         except CannotAsk as error:
-            self._deliver(self, [f"the log cannot be shown: {error.why}"])
+            if not lines:
+                self._deliver(self, [f"the log cannot be shown: {error.why}"])
+
+    def _parts(self) -> Iterator[bytes]:
+        """The end of the log, and then what is added to it, until the node has ended."""
+        choice = Choice((self._row.rank,), self._row.role)
+        node = LogsOfNode(self._job.client_of(self._row.seat), self._row.host)
+        node.update(node.ask(follow=True), choice)
+        log = next(iter(node.logs.values()), None)
+        if log and log.parts:
+            log.place = log.parts[-1].inode, max(0, log.parts[-1].size - FIRST_BYTES)
+        while not self._stopped.is_set():
+            polled = node.poll(choice)
+            data = b"".join(data for one, data, _ in polled.news if one is log)
+            if data:
+                yield data
+            elif polled.has_ended:
+                break
+            else:
+                self._stopped.wait(PERIOD)
+        node.client.close()
 
     def stop(self) -> None:
-        self._stopped = True
-        if self._client:
-            self._client.cut()
+        self._stopped.set()
 
 
 def _readable(line: bytes) -> str:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import threading
+from urllib.parse import parse_qsl
 
-from flota.control.client import Access, JobClient
+from flota.control.client import Access, JobClient, NodeClient
 from flota.control.status import JobStatus, NodePlace, NodeStatus, Status
+from flota.logs.log_parts import MOST_READ
 
 
 class Entry:
@@ -37,3 +39,38 @@ def test_a_node_that_does_not_listen_is_named():
 
     assert (host, entry.asked_by) == ("gpu01", [])
     assert "set FLOTA_TOKEN on all nodes" in why
+
+
+class FileClient(NodeClient):
+    """Answers with parts of a file, which may be replaced by a shorter one."""
+
+    def __init__(self, *files: bytes) -> None:
+        super().__init__("10.0.0.1:1")
+        self.files, self.asked = list(files), []
+
+    def _request(self, method, path):
+        query = dict(parse_qsl(path.partition("?")[2]))
+        self.asked.append(int(query["offset"]))
+        file = self.files.pop(0) if len(self.files) > 1 else self.files[0]
+        begins = (
+            max(0, len(file) + int(query["offset"]))
+            if query["offset"][0] == "-"
+            else min(int(query["offset"]), len(file))
+        )
+        return file[begins : begins + int(query["limit"])], str(begins)
+
+
+def test_a_file_is_read_in_as_many_parts_as_it_has():
+    file = bytes(range(256)) * (5 * MOST_READ // 512)
+    client = FileClient(file)
+
+    assert client.log_times() == file
+    assert client.asked == [0, MOST_READ, 2 * MOST_READ]
+    assert client.events_from(-MOST_READ - 1, 2 * MOST_READ) == (len(file) - MOST_READ - 1, file[-MOST_READ - 1 :])
+    assert client.log_from("trainer", 0, 0, 7, 3) == (7, file[7:10])
+
+
+def test_a_file_that_is_replaced_meanwhile_ends_there():
+    old = b"o" * (2 * MOST_READ)
+
+    assert FileClient(old, b"new").events_from(0, 1 << 30) == (0, old[:MOST_READ])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from flota.logs.log_parts import MOST_OPEN, LogPart, PartReader, parts_of, read_part
+import pytest
+
+from flota.logs.log_parts import MOST_OPEN, LogPart, PartReader, parts_of, read_from, read_part
 
 
 def make(path, text):
@@ -44,6 +46,23 @@ def test_a_part_that_was_rotated_away_is_empty(tmp_path):
     inode = make(log, "new")
 
     assert read_part(str(log), inode + 1, 0) == b""
+
+
+@pytest.mark.parametrize(
+    ("offset", "part"),
+    [
+        (0, (0, b"one\ntw")),
+        (4, (4, b"two\n")),
+        (-4, (4, b"two\n")),
+        (-100, (0, b"one\ntw")),
+        (100, (8, b"")),
+        (8, (8, b"")),
+    ],
+)
+def test_a_file_is_read_from_an_offset(tmp_path, offset, part):
+    (tmp_path / "workerlog.0").write_text("one\ntwo\n")
+
+    assert read_from(str(tmp_path / "workerlog.0"), offset, 6) == part
 
 
 def test_a_reader_goes_on_with_a_file_that_was_removed(tmp_path):

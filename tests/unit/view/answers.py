@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Iterator
+import time
 
 from flota.control.client import JobAnswer
 from flota.control.status import (
     RUNNING,
     VERSION,
     JobStatus,
+    LogStatus,
+    NodeLogs,
     NodePlace,
     NodeStatus,
     RankStatus,
@@ -72,21 +73,24 @@ def rank(number: int, second: int) -> RankStatus:
     )
 
 
+def log_of(role: str, number: int) -> bytes:
+    return f"the log of {role} {number}\n".encode() + "\n".join(LINES).encode() + b"\n"
+
+
 class FakeJob:
     """Gives one answer after another, then the last again and again. It is also its only node."""
 
-    where, is_local = "gpu01:4000", False
+    where, pid = "gpu01:4000", 0
 
     def __init__(self, *answers: JobAnswer) -> None:
         self.entry = self
         self.asked = 0
         self.acted: list[str] = []
         self._answers = answers
-        self._closed = threading.Event()
 
     def another(self) -> FakeJob:
         other = copy.copy(self)
-        other.entry, other._closed = other, threading.Event()
+        other.entry = other
         return other
 
     def client_of(self, seat: int) -> FakeJob:
@@ -102,9 +106,14 @@ class FakeJob:
             raise CannotAsk(self.where, "connection refused")
         return found
 
-    def log(self, role: str, number: int, **_options: object) -> Iterator[bytes]:
-        yield f"the log of {role} {number}\n".encode() + "\n".join(LINES).encode() + b"\n"
-        self._closed.wait()
+    def logs(self, *, follow: bool) -> NodeLogs:
+        ranks = [rank for node in self._answers[0].nodes for rank in node.ranks]
+        logs = [(one, len(log_of(one.role, one.rank))) for one in ranks]
+        listed = tuple(LogStatus(one.rank, one.role, 0, one.logs[0], ((1, size),)) for one, size in logs)
+        return NodeLogs("gpu01", 0, RUNNING, 0, time.time(), listed)
+
+    def log_part(self, role: str, number: int, _file: int, place: tuple[int, int], limit: int) -> bytes:
+        return log_of(role, number)[place[1] : place[1] + limit]
 
     def ask_job(self, kind: str, seconds: float) -> tuple[str, ...]:
         return (f"{kind}: ranks 0-3 wait in all_reduce",)
@@ -113,5 +122,5 @@ class FakeJob:
         self.acted.append(verb)
         return f"{verb}: done"
 
-    def cut(self) -> None:
-        self._closed.set()
+    def close(self) -> None:
+        pass

@@ -1,8 +1,8 @@
 """Commands on a running job of 64 ranks, 16 on each of four hosts of a network lab: how long each takes.
 
-For `stop`, `restart` and `drain` that is the time to the acknowledgement. The four hosts share the CPUs of one machine,
-on which `flota stack` runs py-spy once per rank: its bar is that of the other commands plus the time that py-spy alone
-takes for all of them.
+For `stop`, `restart` and `drain` that is the time to the acknowledgement. For what all ranks wait on, nodes run py-spy
+once per rank, and the four hosts share the CPUs of one machine: the bar is that of the other commands plus the time
+that py-spy alone takes for all of them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from bench.table import Row, milliseconds
 HOSTS, RANKS = 4, 16
 BAR = 0.2  # seconds
 TOKEN = "bench"
-STACK, PYSPY = "stack", "py-spy of all ranks"
+STACK, PYSPY = "stack of all hosts", "py-spy of all ranks"
 ASKING = {
     "ps": ("ps", "--json"),
     "top, one snapshot": ("top", "--json"),
     "logs of a rank on another host": ("logs", "--rank", "40"),
     "logs of all ranks, the last 2 s": ("logs", "--all", "--since", "2s"),
     "why": ("why", "--job", "default"),
-    STACK: ("stack",),
+    STACK: ("stack", "--at"),
 }
 ACTING = {"restart": ("restart",), "drain": ("drain", "3"), "stop": ("stop",)}  # in this order
 JOBS = 3  # of the acting commands
@@ -46,7 +46,8 @@ def measure() -> list[Row]:
         job.start()
         turns = {PLAIN: (9, partial(job.seconds, [str(PYTHON), "-c", "pass"])), PYSPY: (3, job.seconds_of_pyspy)}
         for name, words in ASKING.items():
-            turns[name] = 3 if name == STACK else 9, partial(job.seconds, [job.flota, *words])
+            at = (job.endpoint,) if name == STACK else ()
+            turns[name] = 3 if at else 9, partial(job.seconds, [job.flota, *words, *at])
         took = alternate(turns)
         acting: dict[str, list[float]] = {name: [] for name in ACTING}
         for number in range(JOBS):
@@ -91,6 +92,10 @@ class LabJob:
             command = launch(FLOTA, RANKS, *nodes, "--console", "none", *script)
             self._running.append(host.popen(command, cwd=self._here / host.name, env=self._env, **quiet))
         self._wait_for(HOSTS)
+
+    @property
+    def endpoint(self) -> str:
+        return str(json.loads(self._run([self.flota, "ps", "--json"]))[0]["endpoint"])
 
     def wait_after(self, name: str) -> None:
         if name == "stop":

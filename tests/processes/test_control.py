@@ -282,6 +282,16 @@ def test_top_prints_a_snapshot_as_json(flota, job):
     assert finish(flota, job) == [0]
 
 
+def test_dashboard_prints_its_link_as_json(flota, job):
+    words = [COMMAND, "dashboard", "--job", str(job.pid), "--json"]
+    with subprocess.Popen(words, cwd=flota.directory, env=environment(), stdout=subprocess.PIPE, text=True) as page:
+        answer = json.loads("".join(iter(page.stdout.readline, "}\n")) + "}")
+        page.terminate()
+
+    assert answer["link"].startswith("http://127.0.0.1:")
+    assert finish(flota, job) == [0]
+
+
 def test_a_job_of_one_node_cannot_be_drained(flota, job):
     ended = command(flota, "drain", 0)
 

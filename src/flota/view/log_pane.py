@@ -13,6 +13,7 @@ from flota.control.running_logs import LogsOfNode
 from flota.errors import CannotAsk
 from flota.job.printable import printable
 from flota.logs.choose_ranks import Choice
+from flota.logs.log_parts import parts_of
 from flota.view.lines_view import TextLines
 from flota.view.model import RankRow
 
@@ -97,20 +98,26 @@ class LogThread(Thread):
                 self._deliver(self, [f"the log cannot be shown: {error.why}"])
 
     def _parts(self) -> Iterator[bytes]:
-        """The end of the log, and then what is added to it, until the node has ended."""
+        """The end of the log, and then what is added to it. The node of a log on this machine is asked only once, and
+        another one until it has ended."""
         choice = Choice((self._row.rank,), self._row.role)
         node = LogsOfNode(self._job.client_of(self._row.seat), self._row.host)
-        node.update(node.ask(follow=True), choice)
-        log = next(iter(node.logs.values()), None)
+        is_local = bool(node.client.pid)
+        node.update(node.ask(follow=not is_local), choice)
+        path, log = next(iter(node.logs.items()), ("", None))
         if log and log.parts:
             log.place = log.parts[-1].inode, max(0, log.parts[-1].size - FIRST_BYTES)
-        while not self._stopped.is_set():
-            polled = node.poll(choice)
-            data = b"".join(data for one, data, _ in polled.news if one is log)
+        has_ended = log is None
+        while log and not has_ended and not self._stopped.is_set():
+            if is_local:
+                log.parts = parts_of(path)
+                data, _ = log.advance(FIRST_BYTES)
+            else:
+                polled = node.poll(choice)
+                data = b"".join(data for one, data, _ in polled.news if one is log)
+                has_ended = polled.has_ended and not data
             if data:
                 yield data
-            elif polled.has_ended:
-                break
             else:
                 self._stopped.wait(PERIOD)
         node.client.close()

@@ -156,20 +156,11 @@ class ControlServer(HttpServer):
             del self._asked[connection]
             self.update(connection)
 
-    def _act(self, connection: ServerConnection, act: Callable[[JobRequests], str]) -> None:
+    def act(self, connection: ServerConnection, act: Callable[[JobRequests], str]) -> None:
         try:
             connection.answer(200, msgspec.json.encode(Done(act(self._node.requests))))
         except CannotDo as error:
             raise RefusedRequest(409, str(error)) from None
-
-    def stop(self, connection: ServerConnection, _query: dict[str, str]) -> None:
-        self._act(connection, lambda requests: requests.stop())
-
-    def restart(self, connection: ServerConnection, _query: dict[str, str]) -> None:
-        self._act(connection, lambda requests: requests.restart())
-
-    def leave(self, connection: ServerConnection, _query: dict[str, str]) -> None:
-        self._act(connection, lambda requests: requests.leave())
 
     def finish(self) -> bool:
         """Returns whether some who follow logs have not seen their ends yet: they close their connections then."""
@@ -191,7 +182,7 @@ ANSWERS: dict[tuple[str, str], Callable[[ControlServer, ServerConnection, dict[s
     ("GET", "/v1/logs"): ControlServer.answer_logs,
     ("GET", "/v1/events"): ControlServer.answer_events,
     ("GET", "/v1/ask"): ControlServer.answer_question,
-    ("POST", "/v1/stop"): ControlServer.stop,
-    ("POST", "/v1/restart"): ControlServer.restart,
-    ("POST", "/v1/leave"): ControlServer.leave,
+    ("POST", "/v1/stop"): lambda server, connection, _: server.act(connection, lambda job: job.stop()),
+    ("POST", "/v1/restart"): lambda server, connection, _: server.act(connection, lambda job: job.restart()),
+    ("POST", "/v1/leave"): lambda server, connection, _: server.act(connection, lambda job: job.leave()),
 }

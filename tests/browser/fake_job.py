@@ -26,6 +26,8 @@ class FakeJob:
             "host": "gpu{:02d}",
             "reason": "rank 7 RuntimeError",
             "line": "",
+            "number": "grad_norm",
+            "stack": "",
             **(texts or {}),
         }
         self.began = time.time() - AGE
@@ -76,7 +78,7 @@ class FakeJob:
         seconds = (0.42 + 0.03 * chance.random() + 0.02 * math.sin(rank)) * (1.8 if rank in self.slow else 1)
         step = int((now - self.began) / 0.76)
         loss = 1.8 + 6 * math.exp(-step / 1500) + 0.06 * chance.random()
-        numbers = {"loss": loss, "grad_norm": 0.8 + 0.3 * chance.random()}
+        numbers = {"loss": loss, self.texts["number"]: 0.8 + 0.3 * chance.random()}
         return RankStatus(
             rank,
             "trainer",
@@ -99,25 +101,41 @@ class FakeJob:
     def events_from(self, offset: int, most: int) -> tuple[int, bytes]:
         if offset > 0:
             return offset, b""
-        events = [("job_started", 0, {"pid": 1}), ("round_started", 1, {"round": 0, "attempt": 0, "nodes": self.nodes})]
+        round_ = {"attempt": 0, "nodes": self.nodes, "workers": self.nodes * self.per_node}
+        events = [("job_started", 0, {"pid": 1}), ("round_started", 1, {"round": 0, **round_})]
         events += [
             ("worker_exited", 898, {"rank": 7, "code": 1}),
-            ("round_started", 930, {"round": 1, "attempt": 1, "nodes": self.nodes}),
-        ]
-        events += [
+            ("round_started", 930, {"round": 1, **round_, "attempt": 1}),
             ("hang_found", 1900, {"suspects": [12]}),
-            ("round_started", 2700, {"round": 2, "attempt": 1, "nodes": self.nodes}),
+            ("round_started", 2700, {"round": 2, **round_, "attempt": 1}),
         ]
+        events += [("progress", at, {"ranks": self._records(at)}) for at in range(10, int(AGE), 20)]
         lines = [
             {
                 "time": datetime.fromtimestamp(self.began + at, UTC).isoformat(),
+                "monotonic": 1000.0 + at,
+                "flota_pid": 4000,
                 "event": name,
                 "node": self.host(0),
                 **facts,
             }
-            for name, at, facts in events
+            for name, at, facts in sorted(events, key=lambda one: one[1])
         ]
         return 0, b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+    def _records(self, at: float) -> list[dict[str, object]]:
+        """What the node has recorded of its ranks."""
+        statuses = [self._rank(rank, rank, self.began + at) for rank in range(self.per_node)]
+        return [
+            {
+                "rank": one.rank,
+                "last_step": one.step,
+                "total": one.total,
+                "seconds": one.step_seconds,
+                "numbers": one.numbers,
+            }
+            for one in statuses
+        ]
 
     def log_from(self, role: str, rank: int, file: int, offset: int, most: int) -> tuple[int, bytes]:
         if offset > 0:
@@ -139,6 +157,7 @@ class FakeJob:
             f"{self.nodes * self.per_node - 1} of {self.nodes * self.per_node} ranks: waiting on a socket in all_reduce at train.py:118",
             "rank 12: asleep in load at data.py:40",
             "if this is a hang: rank 12 blocks the others",
+            *self.texts["stack"].splitlines(),
         )
 
     def act(self, verb: str) -> str:

@@ -292,6 +292,35 @@ def test_a_finished_job_is_shown_from_its_log_directory(flota, dashboard):
     assert page.ask("/api/stacks", **page.bearer).status == 409
 
 
+def test_a_short_job_has_curves_after_its_end(flota, dashboard):
+    script = flota.directory / "train.py"
+    script.write_text(
+        "import time, flota\nfor step in range(20):\n    time.sleep(0.02)\n    flota.heartbeat(step, loss=9 - step)\n"
+    )
+    flota.run("--nproc_per_node", 2, script)
+
+    page = dashboard("log")
+
+    curves = page.get("/api/curves")
+    assert len(curves["at"]) >= 2 and curves["values"]["seconds"][-1] > 0
+    assert curves["values"]["number:loss"][-1] == -10
+    with page.stream() as stream:
+        snapshot = read_snapshot(stream)
+    assert snapshot["progress"]["step"] > 0 and all(snapshot["ranks"]["seconds"])
+
+
+def test_a_page_that_is_opened_late_shows_the_whole_life_of_the_job(flota, job, dashboard):
+    own = flota.directory / "log" / f"events.{os.uname().nodename}.jsonl"
+    wait_until(lambda: '"progress"' in own.read_text(), "the first record")
+
+    page = dashboard("--job", job.pid)
+
+    wait_until(lambda: len(page.get("/api/curves")["at"]) >= 3, "the curves of the time before")
+    with page.stream() as stream:
+        began = read_snapshot(stream)["job"]["began"]
+    assert page.get("/api/curves")["at"][0] - began < 5.0
+
+
 def test_a_report_that_cannot_be_written_is_one_line(flota):
     flota.run("prints.py")
 

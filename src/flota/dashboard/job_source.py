@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from flota.job.roles import TRAINER
+
 Json = dict[str, Any]
+
+LOG_PART = 256 << 10  # bytes of a log in one answer
+ALL_TAILS, LEAST_TAIL = 4 << 20, 2 << 10  # bytes of all logs together, and at least of each
+
+
+def tail_size(ranks: int) -> int:
+    return max(LEAST_TAIL, min(LOG_PART, ALL_TAILS // max(1, ranks)))
+
+
+def rank_name(role: str, rank: int) -> str:
+    return str(rank) if role == TRAINER else f"{role} {rank}"
 
 
 class NotThere(Exception):

@@ -13,13 +13,16 @@ import msgspec
 
 from flota.control.client import JobAnswer, JobClient, NodeClient
 from flota.control.status import ENDED, NodePlace
-from flota.dashboard.curves import Curves
+from flota.dashboard.curves import Curves, curves_of
 from flota.dashboard.file_part import read_part
-from flota.dashboard.finished_job import FinishedJob, ledger_of
-from flota.dashboard.job_source import NotThere
+from flota.dashboard.finished_job import FinishedJob, ledger_for_page
+from flota.dashboard.job_source import LOG_PART, JobSource, NotThere, rank_name, tail_size
+from flota.dashboard.node_events import NodeEvents, nodes_of
 from flota.dashboard.snapshot import RankKey, cpu_of, take_snapshot
-from flota.dashboard.timeline import NodeTimeline, merge
+from flota.dashboard.timeline import timeline_of
 from flota.errors import CannotAsk, FlotaError
+from flota.job.printable import printable
+from flota.ledger.read_logs import find_ledger
 
 Json = dict[str, Any]
 
@@ -30,17 +33,18 @@ SILENCE = 30.0  # seconds without an answer after which a job on other machines 
 LEDGER_INTERVAL = 15.0  # seconds between readings of where the time went
 EVENTS_INTERVAL = 2.0  # seconds between looks at the nodes' events
 MOST_EVENTS = 4 << 20  # bytes of a node's events: the latest at first, and in each look
-LOG_PART = 256 << 10  # bytes
-ALL_TAILS, LEAST_TAIL = 4 << 20, 2 << 10  # bytes of all logs together, and at least of each
 ASKED_AT_ONCE = 16
 STACKS_TIME = 30.0  # seconds
+SAME_JOB = 60.0  # seconds between what is known of the beginning of a job
 HOST = os.uname().nodename
 
 
 class LiveJob:
-    """`on_end` is called when the job has ended."""
+    """`on_end` is called when the job has ended: with what shows it from then on, or None if that is this object."""
 
-    def __init__(self, client: JobClient, environ: dict[str, str], on_end: Callable[[], object]) -> None:
+    def __init__(
+        self, client: JobClient, environ: dict[str, str], on_end: Callable[[JobSource | None], object]
+    ) -> None:
         self._client = client
         self._environ = environ
         self._on_end = on_end
@@ -51,14 +55,14 @@ class LiveJob:
         self._number = 0
         self._snapshot: Json = {}
         self._encoded = b""
-        self.history = Curves()
+        self._curves = Curves()
         self._places: set[tuple[str, str]] = set()
         self._counters = {"joined": 0, "lost": 0}
-        self._events: dict[NodePlace, tuple[int, NodeTimeline]] = {}  # with the offset to go on from
+        self._events: dict[NodePlace, tuple[int, NodeEvents]] = {}  # with the offset to go on from
         self._events_at = 0.0
         self._looked_at = self._ledger_at = 0.0
         self._ledger: Json | None = None
-        self._finished: FinishedJob | None = None
+        self._has_ended = False
         self._changed = threading.Condition()
         self._wanted = threading.Event()
         self._asking = threading.Lock()
@@ -69,13 +73,18 @@ class LiveJob:
     # Asking.
 
     def _run(self) -> None:
-        while self._finished is None and self._snapshot["job"]["state"] != ENDED:
+        """The page may have been opened late: the events have what happened before."""
+        with self._reading_events:
+            self._read_events()
+            past = curves_of(nodes_of(events for _, events in self._events.values()))
+        past.add_ranks(self._answer.job.now, [rank for node in self._answer.nodes for rank in node.ranks])
+        self._curves = past
+        while not self._has_ended:
             looked = time.monotonic() - self._looked_at < LOOKED
             self._wanted.wait(INTERVAL if looked else IDLE_INTERVAL)
             if self._wanted.is_set():
                 self._wanted.clear()
             self._ask()
-        self._on_end()
 
     def _ask(self) -> None:
         with self._asking:
@@ -93,9 +102,7 @@ class LiveJob:
         self._answer = answer
         snapshot = take_snapshot(answer, self._cpu, elapsed)
         self._cpu = cpu_of(answer)
-        progress = snapshot["progress"]
-        values = {name: progress[name] for name in ("step", "seconds", "slowest", "fastest")}
-        self.history.add(answer.job.now, {**values, **{f"number:{k}": v for k, v in progress["numbers"].items()}})
+        self._curves.add_ranks(answer.job.now, [rank for node in answer.nodes for rank in node.ranks])
         places = {(place.host, place.endpoint) for place in answer.job.nodes}
         self._counters["joined"] += len(places - self._places)
         self._counters["lost"] += len(self._places - places)
@@ -106,7 +113,8 @@ class LiveJob:
         """From the events files on this machine, if the job was found here."""
         if self._client.entry.pid and time.monotonic() >= self._ledger_at:
             self._ledger_at = time.monotonic() + LEDGER_INTERVAL
-            self._ledger = ledger_of([self._answer.job.log_dir])
+            found = find_ledger([self._answer.job.log_dir])
+            self._ledger = ledger_for_page(found[1]) if found else None
         return self._ledger
 
     def _show(self, snapshot: Json) -> None:
@@ -120,13 +128,16 @@ class LiveJob:
         """The job has ended, its node is gone, or the network is."""
         pid, job = self._client.entry.pid, self._snapshot["job"]
         if (pid and not os.path.exists(f"/proc/{pid}")) or time.monotonic() - self._answered_at > SILENCE:
-            try:
-                self._finished = FinishedJob([job["log_dir"]])
-                self._show(self._finished.newest())
-            except FlotaError:  # its logs are on another machine
-                self._show({**self._snapshot, "live": False, "job": {**job, "state": ENDED, "message": ""}})
+            self._end(job)
         else:
             self._show({**self._snapshot, "job": {**job, "message": f"no answer: {why}"}})
+
+    def _end(self, job: Json) -> None:
+        finished = find_finished(job)
+        self._has_ended = True
+        self._on_end(finished)
+        ended = {**job, "state": ENDED, "message": ""}
+        self._show(finished.newest() if finished else {**self._snapshot, "live": False, "job": ended})
 
     # Answers.
 
@@ -144,7 +155,7 @@ class LiveJob:
             self._wanted.set()
 
     def newest(self) -> Json:
-        if self._finished is None and time.monotonic() - self._answered_at > INTERVAL:
+        if not self._has_ended and time.monotonic() - self._answered_at > INTERVAL:
             self._ask()
         return self._snapshot
 
@@ -152,28 +163,26 @@ class LiveJob:
         return self._counters
 
     def curves(self) -> Json:
-        return self.history.as_dict()
+        return self._curves.as_dict()
 
     def timeline(self) -> Json:
-        if self._finished:
-            return self._finished.timeline()
         with self._reading_events:
             if time.monotonic() - self._events_at > EVENTS_INTERVAL:
                 self._events_at = time.monotonic()
                 self._read_events()
-            return merge(timeline for _, timeline in self._events.values())
+            return timeline_of(nodes_of(events for _, events in self._events.values()))
 
     def _read_events(self) -> None:
         for place in self._answer.job.nodes:
-            offset, timeline = self._events.get(place, (-MOST_EVENTS, NodeTimeline()))
+            offset, events = self._events.get(place, (-MOST_EVENTS, NodeEvents()))
             try:
                 begins, data = self._events_part(place, offset)
             except CannotAsk:
                 continue  # the others are shown
             if offset > begins:
-                timeline = NodeTimeline()  # it was replaced
-            timeline.feed(data)
-            self._events[place] = begins + len(data), timeline
+                events = NodeEvents()  # it was replaced
+            events.feed(data)
+            self._events[place] = begins + len(data), events
 
     def _events_part(self, place: NodePlace, offset: int) -> tuple[int, bytes]:
         if self._is_entry(place) and self._client.entry.pid:
@@ -184,8 +193,6 @@ class LiveJob:
         return self._node(place).events_from(offset, MOST_EVENTS)
 
     def log_part(self, role: str, rank: int, offset: int) -> tuple[int, bytes]:
-        if self._finished:
-            return self._finished.log_part(role, rank, offset)
         ranks = {(one.role, one.rank): (node.seat, one.logs) for node in self._answer.nodes for one in node.ranks}
         seat, logs = ranks.get((role, rank), (None, ()))
         place = self._place(seat)
@@ -216,10 +223,8 @@ class LiveJob:
         return client.entry if self._is_entry(place) else client.node(place)
 
     def tails(self) -> list[tuple[str, bytes]]:
-        if self._finished:
-            return self._finished.tails()
         ranks = [(one.role, one.rank) for node in self._answer.nodes for one in node.ranks]
-        size = max(LEAST_TAIL, min(LOG_PART, ALL_TAILS // max(1, len(ranks))))
+        size = tail_size(len(ranks))
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             return list(pool.map(lambda one: (rank_name(*one), self._tail(one[0], one[1], size)), ranks))
 
@@ -230,8 +235,6 @@ class LiveJob:
             return b""
 
     def stacks(self) -> list[str]:
-        if self._finished:
-            return self._finished.stacks()
         from flota.hangs.question import POSITIONS
         from flota.hangs.running_job import StackReader
 
@@ -244,15 +247,17 @@ class LiveJob:
             raise NotThere(error.message) from None
 
     def act(self, verb: str, seat: int) -> str:
-        if self._finished:
-            return self._finished.act(verb, seat)
         try:
             return (self._node(self._place(seat)) if verb == "leave" else self._client.another().entry).act(verb)
         except CannotAsk as error:
             raise NotThere(error.why) from None
 
 
-def rank_name(role: str, rank: int) -> str:
-    from flota.job.roles import TRAINER
-
-    return str(rank) if role == TRAINER else f"{role} {rank}"
+def find_finished(job: Json) -> FinishedJob | None:
+    """The same job in its log directory; None if that is on another machine, where this one may have another job."""
+    try:
+        found = FinishedJob([job["log_dir"]])
+    except FlotaError:
+        return None
+    own = found.newest()["job"]
+    return found if own["id"] == printable(job["id"]) and abs(own["began"] - job["began"]) < SAME_JOB else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
 from typing import Any
 
+from flota.dashboard.job_progress import progress_of
 from flota.job.report import NO_STEP
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 RankKey = tuple[str, int, int]  # role, rank and pid
-MOST_NUMBERS = 8  # given to flota.heartbeat, that have a curve
 
 
 def take_snapshot(answer: JobAnswer, cpu_before: Mapping[RankKey, float], elapsed: float) -> Json:
@@ -73,7 +72,7 @@ def _columns(ranks: list[tuple[int, RankStatus]], cpu_before: Mapping[RankKey, f
         "seconds": [one.step_seconds or None for one in rows],
         "beat": [one.heartbeat for one in rows],
         "cpu": [_cores(one, cpu_before, elapsed) for one in rows],
-        "memory": [one.memory for one in rows],
+        "memory": [one.memory or None for one in rows],
     }
 
 
@@ -81,26 +80,3 @@ def _cores(rank: RankStatus, cpu_before: Mapping[RankKey, float], elapsed: float
     """How many CPUs it used lately."""
     before = cpu_before.get(_key(rank))
     return None if before is None or elapsed <= 0 else round(max(0.0, rank.cpu - before) / elapsed, 2)
-
-
-def progress_of(ranks: list[RankStatus]) -> Json:
-    """Of the slowest rank. Numbers are the means of all ranks that report them. `eta`: seconds until the last rank has
-    done all steps, as fast as lately."""
-    working = [rank for rank in ranks if rank.step != NO_STEP]
-    times = sorted(rank.step_seconds for rank in working if rank.step_seconds > 0)
-    middle = median(times) if times else None
-    step, total = min((rank.step for rank in working), default=None), max((rank.total for rank in ranks), default=0)
-    names = sorted({name for rank in ranks for name in rank.numbers})[:MOST_NUMBERS]
-    found = {name: [rank.numbers.get(name) for rank in ranks] for name in names}
-    numbers = {name: finite for name, values in found.items() if (finite := [one for one in values if one is not None])}
-    return {
-        "step": step,
-        "total": total or None,
-        "seconds": middle,
-        "fastest": times[0] if times else None,
-        "slowest": times[-1] if times else None,
-        "eta": max((max(0, total - rank.step) * rank.step_seconds for rank in working), default=0) or None
-        if total and times
-        else None,
-        "numbers": {name: sum(values) / len(values) for name, values in numbers.items()},
-    }

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from flota.humanize import ending_in_words
 from flota.job.roles import TRAINER, label
-from flota.logs.parse_events import is_count, is_integer, parse_object
+from flota.logs.parse_events import is_count, is_integer, parse_time
 
 Json = dict[str, Any]
 MOST_ROUNDS, MOST_FAILURES, MOST_MARKS = 400, 16, 200  # that are kept: the latest rounds, the first failures of each
@@ -17,33 +16,19 @@ MOST_ROUNDS, MOST_FAILURES, MOST_MARKS = 400, 16, 200  # that are kept: the late
 class NodeTimeline:
     """One node's events of its last job."""
 
-    def __init__(self) -> None:
-        self._rest = b""
-        self._clear()
-
-    def _clear(self) -> None:
+    def __init__(self, events: Iterable[Json] = ()) -> None:
         self.rounds: dict[int, Json] = {}
         self.marks: list[Json] = []
         self.began = self.ended = 0.0
-        self._last_at = 0.0
-
-    def feed(self, data: bytes) -> None:
-        """The next bytes of an events file."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            # Most lines are about workers that started, and are not shown.
-            if b'"worker_started"' not in line and b'"progress"' not in line:
-                self.note(parse_object(line))
+        for event in events:
+            self.note(event)
 
     def note(self, event: Json) -> None:
-        at = seconds_of(event.get("time"))
-        handler = HANDLERS.get(str(event.get("event")))
-        if at and handler:
+        handler = HANDLERS.get(event["event"])
+        if handler and (at := parse_time(event.get("time"))):
             handler(self, event, at)
-            self._last_at = max(at, self._last_at)
 
     def on_job_started(self, _: Json, at: float) -> None:
-        self._clear()
         self.began = at
 
     def on_round_started(self, event: Json, at: float) -> None:
@@ -123,9 +108,9 @@ HANDLERS = {
 }
 
 
-def merge(nodes: Iterable[NodeTimeline]) -> Json:
-    """One timeline of all nodes: a round lasts from its start on the first node to its end on the last one."""
-    parts = list(nodes)
+def timeline_of(nodes: Iterable[Iterable[Json]]) -> Json:
+    """From the events of all nodes: a round lasts from its start on the first node to its end on the last one."""
+    parts = [NodeTimeline(events) for events in nodes]
     rounds: dict[int, Json] = {}
     for part in parts:
         for number, one in part.rounds.items():
@@ -145,11 +130,3 @@ def merge(nodes: Iterable[NodeTimeline]) -> Json:
 
 def _at(fact: Json) -> float:
     return float(fact["at"])
-
-
-def seconds_of(clock: object) -> float:
-    """Seconds since 1970; 0 for anything that is not a time."""
-    try:
-        return datetime.fromisoformat(str(clock)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return 0.0

@@ -212,6 +212,9 @@ class PageRequest(BaseHTTPRequestHandler):
         known = 0
         while True:
             number, snapshot = source.wait(known, KEEP_ALIVE)
+            if self.server.source is not source and self.server.source is not None:  # the job has ended
+                source, known = self.server.source, 0
+                continue
             self.wfile.write(b"data: " + snapshot + b"\n\n" if number != known else b": \n\n")
             known = number
 

@@ -9,7 +9,7 @@ from typing import Any
 from flota.failures.report_from_logs import NodeHistory, select_last_job
 from flota.ledger.history import NodeTimes, read_node
 from flota.ledger.ledger import Ledger, make_ledger
-from flota.ledger.read_events import read_events, split_processes
+from flota.ledger.read_events import last_job, read_events, split_processes
 from flota.logs.directory import is_locked
 from flota.logs.find_runs import run_directories
 from flota.logs.parse_events import is_count, parse_time
@@ -19,10 +19,19 @@ Json = dict[str, Any]
 
 def find_ledger(paths: list[str]) -> tuple[str, Ledger] | None:
     """The id and the ledger of the last job in these directories, their latest runs, and their subdirectories."""
+    return ledger_of(find_nodes(paths))
+
+
+def find_nodes(paths: list[str]) -> list[NodeHistory]:
+    """The nodes of that job, with their events."""
     found = [history for path in paths for directory in run_directories(path) for history in _read(directory)]
     last = select_last_job(found)
-    nodes = [node for history in last if (node := _node_times(history))]
-    job_ids = [str(event["job_id"]) for history in last for event in history.events if "job_id" in event]
+    return [history for history in found if any(history is one for one in last)]
+
+
+def ledger_of(histories: list[NodeHistory]) -> tuple[str, Ledger] | None:
+    nodes = [node for history in histories if (node := _node_times(history))]
+    job_ids = [str(event["job_id"]) for history in histories for event in history.events if "job_id" in event]
     return (job_ids[0] if job_ids else "", make_ledger(nodes)) if nodes else None
 
 
@@ -41,30 +50,8 @@ def _read(directory: str) -> list[NodeHistory]:
             *(parse_time(event.get("time")) for event in (events[0], events[-1])),
         )
         for name in files
-        for events in _last_job(split_processes(read_events(f"{directory}/{name}")))
+        for events in last_job(split_processes(read_events(f"{directory}/{name}")))
     ]
-
-
-def _last_job(parts: list[list[Json]]) -> list[list[Json]]:
-    """The last process in a file, others that ran at the same time, and those that were killed before they joined the
-    same job again."""
-    last: list[list[Json]] = []
-    for part in reversed(parts):
-        began, ended, rounds = part[0]["monotonic"], part[-1]["monotonic"], _rounds(part)
-        beside = any(began <= one[-1]["monotonic"] and one[0]["monotonic"] <= ended for one in last)
-        rejoined = part[-1]["event"] != "job_ended" and rounds and max(rounds) < min(map(_first_round, last), default=0)
-        if last and not beside and not rejoined:
-            break
-        last.append(part)
-    return last
-
-
-def _rounds(part: list[Json]) -> list[int]:
-    return [event["round"] for event in part if event["event"] == "round_started" and is_count(event.get("round"))]
-
-
-def _first_round(part: list[Json]) -> int:
-    return min(_rounds(part), default=0)
 
 
 def _node_times(history: NodeHistory) -> NodeTimes | None:

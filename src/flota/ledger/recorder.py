@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from flota.run.console import Console
     from flota.run.start import Started
 
-PERIOD, SHARE = 10.0, 0.01  # seconds between records: at least, and as a share of the round so far
+FIRST_RECORD = 2.5  # seconds into the round; then twice as long each time, up to PERIOD
+PERIOD, SHARE = 10.0, 0.01  # seconds between later records: at least, and as a share of the round so far
+MOST_NUMBERS, LONGEST_NAME = 8, 64  # that were given to flota.heartbeat; characters
+LARGEST_NUMBER = 1e300
 FIRST_CHECK, GROWTH = 0.2, 1.25  # seconds until the first check for output, and the factor between later ones
 
 
@@ -27,7 +30,7 @@ class WorkRecorder:
         self._began = now
         self._outputs: dict[int, float] = {}  # when a worker was first seen to have written output
         self._check_at = now + FIRST_CHECK if started.marks else None
-        self._record_at = now + PERIOD
+        self._record_at = now + FIRST_RECORD
         self._recorded: dict[int, float] = {}
 
     @property
@@ -40,7 +43,8 @@ class WorkRecorder:
             self._check_output(now)
         if now < self._record_at:
             return
-        self._record_at = now + max(PERIOD, SHARE * (now - self._began))
+        elapsed = now - self._began
+        self._record_at = now + max(min(PERIOD, elapsed), SHARE * elapsed)
         beats = {worker: self._started.channel.read(worker).at for worker in workers}
         new = [worker for worker, at in beats.items() if at != self._recorded.get(worker, 0.0)]
         self._recorded = beats
@@ -76,11 +80,19 @@ class WorkRecorder:
         return {"rank": own.rank, **({} if own.name == TRAINER else {"role": own.name})}
 
     def _times_of(self, worker: int) -> dict[str, object]:
-        """See PageTimes."""
+        """See PageTimes; and the step time, the total of steps and the numbers, from which curves are drawn."""
         output: dict[str, object] = {"output_at": round(self._outputs[worker], 6)} if worker in self._outputs else {}
         beat = self._started.channel.read(worker)
         if not beat.times:
             return output  # the case in most jobs: they do not load the module below
         from flota.ledger.page import decode_times, times_as_dict
 
-        return {**times_as_dict(decode_times(beat)), **output}
+        more = {"seconds": round(beat.seconds, 6), "total": beat.total, "numbers": _finite(beat.numbers)}
+        known = {name: value for name, value in more.items() if value}
+        return {**times_as_dict(decode_times(beat)), **known, **output}
+
+
+def _finite(numbers: dict[str, float]) -> dict[str, float]:
+    """Some of them, with six digits. JSON has neither infinity nor NaN."""
+    some = list(numbers.items())[:MOST_NUMBERS]
+    return {name[:LONGEST_NAME]: float(f"{value:.6g}") for name, value in some if abs(value) < LARGEST_NUMBER}

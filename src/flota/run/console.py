@@ -150,7 +150,9 @@ class Console:
     def record(self, event: Event, started: Started, **facts: object) -> None:
         """Write an event to events.<node>.jsonl. `facts`: what else is known about it."""
         if isinstance(event, WorkerStarted):
-            self.event("worker_started", **_worker_fields(started, event.worker), pid=event.pid, at=event.at, **facts)
+            devices = started.plans[event.worker].worker.devices
+            known = {**({"devices": list(devices)} if devices else {}), **facts}
+            self.event("worker_started", **_worker_fields(started, event.worker), pid=event.pid, at=event.at, **known)
         elif isinstance(event, StartFailed):
             self.event("start_failed", **_worker_fields(started, event.worker), error=os.strerror(event.errno))
         elif isinstance(event, WorkerExited):

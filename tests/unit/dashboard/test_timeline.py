@@ -1,25 +1,20 @@
-import json
-
-from flota.dashboard.timeline import MOST_FAILURES, MOST_ROUNDS, NodeTimeline, merge
+from flota.dashboard.timeline import MOST_FAILURES, MOST_ROUNDS, timeline_of
 
 
 def line(second, event, **facts):
     clock = f"2026-01-01T00:{second // 60:02d}:{second % 60:02d}Z"
-    return json.dumps({"time": clock, "event": event, "node": "a", **facts}).encode() + b"\n"
+    return {"time": clock, "event": event, "node": "a", **facts}
 
 
-def read(*lines):
-    timeline = NodeTimeline()
-    for one in lines:
-        timeline.feed(one)
-    return timeline
+def read(*events):
+    return events
 
 
 FIRST = (line(0, "job_started"), line(1, "round_started", round=0, attempt=0))
 
 
 def test_rounds_have_their_failures():
-    timeline = merge(
+    timeline = timeline_of(
         [
             read(
                 *FIRST,
@@ -36,31 +31,15 @@ def test_rounds_have_their_failures():
     assert (second["attempt"], second["ended"]) == (1, None)
 
 
-def test_only_the_last_job_of_a_file_counts():
-    timeline = merge([read(*FIRST, line(5, "job_ended", verdict="failed"), *FIRST)])
-
-    assert (len(timeline["rounds"]), timeline["marks"]) == (1, [])
-
-
-def test_a_line_that_arrives_in_parts_is_read():
-    data = b"".join([*FIRST, line(4, "hang_found", suspects=[3])])
-
-    assert (
-        merge([read(*(data[at : at + 7] for at in range(0, len(data), 7)))])["marks"][0]["text"]
-        == "hang found; suspects: 3"
-    )
-
-
-def test_damaged_lines_are_skipped():
+def test_damaged_events_are_skipped():
     damaged = [
-        b"{\n",
-        b"[]\n",
-        b'{"time": 1}\n',
+        {"event": "job_ended", "time": 1},
+        {"event": "anything"},
         line(3, "worker_exited", rank="x", code=None),
         line(3, "round_started"),
     ]
 
-    assert len(merge([read(*FIRST, *damaged, line(3, "start_failed", rank=0, error="gone"))])["rounds"]) == 1
+    assert len(timeline_of([read(*FIRST, *damaged, line(3, "start_failed", rank=0, error="gone"))])["rounds"]) == 1
 
 
 def test_a_round_lasts_from_its_first_node_to_its_last():
@@ -69,7 +48,7 @@ def test_a_round_lasts_from_its_first_node_to_its_last():
         line(0, "job_started"), line(2, "round_started", round=0, attempt=0), line(31, "job_ended", verdict="failed")
     )
 
-    timeline = merge([one, other])
+    timeline = timeline_of([one, other])
 
     assert timeline["rounds"][0]["ended"] - timeline["rounds"][0]["began"] == 30
     assert len(timeline["marks"]) == 1
@@ -79,6 +58,6 @@ def test_what_is_kept_is_limited():
     many = [line(1, "worker_exited", rank=rank, code=1) for rank in range(100)]
     rounds = [line(2, "round_started", round=number, attempt=0) for number in range(1, MOST_ROUNDS + 50)]
 
-    timeline = merge([read(*FIRST, *many)])
+    timeline = timeline_of([read(*FIRST, *many)])
     assert (timeline["rounds"][0]["failed"], len(timeline["rounds"][0]["failures"])) == (100, MOST_FAILURES)
-    assert len(merge([read(*FIRST, *rounds)])["rounds"]) == MOST_ROUNDS
+    assert len(timeline_of([read(*FIRST, *rounds)])["rounds"]) == MOST_ROUNDS

@@ -65,13 +65,13 @@ def test_nothing_is_recorded_of_workers_that_do_not_call(started):
     assert recorder.facts_of(0) == {}
 
 
-def test_a_worker_that_reports_steps_is_recorded_every_ten_seconds(started):
+def test_a_worker_that_reports_steps_is_recorded_soon_and_then_every_ten_seconds(started):
     recorder = Recorder(started)
     recorder.run(45.0, lambda: worker.heartbeat(3))
 
-    assert [now for now, *_ in recorder.events] == pytest.approx([10.0, 20.0, 30.0, 40.0])
+    assert [now for now, *_ in recorder.events] == pytest.approx([2.5, 5.0, 10.0, 20.0, 30.0, 40.0])
     rows = [row for *_, facts in recorder.events for row in facts["ranks"]]
-    assert [(row["rank"], row["last_step"]) for row in rows] == [(5, 3)] * 4
+    assert [(row["rank"], row["last_step"]) for row in rows] == [(5, 3)] * 6
     assert recorder.facts_of(1)["times"]["last_step"] == 3
 
 
@@ -82,6 +82,23 @@ def test_a_long_job_is_recorded_less_often_but_misses_at_most_a_hundredth(starte
     times = [now for now, *_ in recorder.events]
     assert len(times) < 800
     assert all(after - before <= max(10.001, 0.0101 * after) for before, after in pairwise(times))
+
+
+def test_a_record_has_the_numbers_that_curves_are_drawn_from(started):
+    worker.heartbeat(3, total=90, loss=0.123456789, bad=float("nan"), worse=float("inf"), **{"n" * 99: 1.0})
+    worker.heartbeat(5, total=90, loss=0.123456789, bad=float("nan"), worse=float("inf"), **{"n" * 99: 1.0})
+    recorder = Recorder(started)
+    recorder.run(5.0)
+
+    (row,) = recorder.events[0][2]["ranks"]
+    assert row["numbers"] == {"loss": 0.123457, "n" * 64: 1.0} and row["total"] == 90 and row["seconds"] >= 0
+    assert recorder.facts_of(1)["times"]["numbers"] == row["numbers"]
+
+
+def test_a_record_has_few_numbers(started):
+    worker.heartbeat(3, **{f"n{number}": number for number in range(30)})
+
+    assert list(Recorder(started).facts_of(1)["times"]["numbers"]) == [f"n{number}" for number in range(8)]
 
 
 def test_a_worker_without_news_is_not_recorded_again(started):
@@ -118,4 +135,4 @@ def test_output_is_not_looked_for_when_all_have_written_some(started, tmp_path):
     recorder = Recorder(started)
     recorder.run(1.0)
 
-    assert recorder.deadline == 10.0
+    assert recorder.deadline == 2.5

@@ -57,7 +57,8 @@ def main(words: list[str]) -> int:
         server = PageServer(address, port)
     except OSError as error:
         raise CannotListen(f"{address}:{port}", (error.strerror or str(error)).lower()) from None
-    server.source = find_source(options, lambda: _shut_down_later(server))
+    source = find_source(options, lambda finished: _on_end(server, finished))
+    server.source = server.source or source  # unless the job has ended already
     if options.json:
         print_json({"link": server.link})
     else:
@@ -77,7 +78,7 @@ def _where_to_listen(word: str) -> tuple[str, int]:
     return str(address), int(port)
 
 
-def find_source(options: Options, on_end: Callable[[], object]) -> JobSource:
+def find_source(options: Options, on_end: Callable[[JobSource | None], object]) -> JobSource:
     def live(client: JobClient) -> LiveJob:
         return LiveJob(client, dict(os.environ), on_end)
 
@@ -113,7 +114,9 @@ def _reach_node(pid: int) -> JobClient:
             return client
 
 
-def _shut_down_later(server: PageServer) -> None:
+def _on_end(server: PageServer, finished: JobSource | None) -> None:
+    """Show the finished job, and shut down later."""
+    server.source = finished or server.source
     timer = threading.Timer(LINGER, server.shutdown)
     timer.daemon = True
     timer.start()

@@ -96,14 +96,15 @@ export class Curve {
 
   line(pen, values, css) {
     pen.strokeStyle = css;
-    pen.lineWidth = values.length > 300 ? 1.2 : 1.8;
-    pen.lineJoin = "round";
+    pen.lineWidth = values.length > 300 ? 1.2 : values.length > 3 ? 1.8 : 4;
+    pen.lineJoin = pen.lineCap = "round";
     pen.beginPath();
     let open = false;
     values.forEach((value, index) => {
       if (value === null) { open = false; return; }
       const x = this.x(this.data.at[index]), y = this.y(value);
       if (open) pen.lineTo(x, y); else pen.moveTo(x, y);
+      if (!open && (values[index + 1] ?? null) === null) pen.lineTo(x + 0.1, y); // a dot
       open = true;
     });
     pen.stroke();

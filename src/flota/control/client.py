@@ -179,11 +179,13 @@ def _connect(where: str, access: Access) -> http.client.HTTPConnection:
 
 
 class JobAnswer(Struct, frozen=True):
-    """The status of a job and of its nodes in order of their seats. `missing`: hosts that did not answer, and why."""
+    """The status of a job and of its nodes in order of their seats. `missing`: hosts that did not answer, and why.
+    `seat`: that of the node which has told the status of the job, by its clock."""
 
     job: JobStatus
     nodes: tuple[NodeStatus, ...]
     missing: tuple[tuple[str, str], ...] = ()
+    seat: int = 0
 
 
 class JobClient:
@@ -226,7 +228,7 @@ class JobClient:
             for place, why in zip(others, answers, strict=True)
             if not isinstance(why, NodeStatus)
         ]
-        return JobAnswer(first.job, tuple(sorted(found, key=lambda node: node.seat)), tuple(missing))
+        return JobAnswer(first.job, tuple(sorted(found, key=lambda node: node.seat)), tuple(missing), first.node.seat)
 
     def _ask(self, place: NodePlace) -> NodeStatus | str:
         try:

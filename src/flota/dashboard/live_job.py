@@ -17,12 +17,12 @@ from flota.dashboard.curves import Curves, curves_of
 from flota.dashboard.file_part import read_part
 from flota.dashboard.finished_job import FinishedJob, ledger_for_page
 from flota.dashboard.job_source import LOG_PART, JobSource, NotThere, rank_name, tail_size
+from flota.dashboard.live_ledger import make_live_ledger
 from flota.dashboard.node_events import NodeEvents, nodes_of
 from flota.dashboard.snapshot import RankKey, cpu_of, take_snapshot
 from flota.dashboard.timeline import timeline_of
 from flota.errors import CannotAsk, FlotaError
 from flota.job.printable import printable
-from flota.ledger.read_logs import find_ledger
 
 Json = dict[str, Any]
 
@@ -67,26 +67,28 @@ class LiveJob:
         self._wanted = threading.Event()
         self._asking = threading.Lock()
         self._reading_events = threading.Lock()
-        self._take(self._answer, 0.0)
+        self._take(self._answer, 0.0, reads_ledger=False)
         threading.Thread(target=self._run, daemon=True).start()
 
     # Asking.
 
     def _run(self) -> None:
         """The page may have been opened late: the events have what happened before."""
-        with self._reading_events:
-            self._read_events()
-            past = curves_of(nodes_of(events for _, events in self._events.values()))
+        past = curves_of(self._read_nodes())
         past.add_ranks(self._answer.job.now, [rank for node in self._answer.nodes for rank in node.ranks])
         self._curves = past
+        self._ask(reads_ledger=True)
         while not self._has_ended:
-            looked = time.monotonic() - self._looked_at < LOOKED
-            self._wanted.wait(INTERVAL if looked else IDLE_INTERVAL)
+            self._wanted.wait(INTERVAL if self._is_looked_at else IDLE_INTERVAL)
             if self._wanted.is_set():
                 self._wanted.clear()
-            self._ask()
+            self._ask(reads_ledger=self._is_looked_at)
 
-    def _ask(self) -> None:
+    @property
+    def _is_looked_at(self) -> bool:
+        return time.monotonic() - self._looked_at < LOOKED
+
+    def _ask(self, *, reads_ledger: bool) -> None:
         with self._asking:
             began = time.monotonic()
             try:
@@ -95,10 +97,10 @@ class LiveJob:
                 self._on_silence(error.why)
                 return
             self._request_seconds = time.monotonic() - began
-            self._take(answer, began - self._answered_at)
+            self._take(answer, began - self._answered_at, reads_ledger=reads_ledger)
             self._answered_at = began
 
-    def _take(self, answer: JobAnswer, elapsed: float) -> None:
+    def _take(self, answer: JobAnswer, elapsed: float, *, reads_ledger: bool) -> None:
         self._answer = answer
         snapshot = take_snapshot(answer, self._cpu, elapsed)
         self._cpu = cpu_of(answer)
@@ -107,15 +109,11 @@ class LiveJob:
         self._counters["joined"] += len(places - self._places)
         self._counters["lost"] += len(self._places - places)
         self._places = places
-        self._show({**snapshot, "ledger": self._read_ledger()})
-
-    def _read_ledger(self) -> Json | None:
-        """From the events files on this machine, if the job was found here."""
-        if self._client.entry.pid and time.monotonic() >= self._ledger_at:
+        if reads_ledger and time.monotonic() >= self._ledger_at:
             self._ledger_at = time.monotonic() + LEDGER_INTERVAL
-            found = find_ledger([self._answer.job.log_dir])
-            self._ledger = ledger_for_page(found[1]) if found else None
-        return self._ledger
+            ledger = make_live_ledger(self._read_nodes(), answer)
+            self._ledger = ledger_for_page(ledger) if ledger else None
+        self._show({**snapshot, "ledger": self._ledger})
 
     def _show(self, snapshot: Json) -> None:
         with self._changed:
@@ -149,14 +147,14 @@ class LiveJob:
 
     def _look(self) -> None:
         """A browser shows the page. The first one does not wait for the next question."""
-        was_idle = time.monotonic() - self._looked_at > LOOKED
+        was_idle = not self._is_looked_at
         self._looked_at = time.monotonic()
         if was_idle:
             self._wanted.set()
 
     def newest(self) -> Json:
         if not self._has_ended and time.monotonic() - self._answered_at > INTERVAL:
-            self._ask()
+            self._ask(reads_ledger=True)
         return self._snapshot
 
     def counters(self) -> dict[str, int]:
@@ -166,31 +164,41 @@ class LiveJob:
         return self._curves.as_dict()
 
     def timeline(self) -> Json:
+        return timeline_of(self._read_nodes())
+
+    def _read_nodes(self) -> list[list[Json]]:
+        """The events of all nodes."""
         with self._reading_events:
             if time.monotonic() - self._events_at > EVENTS_INTERVAL:
                 self._events_at = time.monotonic()
                 self._read_events()
-            return timeline_of(nodes_of(events for _, events in self._events.values()))
+            return nodes_of(events for _, events in self._events.values())
 
     def _read_events(self) -> None:
-        for place in self._answer.job.nodes:
-            offset, events = self._events.get(place, (-MOST_EVENTS, NodeEvents()))
-            try:
-                begins, data = self._events_part(place, offset)
-            except CannotAsk:
-                continue  # the others are shown
-            if offset > begins:
-                events = NodeEvents()  # it was replaced
-            events.feed(data)
-            self._events[place] = begins + len(data), events
+        places = self._answer.job.nodes
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            for place, part in zip(places, pool.map(self._events_part, places), strict=True):
+                if part is None:
+                    continue  # the others are shown
+                offset, events = self._events.get(place, (0, NodeEvents()))
+                begins, data = part
+                if offset > begins:
+                    events = NodeEvents()  # it was replaced
+                events.feed(data)
+                self._events[place] = begins + len(data), events
 
-    def _events_part(self, place: NodePlace, offset: int) -> tuple[int, bytes]:
+    def _events_part(self, place: NodePlace) -> tuple[int, bytes] | None:
+        """What is new in a node's events, and where it begins; None if the node does not answer."""
+        offset = self._events[place][0] if place in self._events else -MOST_EVENTS
         if self._is_entry(place) and self._client.entry.pid:
             try:
                 return read_part(f"{self._answer.job.log_dir}/events.{HOST}.jsonl", offset, MOST_EVENTS)
             except OSError:
                 pass  # the node has its files elsewhere
-        return self._node(place).events_from(offset, MOST_EVENTS)
+        try:
+            return self._node(place).events_from(offset, MOST_EVENTS)
+        except CannotAsk:
+            return None
 
     def log_part(self, role: str, rank: int, offset: int) -> tuple[int, bytes]:
         ranks = {(one.role, one.rank): (node.seat, one.logs) for node in self._answer.nodes for one in node.ranks}

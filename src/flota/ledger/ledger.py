@@ -45,6 +45,10 @@ class RankLedger(NamedTuple):
     def wall(self) -> int:
         return sum(self.spent.values())
 
+    @property
+    def is_known(self) -> bool:
+        return any(label != UNKNOWN for label in self.spent)
+
 
 class RestartCost(NamedTuple):
     """What a restart cost all ranks together."""
@@ -78,9 +82,15 @@ class Ledger(NamedTuple):
         return max((row.wall for row in self.ranks), default=0)
 
     @property
+    def working_ranks(self) -> list[RankLedger]:
+        """Of roles that report steps, with something known about them."""
+        return [row for row in self.ranks if row.role in self.working_roles and row.is_known]
+
+    @property
     def goodput(self) -> float | None:
-        """The share of steps that were not done again; None if no steps were reported."""
-        rows = [row for row in self.ranks if row.role in self.working_roles]
+        """The share of steps that were not done again; None if no steps were reported. Ranks of which nothing is known
+        do not count."""
+        rows = self.working_ranks
         wall = sum(row.wall for row in rows)
         return sum(row.spent.get(STEP, 0) for row in rows) / wall if wall else None
 

@@ -29,7 +29,8 @@ def ledger_in_words(job_id: str, ledger: Ledger) -> list[str]:
 def _goodput(ledger: Ledger) -> str:
     if ledger.goodput is None:
         return "goodput: unknown, because no rank reported steps (flota.heartbeat)"
-    return f"goodput: {ledger.goodput:.1%} of the time was spent in steps that count"
+    of = f", {ledger.missing} unknown ranks left out" if ledger.missing else ""
+    return f"goodput: {ledger.goodput:.1%} of the time was spent in steps that count{of}"
 
 
 def _table(spent: Spent, ranks: int) -> list[str]:
@@ -46,7 +47,7 @@ def _table(spent: Spent, ranks: int) -> list[str]:
 
 def _worst(ledger: Ledger) -> list[str]:
     """The ranks with the smallest share of steps, if ranks differ."""
-    rows = sorted((row for row in ledger.ranks if row.role in ledger.working_roles), key=_share_of_steps)
+    rows = sorted(ledger.working_ranks, key=_share_of_steps)
     if len(rows) < 2 or _share_of_steps(rows[-1]) - _share_of_steps(rows[0]) < 0.01:
         return []
     lines = ["", "ranks with the smallest share of steps:"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flota.ledger.history import SECOND
 from flota.ledger.ledger import Ledger, RankLedger, RestartCost
 from flota.ledger.ledger_text import ledger_in_words
+from tests.unit.ledger.scripted import Node, ledger_of
 
 GOOD = {"step": 90 * SECOND, "checkpoint": 10 * SECOND}
 BAD = {"import": 10 * SECOND, "step": 60 * SECOND, "stalled": 30 * SECOND}
@@ -49,3 +50,17 @@ def test_a_job_without_steps_of_which_a_node_is_missing():
 
 def test_nothing_is_divided_by_zero():
     assert ledger_in_words("j", Ledger("killed", (RankLedger("trainer", 0, "", {}),), (), 0, frozenset(["trainer"])))
+
+
+def test_unknown_ranks_are_named_and_are_neither_goodput_nor_the_worst():
+    node = Node(nodes=2)
+    node.begin(0.0, workers=4)
+    for rank in (0, 1):
+        node.start(0.0, rank)
+        node.exit(10.0, rank, opened=1.0, first_at=2.0, first_step=0, last_step=8, last_at=10.0, step_seconds=8.0)
+    node.end(10.0)
+
+    lines = ledger_in_words("j", ledger_of(node))
+
+    assert "goodput: 80.0% of the time was spent in steps that count, 2 unknown ranks left out" in lines
+    assert not [line for line in lines if "smallest share" in line]

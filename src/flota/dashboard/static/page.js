@@ -58,7 +58,7 @@ function showCards({ job, progress, ranks, nodes, ledger, live }) {
     cards.push(card("Step time", stepTime(progress.seconds), spread > 1.2 ? `slowest ${stepTime(progress.slowest)}` : progress.seconds ? `${decimal(1 / progress.seconds)} steps/s` : "", { warn: spread > 1.5 }));
   }
   for (const [name, value] of Object.entries(progress.numbers || {}).filter(([name]) => name === "loss")) cards.push(card(name, decimal(value), "mean of all ranks"));
-  if (ledger && ledger.goodput !== null && ledger.goodput !== undefined) cards.push(card("Goodput", `${(ledger.goodput * 100).toFixed(1)} %`, "of the time in steps that counted", { share: ledger.goodput }));
+  if (ledger && ledger.goodput !== null && ledger.goodput !== undefined) cards.push(card("Goodput", `${(ledger.goodput * 100).toFixed(1)} %`, ledger.unknown_ranks ? `without ${count(ledger.unknown_ranks)} unknown ranks` : "of the time in steps that counted", { share: ledger.goodput }));
   cards.push(card("Ranks", count(ranks.rank.length || job.world_size), `on ${count(nodes.length)} node${nodes.length === 1 ? "" : "s"}: ` + states.map(([state, number]) => `${count(number)} ${state}`).join(", "), { warn: states.some(([state]) => state === "failed") }));
   const restarts = job.restarts.length;
   cards.push(card("Restarts", job.restart_limit ? `${restarts} of ${job.restart_limit}` : count(restarts), restarts ? job.restarts.at(-1).reason : "", { warn: restarts > 0 }));

@@ -125,10 +125,12 @@ class LiveJob:
     def _on_silence(self, why: str) -> None:
         """The job has ended, its node is gone, or the network is."""
         pid, job = self._client.entry.pid, self._snapshot["job"]
-        if (pid and not os.path.exists(f"/proc/{pid}")) or time.monotonic() - self._answered_at > SILENCE:
+        self._show({**self._snapshot, "job": {**job, "message": f"no answer: {why}"}})
+        if self._client.use_another_entry():
+            self._answered_at = time.monotonic()
+            self._wanted.set()  # ask again at once
+        elif (pid and not os.path.exists(f"/proc/{pid}")) or time.monotonic() - self._answered_at > SILENCE:
             self._end(job)
-        else:
-            self._show({**self._snapshot, "job": {**job, "message": f"no answer: {why}"}})
 
     def _end(self, job: Json) -> None:
         finished = find_finished(job)
@@ -247,7 +249,7 @@ class LiveJob:
         from flota.hangs.running_job import StackReader
 
         try:
-            if len(self._answer.job.nodes) > 1:
+            if len(self._answer.job.nodes) > 1 or not self._client.entry.pid:  # the workers may be on other machines
                 return list(self._client.another().entry.ask_job(POSITIONS, STACKS_TIME))
             reader = StackReader(self._answer.job.log_dir, self._environ, (), native=False)
             return reader.ask(lambda *_: (), lambda *_: ())[1].splitlines()

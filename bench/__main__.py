@@ -38,6 +38,7 @@ CLAIMS = (
     "join_thousands",
     "memory_of_master",
     "page",
+    "page_frames",
 )
 
 

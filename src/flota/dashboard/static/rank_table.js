@@ -11,6 +11,7 @@ let snapshot = null;
 let order = [];
 let sorted = "rank";
 let direction = 1;
+const rows = new Map(); // those in view, by the number of the rank in the snapshot
 const body = make("div", { role: "rowgroup" });
 
 export function startTable() {
@@ -26,9 +27,9 @@ export function startTable() {
     titles.append(cell);
   }
   view.append(titles, body);
-  view.addEventListener("scroll", showRows);
-  new ResizeObserver(showRows).observe(view);
-  body.addEventListener("click", (event) => choose(Number(event.target.closest(".row")?.dataset.index ?? -1)));
+  view.addEventListener("scroll", () => showRows(), { passive: true });
+  new ResizeObserver(() => showRows()).observe(view);
+  body.addEventListener("click", (event) => chooseRow(Number(event.target.closest(".row")?.dataset.index ?? -1)));
 }
 
 function sortBy(name, titles) {
@@ -51,30 +52,56 @@ export function showTable(next) {
   }
   view.setAttribute("aria-rowcount", order.length + 1);
   body.style.height = `${order.length * ROW}px`;
-  showRows();
+  showRows({ changed: true });
 }
 
-function showRows() {
+function chooseRow(index) {
+  choose(index);
+  showRows({ changed: true });
+}
+
+// Rows are kept while they are in view: scrolling makes only those that come into it.
+function showRows({ changed = false } = {}) {
   if (!snapshot || view.hidden) return;
   const first = Math.max(0, Math.floor(view.scrollTop / ROW) - 4), last = Math.min(order.length, first + Math.ceil(view.clientHeight / ROW) + 8);
-  const rows = [];
-  for (let number = first; number < last; number += 1) rows.push(rowOf(order[number], number));
-  body.replaceChildren(...rows);
+  const wanted = new Map(order.slice(first, last).map((index, place) => [index, first + place]));
+  for (const [index, row] of rows) if (!wanted.has(index)) { row.remove(); rows.delete(index); }
+  for (const [index, number] of wanted) {
+    const known = rows.get(index), row = known ?? makeRow(index);
+    if (!known || changed) fillRow(row, index, number);
+  }
 }
 
-function rowOf(index, number) {
-  const { ranks, progress } = snapshot, seconds = ranks.seconds[index];
-  const row = make("div", { cls: `row${index === chosenRank() ? " chosen" : ""}`, role: "row", "aria-rowindex": number + 2, "data-index": index });
-  row.style.top = `${(number + 1) * ROW}px`;
-  const bar = make("i");
-  if (seconds && progress.seconds) {
-    bar.style.width = `${Math.min(100, (50 * seconds) / progress.seconds)}%`;
-    if (heatOf(seconds, progress.seconds) > 0.5) bar.className = "high";
-  }
-  const state = make("span", { role: "cell" }, make("i", { cls: `dot ${ranks.state[index]}` }), `${ranks.state[index]}${ranks.exit[index] ? ` (${ranks.exit[index]})` : ""}`);
-  const cells = [rankName(ranks.role[index], ranks.rank[index]), hostOf(ranks.seat[index]), state, count(ranks.step[index]), stepTime(seconds)];
-  const more = [ranks.cpu[index]?.toFixed(1) ?? "–", bytes(ranks.memory[index]), ranks.device[index] || "–"];
-  const asCell = (cell) => (typeof cell === "string" ? make("span", { role: "cell", text: cell, title: cell }) : cell);
-  row.append(...cells.map(asCell), make("span", { role: "cell" }, make("div", { cls: "bar" }, bar)), ...more.map(asCell));
+function makeRow(index) {
+  const cell = (...children) => make("span", { role: "cell" }, ...children);
+  const cells = Object.keys(TITLES).map((name) => (name === "state" ? cell(make("i"), "") : name === "bar" ? cell(make("div", { cls: "bar" }, make("i"))) : cell("")));
+  const row = make("div", { role: "row", "data-index": index }, ...cells);
+  rows.set(index, row);
+  body.append(row);
   return row;
+}
+
+function fillRow(row, index, number) {
+  const { ranks, progress } = snapshot, seconds = ranks.seconds[index], state = ranks.state[index];
+  row.className = `row${index === chosenRank() ? " chosen" : ""}${number % 2 ? "" : " even"}`;
+  row.setAttribute("aria-rowindex", number + 2);
+  row.style.top = `${(number + 1) * ROW}px`;
+  const words = {
+    rank: rankName(ranks.role[index], ranks.rank[index]), seat: hostOf(ranks.seat[index]), step: count(ranks.step[index]), seconds: stepTime(seconds),
+    cpu: ranks.cpu[index]?.toFixed(1) ?? "–", memory: bytes(ranks.memory[index]), device: ranks.device[index] || "–",
+  };
+  Object.keys(TITLES).forEach((name, place) => {
+    const cell = row.children[place];
+    if (name === "state") {
+      cell.firstChild.className = `dot ${state}`;
+      cell.lastChild.data = `${state}${ranks.exit[index] ? ` (${ranks.exit[index]})` : ""}`;
+    } else if (name === "bar") {
+      const bar = cell.firstChild.firstChild, ratio = seconds && progress.seconds ? seconds / progress.seconds : 0;
+      bar.style.width = `${Math.min(100, 50 * ratio)}%`;
+      bar.className = ratio && heatOf(seconds, progress.seconds) > 0.5 ? "high" : "";
+    } else if (cell.firstChild.data !== words[name]) {
+      cell.firstChild.data = words[name];
+      cell.title = words[name];
+    }
+  });
 }

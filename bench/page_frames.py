@@ -7,13 +7,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from bench.processes import Broken
-from bench.table import Row
 from tests.browser.conftest import CHROMIUM, FLAGS, serving
 from tests.browser.fake_job import FakeJob
+
+from bench.processes import Broken
+from bench.table import Row
 
 NODES, RANKS = 128, 1024
 TURNS, SECONDS = 3, 8.0  # measurements of each page in turn, and how long each is
@@ -82,7 +84,7 @@ def _source() -> Any:
 def _intervals(times: list[float]) -> list[float]:
     if len(times) < SECONDS:
         raise Broken(f"only {len(times)} frames in {SECONDS:.0f} s")
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+    return [after - before for before, after in pairwise(times)]
 
 
 @contextmanager

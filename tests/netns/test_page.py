@@ -70,6 +70,7 @@ def test_it_counts_all_nodes_and_goes_on_when_its_own_is_killed(job, page_of):
     page = page_of(nodes[2])
     before = page.wait_for(lambda snapshot: snapshot["ledger"] and snapshot["ledger"]["goodput"])
     assert len(before["nodes"]) == 3 and before["ledger"]["unknown_ranks"] == 0
+    assert all(node["store_seconds"] > 0 for node in before["nodes"])
 
     nodes[2].process.send_signal(signal.SIGKILL)
 

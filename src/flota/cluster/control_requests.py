@@ -28,7 +28,8 @@ class ClusterRequests(JobRequests):
         self._node = node
 
     def overview(self) -> JobOverview:
-        return overview_of(self._node.follower.job_state, tls=self._node.nodes.tls)
+        overview = overview_of(self._node.follower.job_state, tls=self._node.nodes.tls)
+        return overview._replace(store_seconds=self._node.store.client.last_seconds)
 
     def stop(self) -> str:
         job, is_first = self._node.follower.job_state, not self._node.stopped_by

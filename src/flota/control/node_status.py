@@ -53,7 +53,7 @@ def node_status(node: NodeWatch) -> Status:
         slow=tuple(SlowStatus(*one) for one in overview.slow),
         message=node.ending or overview.message,
     )
-    return Status(job, _own_status(node))
+    return Status(job, _own_status(node, overview.store_seconds))
 
 
 def node_state(node: NodeWatch) -> str:
@@ -64,7 +64,7 @@ def node_state(node: NodeWatch) -> str:
     return status.RUNNING if node.supervisor.phase == Phase.RUNNING else status.STOPPING
 
 
-def _own_status(node: NodeWatch) -> NodeStatus:
+def _own_status(node: NodeWatch, store_seconds: float | None) -> NodeStatus:
     seat = node.started.seat if node.evidence.rounds else 0
     total, available = _memory()
     return NodeStatus(
@@ -78,6 +78,7 @@ def _own_status(node: NodeWatch) -> NodeStatus:
         total,
         total - available,
         tuple(_rank_status(node, number) for number in range(len(node.started.plans))) if node.evidence.rounds else (),
+        None if store_seconds is None else round(store_seconds, 6),
     )
 
 

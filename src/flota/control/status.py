@@ -89,7 +89,8 @@ class RankStatus(Struct, frozen=True):
 
 
 class NodeStatus(Struct, frozen=True):
-    """One node and its ranks. `load`: the average of a minute; memory in bytes."""
+    """One node and its ranks. `load`: the average of a minute; memory in bytes. `store_seconds`: how long its last
+    request to the store took; None on one machine."""
 
     host: str
     pid: int
@@ -101,6 +102,7 @@ class NodeStatus(Struct, frozen=True):
     memory: int = 0
     memory_used: int = 0
     ranks: tuple[RankStatus, ...] = ()
+    store_seconds: float | None = None
 
 
 class Status(Struct, frozen=True):

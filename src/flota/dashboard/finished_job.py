@@ -14,6 +14,7 @@ from flota.dashboard.curves import curves_of
 from flota.dashboard.file_part import read_part
 from flota.dashboard.folding import clean_lines, fold
 from flota.dashboard.job_source import LOG_PART, NotThere, rank_name, tail_size
+from flota.dashboard.metrics import JobCounters
 from flota.dashboard.node_events import replay
 from flota.dashboard.snapshot import take_snapshot
 from flota.dashboard.timeline import timeline_of
@@ -92,8 +93,12 @@ class FinishedJob:
     def newest(self) -> Json:
         return self._snapshot
 
-    def counters(self) -> dict[str, int]:
-        return {"joined": len(self._nodes), "lost": 0}
+    def counters(self) -> JobCounters:
+        counters = JobCounters()
+        counters.note_restarts(self._snapshot["job"]["restarts"])
+        counters.joined = len(self._nodes)
+        counters.lost = sum(len(one.lost) for one in self._report.restarts)
+        return counters
 
     def curves(self) -> Json:
         return self._curves

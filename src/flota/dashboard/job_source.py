@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from flota.dashboard.metrics import JobCounters
 from flota.job.roles import TRAINER
 
 Json = dict[str, Any]
@@ -32,8 +33,8 @@ class JobSource(Protocol):
     def newest(self) -> Json:
         """A snapshot that is not older than a second or two."""
 
-    def counters(self) -> dict[str, int]:
-        """What was counted since the server started: nodes that joined and were lost."""
+    def counters(self) -> JobCounters:
+        """Restarts, and nodes that joined and were lost."""
 
     def curves(self) -> Json: ...
 

@@ -18,6 +18,7 @@ from flota.dashboard.file_part import read_part
 from flota.dashboard.finished_job import FinishedJob, ledger_for_page
 from flota.dashboard.job_source import LOG_PART, JobSource, NotThere, rank_name, tail_size
 from flota.dashboard.live_ledger import make_live_ledger
+from flota.dashboard.metrics import JobCounters
 from flota.dashboard.node_events import NodeEvents, nodes_of
 from flota.dashboard.snapshot import RankKey, cpu_of, take_snapshot
 from flota.dashboard.timeline import timeline_of
@@ -56,8 +57,8 @@ class LiveJob:
         self._snapshot: Json = {}
         self._encoded = b""
         self._curves = Curves()
-        self._places: set[tuple[str, str]] = set()
-        self._counters = {"joined": 0, "lost": 0}
+        self._counters = JobCounters()
+        self._counters.note_earlier(sum(len(one.lost) for one in self._answer.job.restarts))
         self._events: dict[NodePlace, tuple[int, NodeEvents]] = {}  # with the offset to go on from
         self._events_at = 0.0
         self._looked_at = self._ledger_at = 0.0
@@ -105,10 +106,8 @@ class LiveJob:
         snapshot = take_snapshot(answer, self._cpu, elapsed)
         self._cpu = cpu_of(answer)
         self._curves.add_ranks(answer.job.now, [rank for node in answer.nodes for rank in node.ranks])
-        places = {(place.host, place.endpoint) for place in answer.job.nodes}
-        self._counters["joined"] += len(places - self._places)
-        self._counters["lost"] += len(self._places - places)
-        self._places = places
+        self._counters.note_restarts(snapshot["job"]["restarts"])
+        self._counters.note_places({(place.host, place.endpoint) for place in answer.job.nodes})
         if reads_ledger and time.monotonic() >= self._ledger_at:
             self._ledger_at = time.monotonic() + LEDGER_INTERVAL
             ledger = make_live_ledger(self._read_nodes(), answer)
@@ -159,7 +158,7 @@ class LiveJob:
             self._ask(reads_ledger=True)
         return self._snapshot
 
-    def counters(self) -> dict[str, int]:
+    def counters(self) -> JobCounters:
         return self._counters
 
     def curves(self) -> Json:

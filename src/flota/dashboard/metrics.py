@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flota.errors import MetricsMissing
@@ -14,7 +14,34 @@ KIND = "text/plain; version=0.0.4; charset=utf-8"
 PROGRESS = {"fastest": "shortest", "seconds": "median", "slowest": "longest"}
 
 
-def metrics_of(snapshot: Json, counters: Mapping[str, int]) -> bytes:
+class JobCounters:
+    """Numbers that only grow while the server runs. A node keeps the last restarts only, so they are counted here."""
+
+    def __init__(self) -> None:
+        self.restarts: Counter[str] = Counter()  # by cause
+        self.joined = self.lost = 0
+        self._last_round = -1
+        self._places: set[tuple[str, str]] = set()
+
+    def note_restarts(self, restarts: Iterable[Json]) -> None:
+        for one in restarts:
+            if one["round"] > self._last_round:
+                self._last_round = one["round"]
+                self.restarts[cause_of(one)] += 1
+
+    def note_places(self, places: set[tuple[str, str]]) -> None:
+        """`places`: hosts and endpoints of the nodes of the running round."""
+        self.joined += len(places - self._places)
+        self.lost += len(self._places - places)
+        self._places = places
+
+    def note_earlier(self, lost: int) -> None:
+        """Nodes that joined and were lost before."""
+        self.joined += lost
+        self.lost += lost
+
+
+def metrics_of(snapshot: Json, counters: JobCounters) -> bytes:
     """Raises MetricsMissing without prometheus_client."""
     try:
         from prometheus_client import CollectorRegistry, generate_latest
@@ -26,7 +53,7 @@ def metrics_of(snapshot: Json, counters: Mapping[str, int]) -> bytes:
 
 
 class _JobCollector:
-    def __init__(self, snapshot: Json, counters: Mapping[str, int]) -> None:
+    def __init__(self, snapshot: Json, counters: JobCounters) -> None:
         self._snapshot = snapshot
         self._counters = counters
 
@@ -48,12 +75,14 @@ class _JobCollector:
         )
         yield from self._gauge("nodes_silent", "Nodes that did not answer the last request.", silent)
         yield from self._gauge("round", "Number of the round.", job["round"])
-        causes = Counter(cause_of(one) for one in job["restarts"])
-        yield self._counter("restarts", "Restarts by cause.", "cause", causes)
-        joined, lost = ({"": self._counters[name]} for name in ("joined", "lost"))
-        yield self._counter("node_joins", "Nodes that joined, as seen by this server.", "", joined)
-        yield self._counter("node_losses", "Nodes that were lost or left.", "", lost)
-        words = "Time that the last request took."
+        yield self._counter("restarts", "Restarts by cause.", "cause", self._counters.restarts)
+        yield self._counter("node_joins", "Nodes that joined.", "", {"": self._counters.joined})
+        yield self._counter("node_losses", "Nodes that were lost or left.", "", {"": self._counters.lost})
+        store = {
+            f"{one['seat']}": one["store_seconds"] for one in snapshot["nodes"] if one["store_seconds"] is not None
+        }
+        yield from self._gauges("store_request_seconds", "Time of a node's last request to the store.", "node", store)
+        words = "Time that the last request to all nodes took."
         yield from self._gauge("status_request_seconds", words, snapshot.get("request_seconds"))
 
     def _about_progress(self) -> Iterator[Any]:

@@ -53,7 +53,7 @@ def _job(job: JobStatus) -> Json:
 
 
 def _node(node: NodeStatus) -> Json:
-    names = ("seat", "host", "state", "address", "cpus", "load", "memory", "memory_used")
+    names = ("seat", "host", "state", "address", "cpus", "load", "memory", "memory_used", "store_seconds")
     return {**{name: getattr(node, name) for name in names}, "ranks": len(node.ranks)}
 
 

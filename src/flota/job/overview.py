@@ -19,10 +19,12 @@ class NodeEndpoint(NamedTuple):
 
 
 class JobOverview(NamedTuple):
-    """`state`: the job's, if it is not that of this node's workers. `message`: what the job waits for."""
+    """`state`: the job's, if it is not that of this node's workers. `message`: what the job waits for. `store_seconds`:
+    how long the last request of this node to the store took."""
 
     places: tuple[NodeEndpoint, ...]
     restarts: tuple[PastRestart, ...] = ()
     slow: tuple[SlowRank, ...] = ()
     state: str = ""
     message: str = ""
+    store_seconds: float | None = None

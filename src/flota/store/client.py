@@ -72,6 +72,7 @@ class Client:
         self._turn = 0  # which member is used, modulo their number
         self._queue: deque[PendingRequest] = deque()
         self._sent: PendingRequest | None = None
+        self.last_seconds: float | None = None  # that the last request took which was answered
         self._connection: ClientConnection | None = None
         self._connection_turn = 0
         self.watches: list[ClientWatch] = []  # those that are not open wait for a token
@@ -196,6 +197,7 @@ class Client:
             self._on_lost(answer)  # type: ignore[arg-type]  # a refusal
             return
         pending, self._sent = self._sent, None
+        self.last_seconds = time.monotonic() - pending.sent_at
         if isinstance(answer, etcd.Refusal) and answer.code in CANNOT_SERVE:
             self._drop_member(self._connection_turn, answer.words)
         if isinstance(answer, etcd.Refusal) and not pending.retried and self.is_token_expired(answer):

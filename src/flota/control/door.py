@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import _socket
     import ssl
 
+    from flota.control.device_use import DeviceUse
     from flota.control.server import ControlServer
     from flota.run.node_watch import NodeWatch
 
@@ -25,6 +26,7 @@ class ControlDoor:
     def __init__(self, node: NodeWatch) -> None:
         self._node = node
         self._servers: list[ControlServer] = []
+        self._device_use: DeviceUse | None = None  # from the first question on
         self.has_ended = False  # all output is in the logs
         self._listener = listen()
         if self._listener:
@@ -54,11 +56,23 @@ class ControlDoor:
 
     @property
     def deadline(self) -> float | None:
-        return min((end for server in self._servers if (end := server.deadline) is not None), default=None)
+        ends = [server.deadline for server in self._servers]
+        ends += [self._device_use.deadline] if self._device_use else []
+        return min((end for end in ends if end is not None), default=None)
 
     def on_time(self, now: float) -> None:
         for server in self._servers:
             server.on_time(now)
+        if self._device_use:
+            self._device_use.on_time(now)
+
+    def use_of(self, devices: tuple[str, ...]) -> float | None:
+        """How busy these devices are, in percent; None if it is unknown."""
+        if self._device_use is None:
+            from flota.control.device_use import DeviceUse
+
+            self._device_use = DeviceUse(self._node)
+        return self._device_use.of(devices)
 
     def finish(self) -> None:
         """Let those who follow a log see its end, if they read it at once."""

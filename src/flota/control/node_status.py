@@ -114,6 +114,7 @@ def _rank_status(node: NodeWatch, number: int) -> RankStatus:
         cpu,
         memory,
         logs_of(node, number),
+        node.control.use_of(worker.devices) if worker.devices and pid and not exited else None,
     )
 
 

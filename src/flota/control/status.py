@@ -68,7 +68,8 @@ class JobStatus(Struct, frozen=True):
 
 class RankStatus(Struct, frozen=True):
     """One worker. `heartbeat`: seconds since the last one; None: there was none. `cpu`: seconds used so far; `memory`:
-    bytes; both with the processes that it has started itself."""
+    bytes; both with the processes that it has started itself. `device_use`: how busy its devices are, in percent; None:
+    unknown."""
 
     rank: int
     role: str = TRAINER
@@ -86,6 +87,7 @@ class RankStatus(Struct, frozen=True):
     cpu: float = 0.0
     memory: int = 0
     logs: tuple[str, ...] = ()
+    device_use: float | None = None
 
 
 class NodeStatus(Struct, frozen=True):

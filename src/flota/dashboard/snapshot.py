@@ -73,6 +73,7 @@ def _columns(ranks: list[tuple[int, RankStatus]], cpu_before: Mapping[RankKey, f
         "beat": [one.heartbeat for one in rows],
         "cpu": [_cores(one, cpu_before, elapsed) for one in rows],
         "memory": [one.memory or None for one in rows],
+        "use": [one.device_use for one in rows],
     }
 
 

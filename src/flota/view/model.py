@@ -45,6 +45,7 @@ class RankRow(Struct, frozen=True):
     cpu: float | None = None
     memory: int = 0
     devices: tuple[str, ...] = ()
+    device_use: float | None = None  # percent
     heartbeat: float | None = None
     exit_code: int | None = None
     slow: float = 0.0
@@ -135,6 +136,7 @@ class JobModel:
             cpu=cpu,
             memory=rank.memory,
             devices=rank.devices,
+            device_use=rank.device_use,
             heartbeat=rank.heartbeat,
             exit_code=rank.exit_code,
             slow=slow.get(key, 0.0),

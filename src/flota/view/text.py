@@ -212,6 +212,8 @@ class Layout:
         device = Column(
             "DEVICE", min(max(6, devices), WIDEST_DEVICES), lambda row: (",".join(row.devices), DIM), left=True
         )
+        use = Column("USE%", 5, lambda row: ("" if row.device_use is None else f"{row.device_use:.0f}", PLAIN))
+        is_used = any(row.device_use is not None for row in rows)
         self.columns = [
             Column("RANK", role, lambda row: (f"{row.role} {row.rank}".removeprefix(f"{TRAINER} "), BOLD)),
             of_host,
@@ -220,10 +222,10 @@ class Layout:
             Column("STEP TIME", 9, lambda row: (seconds_in_words(row.step_seconds), step_style(row))),
             *(self._bar, rate),
             Column("CPU%", 5, lambda row: ("" if row.cpu is None else f"{row.cpu:.0f}", PLAIN)),
-            *(memory, device),
+            *(memory, device, use),
         ]
-        for column in (device, memory, rate, self._bar, of_host):
-            if self._width > width or (column is device and not devices):
+        for column in (device, memory, rate, use, self._bar, of_host):
+            if self._width > width or (column is device and not devices) or (column is use and not is_used):
                 self.columns.remove(column)
         self._bar.width = min(WIDEST_BAR, LEAST_BAR + max(0, width - self._width))
 

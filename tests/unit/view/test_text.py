@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from flota.view.model import JobModel
 from flota.view.text import (
@@ -67,6 +68,15 @@ def test_the_least_important_columns_are_left_out_first():
     assert titles(120)[-2:] == ["MEMORY", "DEVICE"]
     assert "DEVICE" not in titles(80) and "MEMORY" in titles(80)
     assert titles(40) == ["RANK", "STATE", "STEP", "STEP", "TIME", "CPU%"]
+
+
+def test_the_use_of_devices_is_shown_where_it_is_known():
+    rows = [replace(row, device_use=87.4) for row in model().rows]
+
+    layout = Layout(rows, 120, Glyphs())
+
+    assert text(layout.head("")).split()[-1] == "USE%"
+    assert text(layout.row(rows[0], 120, Glyphs(), chosen=False)).split()[-1] == "87"
 
 
 def test_control_characters_of_a_host_or_a_cause_do_not_reach_the_terminal():

@@ -1,6 +1,6 @@
 // All ranks on one canvas, grouped by node, coloured by their step time. One drawing a frame at most.
 
-import { byId, colour, hideTip, rankName, setText, showTip, stepTime, count, bytes } from "./text.js";
+import { byId, colour, hideTip, percent, rankName, setText, showTip, stepTime, count, bytes } from "./text.js";
 
 const canvas = byId("map");
 const SIZES = [[16, 44], [64, 34], [160, 24], [400, 18], [1100, 13], [4000, 9], [Infinity, 6]]; // up to so many ranks: pixels
@@ -192,7 +192,7 @@ export function inWords(index) {
     ...(ranks.step[index] === null ? [] : [`step ${count(ranks.step[index])}`]),
     ...(seconds ? [`${stepTime(seconds)} per step${against}`] : []),
     ...(ranks.cpu[index] === null ? [] : [`${ranks.cpu[index].toFixed(1)} CPUs, ${bytes(ranks.memory[index])}`]),
-    ...(ranks.device[index] ? [`device ${ranks.device[index]}`] : []),
+    ...(ranks.device[index] ? [`device ${ranks.device[index]}${ranks.use[index] === null ? "" : `, ${percent(ranks.use[index])} in use`}`] : []),
     ...(ranks.beat[index] > 10 ? [`last heartbeat ${Math.round(ranks.beat[index])} s ago`] : []),
   ];
 }

@@ -1,11 +1,11 @@
 // The same ranks as a table. Only the rows in view exist, however many ranks there are.
 
-import { byId, bytes, count, make, rankName, stepTime } from "./text.js";
+import { byId, bytes, count, make, percent, rankName, stepTime } from "./text.js";
 import { choose, chosenRank, heatOf, hostOf } from "./heat_map.js";
 
 const view = byId("table-view");
 const ROW = 28;
-const TITLES = { rank: "rank", seat: "node", state: "state", step: "step", seconds: "step time", bar: "", cpu: "CPUs", memory: "memory", device: "device" };
+const TITLES = { rank: "rank", seat: "node", state: "state", step: "step", seconds: "step time", bar: "", cpu: "CPUs", memory: "memory", device: "device", use: "in use" };
 
 let snapshot = null;
 let order = [];
@@ -88,7 +88,7 @@ function fillRow(row, index, number) {
   row.style.top = `${(number + 1) * ROW}px`;
   const words = {
     rank: rankName(ranks.role[index], ranks.rank[index]), seat: hostOf(ranks.seat[index]), step: count(ranks.step[index]), seconds: stepTime(seconds),
-    cpu: ranks.cpu[index]?.toFixed(1) ?? "–", memory: bytes(ranks.memory[index]), device: ranks.device[index] || "–",
+    cpu: ranks.cpu[index]?.toFixed(1) ?? "–", memory: bytes(ranks.memory[index]), device: ranks.device[index] || "–", use: percent(ranks.use[index]),
   };
   Object.keys(TITLES).forEach((name, place) => {
     const cell = row.children[place];

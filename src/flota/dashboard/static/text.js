@@ -54,6 +54,8 @@ export function decimal(number) {
   return size !== 0 && (size < 0.001 || size >= 1e6) ? number.toExponential(2) : String(Number(number.toPrecision(4)));
 }
 
+export const percent = (number) => (number === null || number === undefined ? "–" : `${Math.round(number)} %`);
+
 export function bytes(number) {
   if (!number) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];

@@ -74,7 +74,8 @@ def test_a_wrong_token_is_said(serve, open_page):
 
 
 def test_foreign_texts_stay_texts(serve, open_page):
-    _, server = serve(2, 4, {"job": EVIL, "host": f"a{{}}{EVIL}", "reason": EVIL, "line": EVIL})
+    texts = {"job": EVIL, "host": f"a{{}}{EVIL}", "reason": EVIL, "line": EVIL, "number": EVIL, "stack": EVIL}
+    _, server = serve(2, 4, texts)
     page = ready(open_page(server.link))
     until(page, "document.querySelectorAll('#log li').length > 5")
     page.wait_for_selector("#events li")
@@ -89,6 +90,7 @@ def test_foreign_texts_stay_texts(serve, open_page):
     page.click("#confirm-no")
 
     assert text(page, "#job") == EVIL and EVIL in text(page, "#log") and EVIL in text(page, "#events")
+    assert EVIL in text(page, "#curves") and EVIL in text(page, "#stack-groups")
     assert EVIL in text(page, "#nodes") and EVIL in text(page, "#table-view") and EVIL in page.title()
     assert page.evaluate("window.hacked") is None
     assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
@@ -179,6 +181,27 @@ def test_ranks_are_selected_with_the_keyboard(serve, open_page):
     assert "64 ranks" in page.get_attribute("#map", "aria-label")
 
 
+def test_rows_of_the_table_are_selected_with_the_keyboard(serve, open_page):
+    _, server = serve()
+    page = ready(open_page(server.link))
+    page.click("#show-table")
+    page.focus("#table-view")
+
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert text(page, "#rank-detail").startswith("rank 1 on gpu01 · running")
+    page.keyboard.press("End")
+
+    assert text(page, "#rank-detail").startswith("rank 63 on gpu08 · running")
+    assert page.input_value("#log-rank") == "trainer 63"
+    chosen = page.get_attribute("#table-view", "aria-activedescendant")
+    assert page.get_attribute(f"#{chosen}", "aria-selected") == "true"
+    row, view = page.locator(f"#{chosen}").bounding_box(), page.locator("#table-view").bounding_box()
+    assert view["y"] < row["y"] and row["y"] + row["height"] <= view["y"] + view["height"] + 1
+    page.keyboard.press("Home")
+    assert text(page, "#rank-detail").startswith("rank 0 on gpu01")
+
+
 def test_the_heat_map_names_the_rank_under_the_mouse(serve, open_page):
     _, server = serve()
     page = ready(open_page(server.link))
@@ -245,7 +268,7 @@ def test_everything_that_can_be_used_has_a_name_for_screen_readers(serve, open_p
     page.wait_for_selector(".chart canvas")
 
     nameless = page.evaluate("""() => [...document.querySelectorAll('button, input, select, [tabindex="0"], canvas, [role]')].filter((one) =>
-        !one.closest('[hidden], dialog') && !['row', 'cell', 'columnheader', 'rowgroup', 'status'].includes(one.getAttribute('role')) &&
+        !one.closest('[hidden], dialog') && !['row', 'cell', 'gridcell', 'columnheader', 'rowgroup', 'status'].includes(one.getAttribute('role')) &&
         !(one.getAttribute('aria-label') || one.getAttribute('aria-labelledby') || one.textContent.trim() || one.labels?.length)).map((one) => one.outerHTML)""")
     assert nameless == []
 
@@ -278,3 +301,37 @@ def test_a_finished_job_has_the_same_page_with_its_report(flota, open_page):
         assert text(page, "#state") == "failed, exit code 7"
         assert re.search(r"rank 1 failed first: exit code 7", text(page, "#report"))
         assert page.is_hidden("#stop") and page.is_hidden("#stacks-panel")
+
+
+def test_texts_of_a_failed_job_stay_texts(flota, open_page):
+    script = flota.directory / "evil.py"
+    script.write_text(
+        f"import flota\nEVIL = {EVIL!r}\n"
+        "for step in range(9):\n    flota.heartbeat(step, **{EVIL: 1.0})\n"
+        "with flota.phase(EVIL):\n    import time; time.sleep(0.5)\n"
+        "flota.heartbeat(9, **{EVIL: 1.0})\nraise RuntimeError(EVIL)\n"
+    )
+    flota.run(script)
+
+    with serving(FinishedJob([str(flota.directory / "log")])) as server:
+        page = ready(open_page(server.link))
+        page.wait_for_selector(".chart canvas")
+
+        assert EVIL in text(page, "#report")
+        assert EVIL[:60] in text(page, "#curves") and EVIL[:30] in text(page, "#ledger")
+        assert page.evaluate("window.hacked") is None
+        assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
+
+
+def test_each_stream_with_a_file_of_its_own_can_be_read(flota, open_page):
+    script = flota.directory / "both.py"
+    script.write_text("import sys\nprint('to stdout')\nprint('to stderr', file=sys.stderr)\n")
+    flota.run("-r", "3", script)
+
+    with serving(FinishedJob([str(flota.directory / "log")])) as server:
+        page = ready(open_page(server.link))
+        until(page, "document.querySelectorAll('#log li').length > 1")
+        assert "to stdout" in text(page, "#log") and "to stderr" in text(page, "#log")
+        for name, words in (("out", "to stdout"), ("err", "to stderr")):
+            page.select_option("#log-rank", label=f"rank 0, {name}")
+            until(page, f"document.querySelector('#log').textContent.includes('{words}')")

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from flota.control.client import JobAnswer
 from flota.control.status import VERSION, JobStatus, NodeStatus, RankStatus, RestartStatus
@@ -106,25 +107,17 @@ class FinishedJob:
     def timeline(self) -> Json:
         return self._timeline
 
-    def log_part(self, role: str, rank: int, offset: int) -> tuple[int, bytes]:
-        if (role, rank) not in self._ranks:
-            raise NotThere(f"the job had no {role} {rank}")
-        return self._read(role, rank, offset, LOG_PART)
-
-    def _read(self, role: str, rank: int, offset: int, most: int) -> tuple[int, bytes]:
-        directory = self._nodes[self._ranks[role, rank][0]].directory
-        stem = f"{directory}/{log_stem(role)}.{rank}"
-        path = next((one for one in (stem, f"{stem}.err", f"{stem}.out") if os.path.exists(one)), stem)
-        try:
-            return read_part(path, offset, most)
-        except OSError as error:
-            raise NotThere(f"cannot read {path}: {error.strerror}") from None
+    def log_part(self, role: str, rank: int, file: int, offset: int) -> tuple[int, bytes]:
+        logs = self._ranks[role, rank][1].logs if (role, rank) in self._ranks else ()
+        if not 0 <= file < len(logs):
+            raise NotThere(f"the job had no {role} {rank}, or it has no such log")
+        return _read(logs[file], offset, LOG_PART)
 
     def tails(self) -> list[tuple[str, bytes]]:
         size, found = tail_size(len(self._ranks)), []
-        for role, rank in self._ranks:
+        for (role, rank), (_, status) in self._ranks.items():
             try:
-                found.append((rank_name(role, rank), self._read(role, rank, -size, size)[1]))
+                found.append((rank_name(role, rank), b"".join(_read(path, -size, size)[1] for path in status.logs)))
             except NotThere:
                 continue
         return found
@@ -144,8 +137,26 @@ def find_ranks(nodes: list[NodeHistory]) -> dict[tuple[str, int], tuple[int, Ran
         for _, number, one in replay(list(node.events))
     }
     last = max((number for _, number, _, _ in known), default=0)
-    found = {(role, rank): (seat, one) for (seat, number, role, rank), one in known.items() if number == last}
+    found = {
+        (role, rank): (seat, replace(one, logs=find_logs(nodes[seat].directory, role, rank)))
+        for (seat, number, role, rank), one in known.items()
+        if number == last
+    }
     return dict(sorted(found.items(), key=lambda item: (item[0][0] != TRAINER, item[0])))
+
+
+def find_logs(directory: str, role: str, rank: int) -> tuple[str, ...]:
+    """One file, or one for each stream that has its own."""
+    stem = f"{directory}/{log_stem(role)}.{rank}"
+    found = tuple(path for path in (stem, f"{stem}.out", f"{stem}.err") if os.path.exists(path))
+    return found or (stem,)
+
+
+def _read(path: str, offset: int, most: int) -> tuple[int, bytes]:
+    try:
+        return read_part(path, offset, most)
+    except OSError as error:
+        raise NotThere(f"cannot read {path}: {error.strerror}") from None
 
 
 def ledger_for_page(ledger: Ledger) -> Json:

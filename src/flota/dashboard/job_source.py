@@ -40,8 +40,8 @@ class JobSource(Protocol):
 
     def timeline(self) -> Json: ...
 
-    def log_part(self, role: str, rank: int, offset: int) -> tuple[int, bytes]:
-        """A part of a rank's log, and the offset at which it begins. A negative offset counts from the end."""
+    def log_part(self, role: str, rank: int, file: int, offset: int) -> tuple[int, bytes]:
+        """A part of one of a rank's logs, and the offset at which it begins. A negative offset counts from the end."""
 
     def tails(self) -> list[tuple[str, bytes]]:
         """The ends of the logs of all ranks, each with the rank's name."""

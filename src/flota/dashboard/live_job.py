@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from flota.control.client import JobAnswer, JobClient, NodeClient
-from flota.control.status import ENDED, NodePlace
+from flota.control.status import ENDED, NodePlace, RankStatus
 from flota.dashboard.curves import Curves, curves_of
 from flota.dashboard.file_part import read_part
 from flota.dashboard.finished_job import FinishedJob, ledger_for_page
@@ -201,17 +201,17 @@ class LiveJob:
         except CannotAsk:
             return None
 
-    def log_part(self, role: str, rank: int, offset: int) -> tuple[int, bytes]:
+    def log_part(self, role: str, rank: int, file: int, offset: int) -> tuple[int, bytes]:
         ranks = {(one.role, one.rank): (node.seat, one.logs) for node in self._answer.nodes for one in node.ranks}
         seat, logs = ranks.get((role, rank), (None, ()))
         place = self._place(seat)
-        if self._is_entry(place) and self._client.entry.pid and logs:
+        if self._is_entry(place) and self._client.entry.pid and 0 <= file < len(logs):
             try:
-                return read_part(logs[0], offset, LOG_PART)
+                return read_part(logs[file], offset, LOG_PART)
             except OSError:
                 pass
         try:
-            return self._node(place).log_from(role, rank, 0, offset, LOG_PART)
+            return self._node(place).log_from(role, rank, file, offset, LOG_PART)
         except CannotAsk as error:
             raise NotThere(error.why) from None
 
@@ -232,16 +232,17 @@ class LiveJob:
         return client.entry if self._is_entry(place) else client.node(place)
 
     def tails(self) -> list[tuple[str, bytes]]:
-        ranks = [(one.role, one.rank) for node in self._answer.nodes for one in node.ranks]
+        ranks = [one for node in self._answer.nodes for one in node.ranks]
         size = tail_size(len(ranks))
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-            return list(pool.map(lambda one: (rank_name(*one), self._tail(one[0], one[1], size)), ranks))
+            return list(pool.map(lambda one: (rank_name(one.role, one.rank), self._tail(one, size)), ranks))
 
-    def _tail(self, role: str, rank: int, size: int) -> bytes:
+    def _tail(self, rank: RankStatus, size: int) -> bytes:
         try:
-            return self.log_part(role, rank, -size)[1]
+            parts = [self.log_part(rank.role, rank.rank, file, -size)[1] for file in range(len(rank.logs))]
         except NotThere:
             return b""
+        return b"".join(parts)
 
     def stacks(self) -> list[str]:
         from flota.hangs.question import POSITIONS

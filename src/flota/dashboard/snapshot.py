@@ -74,7 +74,13 @@ def _columns(ranks: list[tuple[int, RankStatus]], cpu_before: Mapping[RankKey, f
         "cpu": [_cores(one, cpu_before, elapsed) for one in rows],
         "memory": [one.memory or None for one in rows],
         "use": [one.device_use for one in rows],
+        "logs": [stream_names(one.logs) for one in rows],
     }
+
+
+def stream_names(logs: tuple[str, ...]) -> list[str] | None:
+    """With a file for each stream, their names; None for the usual single file."""
+    return [path.rpartition(".")[2] for path in logs] if len(logs) > 1 else None
 
 
 def _cores(rank: RankStatus, cpu_before: Mapping[RankKey, float], elapsed: float) -> float | None:

@@ -226,7 +226,8 @@ class PageRequest(BaseHTTPRequestHandler):
 
     def log(self, source: JobSource, query: dict[str, str]) -> None:
         rank, offset = self._number(query, "rank"), self._number(query, "offset")
-        begins, data = source.log_part(query.get("role", TRAINER), rank, offset)
+        file = self._number({"file": "0", **query}, "file")
+        begins, data = source.log_part(query.get("role", TRAINER), rank, file, offset)
         complete = data.rpartition(b"\n")[0] + b"\n" if b"\n" in data else b""
         if begins and offset < 0:
             complete = complete.partition(b"\n")[2]  # the first line has lost its beginning

@@ -13,6 +13,7 @@ let shown = "";
 let live = true;
 let inView = false;
 let known = "";
+let choices = new Map(); // by the value of the option: role, rank and the number of the file
 let number = 0; // of the choice: an answer to an earlier one is dropped
 
 export function startLogs() {
@@ -27,11 +28,14 @@ export function startLogs() {
 export function showRanks(snapshot) {
   live = snapshot.live;
   if (isFile) return; // it has only folded lines
-  const names = snapshot.ranks.rank.map((rank, index) => [snapshot.ranks.role[index], rank]);
-  if (String(names) === known) return;
-  known = String(names);
+  const { rank: ranks, role: roles, logs } = snapshot.ranks;
+  const names = ranks.map((rank, index) => [roles[index], rank, ...(logs[index] ?? [])]);
+  if (JSON.stringify(names) === known) return;
+  known = JSON.stringify(names);
   const before = rankChoice.value;
-  rankChoice.replaceChildren(make("option", { value: "", text: "all ranks, folded" }), ...names.map(([role, rank]) => make("option", { value: `${role} ${rank}`, text: rankName(role, rank) })));
+  choices = new Map(names.flatMap(([role, rank, ...files]) => (files.length ? files : [""]).map((name, file) => [`${role} ${rank}${file ? ` ${file}` : ""}`, { role, rank, file, name }])));
+  const options = [...choices].map(([value, { role, rank, name }]) => make("option", { value, text: `${rankName(role, rank)}${name ? `, ${name}` : ""}` }));
+  rankChoice.replaceChildren(make("option", { value: "", text: "all ranks, folded" }), ...options);
   rankChoice.value = before;
   if (rankChoice.selectedIndex < 0) { rankChoice.selectedIndex = 0; reset(); }
 }
@@ -69,8 +73,7 @@ async function load(of = number) {
 }
 
 async function oneRank(choice) {
-  const [, role, rank] = choice.match(/^(.*) (\d+)$/);
-  const part = await logLines(role, rank, next ?? TAIL);
+  const part = await logLines(choices.get(choice), next ?? TAIL);
   next = part.next;
   return [...lines, ...part.lines.map((text) => ({ who: "", text }))].slice(-MOST_LINES);
 }

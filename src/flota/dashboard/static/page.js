@@ -12,8 +12,8 @@ const TIMELINE_PERIOD = 5000, CURVES_PERIOD = 2000;
 const charts = new Map();
 let newest = null;
 let timelineOf = "";
-let timelineAt = 0;
-let curvesAt = 0;
+let timelineAt = -Infinity;
+let curvesAt = -Infinity;
 let nodesShown = "";
 let ledgerShown = "";
 

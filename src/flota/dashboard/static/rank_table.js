@@ -29,6 +29,7 @@ export function startTable() {
   view.append(titles, body);
   view.addEventListener("scroll", () => showRows(), { passive: true });
   new ResizeObserver(() => showRows()).observe(view);
+  view.addEventListener("keydown", onKey);
   body.addEventListener("click", (event) => chooseRow(Number(event.target.closest(".row")?.dataset.index ?? -1)));
 }
 
@@ -58,6 +59,18 @@ export function showTable(next) {
 function chooseRow(index) {
   choose(index);
   showRows({ changed: true });
+  if (rows.has(index)) view.setAttribute("aria-activedescendant", rows.get(index).id);
+}
+
+// Keys choose a row and bring it into view, below the titles.
+function onKey(event) {
+  const page = Math.max(1, Math.floor(view.clientHeight / ROW) - 2);
+  const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -Infinity, End: Infinity };
+  if (event.target !== view || !(event.key in steps) || !order.length) return;
+  event.preventDefault();
+  const number = Math.max(0, Math.min(order.length - 1, order.indexOf(chosenRank()) + steps[event.key]));
+  view.scrollTop = Math.max((number + 2) * ROW - view.clientHeight, Math.min(view.scrollTop, number * ROW));
+  chooseRow(order[number]);
 }
 
 // Rows are kept while they are in view: scrolling makes only those that come into it.
@@ -73,9 +86,9 @@ function showRows({ changed = false } = {}) {
 }
 
 function makeRow(index) {
-  const cell = (...children) => make("span", { role: "cell" }, ...children);
+  const cell = (...children) => make("span", { role: "gridcell" }, ...children);
   const cells = Object.keys(TITLES).map((name) => (name === "state" ? cell(make("i"), "") : name === "bar" ? cell(make("div", { cls: "bar" }, make("i"))) : cell("")));
-  const row = make("div", { role: "row", "data-index": index }, ...cells);
+  const row = make("div", { role: "row", id: `rank-row-${index}`, "data-index": index }, ...cells);
   rows.set(index, row);
   body.append(row);
   return row;
@@ -85,6 +98,7 @@ function fillRow(row, index, number) {
   const { ranks, progress } = snapshot, seconds = ranks.seconds[index], state = ranks.state[index];
   row.className = `row${index === chosenRank() ? " chosen" : ""}${number % 2 ? "" : " even"}`;
   row.setAttribute("aria-rowindex", number + 2);
+  row.setAttribute("aria-selected", String(index === chosenRank()));
   row.style.top = `${(number + 1) * ROW}px`;
   const words = {
     rank: rankName(ranks.role[index], ranks.rank[index]), seat: hostOf(ranks.seat[index]), step: count(ranks.step[index]), seconds: stepTime(seconds),

@@ -31,8 +31,8 @@ export const curves = async () => (stored ? stored.curves : ask("api/curves"));
 export const timeline = async () => (stored ? stored.timeline : ask("api/timeline"));
 export const stacks = async () => ask("api/stacks");
 
-export async function logLines(role, rank, offset) {
-  return ask(`api/log?${new URLSearchParams({ role, rank, offset })}`);
+export async function logLines({ role, rank, file }, offset) {
+  return ask(`api/log?${new URLSearchParams({ role, rank, file, offset })}`);
 }
 
 export const foldedLines = async () => (stored ? stored.tails : ask("api/tails"));

@@ -7,11 +7,15 @@ import math
 import random
 import time
 from datetime import UTC, datetime
+from functools import partial
 
 from flota.control.client import JobAnswer
 from flota.control.status import JobStatus, NodePlace, NodeStatus, RankStatus, RestartStatus, SlowStatus
 
 AGE = 5000.0  # seconds
+PACE = 0.76  # seconds per step
+ROUNDS = ((0, 1), (1, 930), (2, 2700))  # with the seconds at which they started
+MOST_NODES = 8  # that have events
 
 
 class FakeJob:
@@ -39,7 +43,7 @@ class FakeJob:
         return self
 
     def node(self, place: NodePlace) -> FakeJob | FakeNode:
-        return self if place.seat == 0 else FakeNode(self)
+        return self if place.seat == 0 else FakeNode(self, place.seat)
 
     def host(self, seat: int) -> str:
         return self.texts["host"].format(seat + 1)
@@ -76,7 +80,7 @@ class FakeJob:
     def _rank(self, rank: int, local: int, now: float) -> RankStatus:
         chance = random.Random(f"{rank} {int(now)}")
         seconds = (0.42 + 0.03 * chance.random() + 0.02 * math.sin(rank)) * (1.8 if rank in self.slow else 1)
-        step = int((now - self.began) / 0.76)
+        step = int((now - self.began) / PACE)
         loss = 1.8 + 6 * math.exp(-step / 1500) + 0.06 * chance.random()
         numbers = {"loss": loss, self.texts["number"]: 0.8 + 0.3 * chance.random()}
         return RankStatus(
@@ -96,45 +100,58 @@ class FakeJob:
             (now - self.began) * (1 + 0.3 * math.sin(rank)),
             (18 << 30) + (rank << 22),
             (f"workerlog.{rank}",),
+            round((40 if rank in self.slow else 88) + 8 * chance.random()),
         )
 
-    def events_from(self, offset: int, most: int) -> tuple[int, bytes]:
-        if offset > 0:
-            return offset, b""
-        round_ = {"attempt": 0, "nodes": self.nodes, "workers": self.nodes * self.per_node}
-        events = [("job_started", 0, {"pid": 1}), ("round_started", 1, {"round": 0, **round_})]
+    def events_from(self, offset: int, most: int, seat: int = 0) -> tuple[int, bytes]:
+        """Of the first nodes only: those of a thousand ranks would take long."""
+        if offset > 0 or seat >= MOST_NODES:
+            return max(0, offset), b""
+        ranks = range(seat * self.per_node, (seat + 1) * self.per_node)
+        events = [("job_started", 0, {"pid": 1, "began": 1000.0})]
+        for number, at in ROUNDS:
+            facts = {"round": number, "attempt": min(number, 1), "nodes": self.nodes}
+            events += [("round_started", at, {**facts, "workers": self.nodes * self.per_node})]
+            events += [("worker_started", at, {"rank": rank, "pid": 5000 + rank}) for rank in ranks]
         events += [
-            ("worker_exited", 898, {"rank": 7, "code": 1}),
-            ("round_started", 930, {"round": 1, **round_, "attempt": 1}),
-            ("hang_found", 1900, {"suspects": [12]}),
-            ("round_started", 2700, {"round": 2, **round_, "attempt": 1}),
+            ("worker_exited", 898, {"rank": rank, "code": int(rank == 7), "asked_to_stop": rank != 7}) for rank in ranks
         ]
-        events += [("progress", at, {"ranks": self._records(at)}) for at in range(10, int(AGE), 20)]
+        events += [("hang_found", 1900, {"suspects": [12]})] if seat == 0 else []
+        events += [("worker_exited", 2650, {"rank": rank, "code": -9, "asked_to_stop": True}) for rank in ranks]
+        events += [("progress", at, {"ranks": self._records(ranks, at)}) for at in range(10, int(AGE), 40)]
         lines = [
             {
                 "time": datetime.fromtimestamp(self.began + at, UTC).isoformat(),
                 "monotonic": 1000.0 + at,
-                "flota_pid": 4000,
+                "flota_pid": 4000 + seat,
                 "event": name,
-                "node": self.host(0),
+                "node": self.host(seat),
                 **facts,
             }
             for name, at, facts in sorted(events, key=lambda one: one[1])
         ]
         return 0, b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
-    def _records(self, at: float) -> list[dict[str, object]]:
-        """What the node has recorded of its ranks."""
-        statuses = [self._rank(rank, rank, self.began + at) for rank in range(self.per_node)]
+    def _records(self, ranks: range, at: float) -> list[dict[str, object]]:
+        """What a node has recorded of its ranks, which take a tenth of the time for checkpoints."""
+        began = max(started for _, started in ROUNDS if started <= at)
+        first, passed = began + 8, max(0, at - began - 8)
+        known = [self._rank(rank, rank, self.began + at) for rank in ranks]
         return [
             {
                 "rank": one.rank,
+                "opened": 1000.0 + first,
+                "first_at": 1000.0 + first,
+                "first_step": int(first / PACE),
                 "last_step": one.step,
+                "last_at": 1000.0 + at,
+                "step_seconds": 0.9 * passed,
                 "total": one.total,
                 "seconds": one.step_seconds,
                 "numbers": one.numbers,
+                "phases": {"checkpoint": 0.1 * passed},
             }
-            for one in statuses
+            for one in known
         ]
 
     def log_from(self, role: str, rank: int, file: int, offset: int, most: int) -> tuple[int, bytes]:
@@ -168,10 +185,8 @@ class FakeJob:
 
 
 class FakeNode:
-    """Another node than the first, which has no events of its own."""
+    """Another node than the first."""
 
-    def __init__(self, job: FakeJob) -> None:
+    def __init__(self, job: FakeJob, seat: int) -> None:
         self.log_from, self.act = job.log_from, job.act
-
-    def events_from(self, offset: int, most: int) -> tuple[int, bytes]:
-        return max(0, offset), b""
+        self.events_from = partial(job.events_from, seat=seat)

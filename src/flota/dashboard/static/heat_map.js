@@ -147,8 +147,8 @@ function cross(pen, x, y, side) {
 
 function fillOf(state, seconds, middle) {
   if (state === "failed") return palette["heat-3"];
-  if (state === "done" || state === "stopped") return palette.done;
-  return seconds && middle ? palette.table[Math.round(63 * heatOf(seconds, middle))] : palette.idle;
+  if (snapshot.live && (state === "done" || state === "stopped")) return palette.done; // others still run
+  return seconds && middle ? palette.table[Math.round(63 * heatOf(seconds, middle))] : state === "running" || state === "starting" ? palette.idle : palette.done;
 }
 
 // The median is a third of the way from the coolest colour to the hottest.

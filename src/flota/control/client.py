@@ -180,7 +180,7 @@ def _connect(where: str, access: Access) -> http.client.HTTPConnection:
 
 class JobAnswer(Struct, frozen=True):
     """The status of a job and of its nodes in order of their seats. `missing`: hosts that did not answer, and why.
-    `seat`: that of the node which has told the status of the job, by its clock."""
+    `seat`: that of the node whose view of the job, and whose clock, this is."""
 
     job: JobStatus
     nodes: tuple[NodeStatus, ...]

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from flota.logs.directory import ROUND_HEADER
+from flota.logs.merge_lines import fold_lines
 
 MOST_LINES = 2000
 LONGEST_LINE = 4096  # characters
-NEWEST, OLDEST = ("", 0), ("", -1)  # the ends of a chain
 
 
 def clean_lines(text: bytes) -> list[str]:
@@ -21,42 +21,18 @@ def clean_lines(text: bytes) -> list[str]:
 def fold(logs: Iterable[tuple[str, list[str]]]) -> list[dict[str, Any]]:
     """Lines of the logs of several ranks, oldest first. A line that many ranks have is there once, with all of them.
 
-    Logs have no times. So those of a round are aligned at their ends, where ranks that do the same have the same lines.
+    Logs have no times. So those of a round are folded from their ends, where ranks that do the same have equal lines.
     """
-    rounds: dict[int, _FoldedRound] = {}
+    rounds: dict[int, list[tuple[str, list[str]]]] = {}
     for rank, lines in logs:
         for number, part in _split_rounds(lines):
-            rounds.setdefault(number, _FoldedRound()).add(rank, part)
-    rows = [row for number in sorted(rounds) for row in rounds[number].rows()]
+            rounds.setdefault(number, []).append((rank, part[::-1]))
+    rows: list[dict[str, Any]] = []
+    for _, parts in sorted(rounds.items()):
+        names = [rank for rank, _ in parts]
+        folded = fold_lines([lines for _, lines in parts])
+        rows += [{"text": line, "ranks": [names[one] for one in sorted(owners)]} for line, owners in folded][::-1]
     return rows[-MOST_LINES:]
-
-
-class _FoldedRound:
-    """A chain of lines from the newest to the oldest. A line is the text, and how often a rank had it after that."""
-
-    def __init__(self) -> None:
-        self._ranks: dict[tuple[str, int], list[str]] = {}
-        self._older: dict[tuple[str, int], tuple[str, int]] = {NEWEST: OLDEST}
-
-    def add(self, rank: str, lines: list[str]) -> None:
-        """A line that no rank had before comes between its neighbours."""
-        seen: dict[str, int] = {}
-        last = NEWEST
-        for text in reversed(lines):
-            seen[text] = seen.get(text, 0) + 1
-            line = text, seen[text]
-            if line not in self._ranks:
-                self._ranks[line] = []
-                self._older[line], self._older[last] = self._older[last], line
-            self._ranks[line].append(rank)
-            last = line
-
-    def rows(self) -> list[dict[str, Any]]:
-        found, line = [], self._older[NEWEST]
-        while line != OLDEST:
-            found.append({"text": line[0], "ranks": self._ranks[line]})
-            line = self._older[line]
-        return found[::-1]
 
 
 def _split_rounds(lines: list[str]) -> Iterator[tuple[int, list[str]]]:

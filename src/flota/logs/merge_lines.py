@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from flota.humanize import workers_in_words
 from flota.job.printable import printable
 from flota.job.roles import TRAINER, label
 from flota.logs.follow import RANK_COLOURS
 from flota.values import NamedTuple
+
+Text = TypeVar("Text", bytes, str)
 
 
 class Speaker(NamedTuple):
@@ -49,7 +52,7 @@ def fold(bodies: Sequence[bytes]) -> list[tuple[tuple[int, ...], bytes]]:
         same.setdefault(body, []).append(number)
     result: list[tuple[tuple[int, ...], list[bytes]]] = []
     numbers = list(same.values())
-    for line, owners in _in_order([_count_repeated(body.splitlines(keepends=True)) for body in same]):
+    for line, owners in fold_lines([body.splitlines(keepends=True) for body in same]):
         who = tuple(sorted(number for owner in owners for number in numbers[owner]))
         if result and result[-1][0] == who:
             result[-1][1].append(line)
@@ -58,12 +61,14 @@ def fold(bodies: Sequence[bytes]) -> list[tuple[tuple[int, ...], bytes]]:
     return [(who, b"".join(lines)) for who, lines in result]
 
 
-Line = tuple[bytes, int]  # and how often its body has had it before
+def fold_lines(bodies: Sequence[Sequence[Text]]) -> Iterator[tuple[Text, list[int]]]:
+    """Each line once, with the numbers of the bodies that contain it."""
+    return _in_order([_count_repeated(body) for body in bodies])
 
 
-def _count_repeated(lines: list[bytes]) -> list[Line]:
-    """A line that a body repeats is repeated in the result."""
-    times: dict[bytes, int] = {}
+def _count_repeated(lines: Sequence[Text]) -> list[tuple[Text, int]]:
+    """Each line with how often the body has had it before: a line that a body repeats is repeated in the result."""
+    times: dict[Text, int] = {}
     counted = []
     for line in lines:
         count = times.get(line, 0)
@@ -72,16 +77,16 @@ def _count_repeated(lines: list[bytes]) -> list[Line]:
     return counted
 
 
-def _in_order(bodies: list[list[Line]]) -> Iterator[tuple[bytes, list[int]]]:
+def _in_order(bodies: list[list[tuple[Text, int]]]) -> Iterator[tuple[Text, list[int]]]:
     """Each line with the bodies that contain it, once it is the next one of all of them."""
-    owners: dict[Line, list[int]] = {}
+    owners: dict[tuple[Text, int], list[int]] = {}
     for number, lines in enumerate(bodies):
         for line in lines:
             owners.setdefault(line, []).append(number)
     at_head = dict.fromkeys(owners, 0)
     following = [iter(lines) for lines in bodies]
-    heads: list[Line | None] = [None] * len(bodies)
-    ready: list[Line] = []  # the last one comes next: so the lines of one body stay together
+    heads: list[tuple[Text, int] | None] = [None] * len(bodies)
+    ready: list[tuple[Text, int]] = []  # the last one comes next: so the lines of one body stay together
 
     def advance(number: int) -> None:
         head = heads[number] = next((line for line in following[number] if line in at_head), None)

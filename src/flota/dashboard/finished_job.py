@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from flota.control.client import JobAnswer
 from flota.control.status import VERSION, JobStatus, NodeStatus, RankStatus, RestartStatus
 from flota.dashboard.curves import curves_of
-from flota.dashboard.file_part import read_part
 from flota.dashboard.folding import clean_lines, fold
-from flota.dashboard.job_source import LOG_PART, NotThere, rank_name, tail_size
+from flota.dashboard.job_source import LOG_PART, NotThere, rank_name, read_from, tail_size
 from flota.dashboard.metrics import JobCounters
 from flota.dashboard.node_events import replay
 from flota.dashboard.snapshot import take_snapshot
@@ -111,13 +110,13 @@ class FinishedJob:
         logs = self._ranks[role, rank][1].logs if (role, rank) in self._ranks else ()
         if not 0 <= file < len(logs):
             raise NotThere(f"the job had no {role} {rank}, or it has no such log")
-        return _read(logs[file], offset, LOG_PART)
+        return read_from(logs[file], offset, LOG_PART)
 
     def tails(self) -> list[tuple[str, bytes]]:
         size, found = tail_size(len(self._ranks)), []
         for (role, rank), (_, status) in self._ranks.items():
             try:
-                found.append((rank_name(role, rank), b"".join(_read(path, -size, size)[1] for path in status.logs)))
+                found.append((rank_name(role, rank), b"".join(read_from(path, -size, size)[1] for path in status.logs)))
             except NotThere:
                 continue
         return found
@@ -150,13 +149,6 @@ def find_logs(directory: str, role: str, rank: int) -> tuple[str, ...]:
     stem = f"{directory}/{log_stem(role)}.{rank}"
     found = tuple(path for path in (stem, f"{stem}.out", f"{stem}.err") if os.path.exists(path))
     return found or (stem,)
-
-
-def _read(path: str, offset: int, most: int) -> tuple[int, bytes]:
-    try:
-        return read_part(path, offset, most)
-    except OSError as error:
-        raise NotThere(f"cannot read {path}: {error.strerror}") from None
 
 
 def ledger_for_page(ledger: Ledger) -> Json:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from flota.dashboard.metrics import JobCounters
 from flota.job.roles import TRAINER
+from flota.logs.log_parts import parts_of, read_part
 
 Json = dict[str, Any]
 
@@ -13,16 +14,27 @@ LOG_PART = 256 << 10  # bytes of a log in one answer
 ALL_TAILS, LEAST_TAIL = 4 << 20, 2 << 10  # bytes of all logs together, and at least of each
 
 
+class NotThere(Exception):
+    """What was asked for does not exist, or cannot be done now. Its text is for people."""
+
+
 def tail_size(ranks: int) -> int:
     return max(LEAST_TAIL, min(LOG_PART, ALL_TAILS // max(1, ranks)))
 
 
+def read_from(path: str, offset: int, most: int) -> tuple[int, bytes]:
+    """At most so many bytes of the newest file of a log, and the offset at which they begin. A negative offset counts
+    from the end. Raises NotThere."""
+    parts = parts_of(path)
+    if not parts:
+        raise NotThere(f"{path} does not exist, or cannot be read")
+    inode, size = parts[-1]
+    begins = max(0, size + offset) if offset < 0 else min(offset, size)
+    return begins, read_part(path, inode, begins, most)
+
+
 def rank_name(role: str, rank: int) -> str:
     return str(rank) if role == TRAINER else f"{role} {rank}"
-
-
-class NotThere(Exception):
-    """What was asked for does not exist, or cannot be done now. Its text is for people."""
 
 
 class JobSource(Protocol):

@@ -14,9 +14,8 @@ import msgspec
 from flota.control.client import JobAnswer, JobClient, NodeClient
 from flota.control.status import ENDED, NodePlace, RankStatus
 from flota.dashboard.curves import Curves, curves_of
-from flota.dashboard.file_part import read_part
 from flota.dashboard.finished_job import FinishedJob, ledger_for_page
-from flota.dashboard.job_source import LOG_PART, JobSource, NotThere, rank_name, tail_size
+from flota.dashboard.job_source import LOG_PART, JobSource, NotThere, rank_name, read_from, tail_size
 from flota.dashboard.live_ledger import make_live_ledger
 from flota.dashboard.metrics import JobCounters
 from flota.dashboard.node_events import NodeEvents, nodes_of
@@ -103,9 +102,10 @@ class LiveJob:
 
     def _take(self, answer: JobAnswer, elapsed: float, *, reads_ledger: bool) -> None:
         self._answer = answer
+        ranks = [rank for node in answer.nodes for rank in node.ranks]
         snapshot = take_snapshot(answer, self._cpu, elapsed)
         self._cpu = cpu_of(answer)
-        self._curves.add_ranks(answer.job.now, [rank for node in answer.nodes for rank in node.ranks])
+        self._curves.add_ranks(answer.job.now, ranks)
         self._counters.note_restarts(snapshot["job"]["restarts"])
         self._counters.note_places({(place.host, place.endpoint) for place in answer.job.nodes})
         if reads_ledger and time.monotonic() >= self._ledger_at:
@@ -193,8 +193,8 @@ class LiveJob:
         offset = self._events[place][0] if place in self._events else -MOST_EVENTS
         if self._is_entry(place) and self._client.entry.pid:
             try:
-                return read_part(f"{self._answer.job.log_dir}/events.{HOST}.jsonl", offset, MOST_EVENTS)
-            except OSError:
+                return read_from(f"{self._answer.job.log_dir}/events.{HOST}.jsonl", offset, MOST_EVENTS)
+            except NotThere:
                 pass  # the node has its files elsewhere
         try:
             return self._node(place).events_from(offset, MOST_EVENTS)
@@ -207,8 +207,8 @@ class LiveJob:
         place = self._place(seat)
         if self._is_entry(place) and self._client.entry.pid and 0 <= file < len(logs):
             try:
-                return read_part(logs[file], offset, LOG_PART)
-            except OSError:
+                return read_from(logs[file], offset, LOG_PART)
+            except NotThere:
                 pass
         try:
             return self._node(place).log_from(role, rank, file, offset, LOG_PART)

@@ -8,14 +8,15 @@ from typing import Any
 
 from flota.control.status import RankStatus
 from flota.job.report import NO_STEP
+from flota.run.progress import seconds_left
 
 Json = dict[str, Any]
 MOST_NUMBERS = 8  # given to flota.heartbeat, that have a curve
 
 
-def progress_of(all_ranks: Iterable[RankStatus]) -> Json:
-    """Of the slowest rank. Numbers are the means of all ranks that report them. `eta`: seconds until the last rank has
-    done all steps, as fast as lately."""
+def progress_of(all_ranks: Iterable[RankStatus], pace: float = 0.0) -> Json:
+    """Of the slowest rank. Numbers are the means of all ranks that report them. `pace`: steps per second, if measured.
+    `eta`: seconds that are left at this pace."""
     ranks = list(all_ranks)
     working = [rank for rank in ranks if rank.step != NO_STEP]
     times = sorted(rank.step_seconds for rank in working if rank.step_seconds > 0)
@@ -30,8 +31,6 @@ def progress_of(all_ranks: Iterable[RankStatus]) -> Json:
         "seconds": middle,
         "fastest": times[0] if times else None,
         "slowest": times[-1] if times else None,
-        "eta": max((max(0, total - rank.step) * rank.step_seconds for rank in working), default=0) or None
-        if total and times
-        else None,
+        "eta": seconds_left(step, total, pace or (1 / middle if middle else 0.0)) if step is not None else None,
         "numbers": {name: sum(values) / len(values) for name, values in numbers.items()},
     }

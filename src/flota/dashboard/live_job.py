@@ -23,6 +23,8 @@ from flota.dashboard.snapshot import RankKey, cpu_of, take_snapshot
 from flota.dashboard.timeline import timeline_of
 from flota.errors import CannotAsk, FlotaError
 from flota.job.printable import printable
+from flota.job.report import NO_STEP
+from flota.run.progress import StepPace
 
 Json = dict[str, Any]
 
@@ -56,6 +58,7 @@ class LiveJob:
         self._snapshot: Json = {}
         self._encoded = b""
         self._curves = Curves()
+        self._pace = StepPace()
         self._counters = JobCounters()
         self._counters.note_earlier(sum(len(one.lost) for one in self._answer.job.restarts))
         self._events: dict[NodePlace, tuple[int, NodeEvents]] = {}  # with the offset to go on from
@@ -103,7 +106,8 @@ class LiveJob:
     def _take(self, answer: JobAnswer, elapsed: float, *, reads_ledger: bool) -> None:
         self._answer = answer
         ranks = [rank for node in answer.nodes for rank in node.ranks]
-        snapshot = take_snapshot(answer, self._cpu, elapsed)
+        self._pace.add((answer.job.now - (rank.heartbeat or 0.0), rank.step) for rank in ranks if rank.step != NO_STEP)
+        snapshot = take_snapshot(answer, self._cpu, elapsed, self._pace.per_second)
         self._cpu = cpu_of(answer)
         self._curves.add_ranks(answer.job.now, ranks)
         self._counters.note_restarts(snapshot["job"]["restarts"])

@@ -17,8 +17,8 @@ Json = dict[str, Any]
 RankKey = tuple[str, int, int]  # role, rank and pid
 
 
-def take_snapshot(answer: JobAnswer, cpu_before: Mapping[RankKey, float], elapsed: float) -> Json:
-    """`cpu_before`: the CPU seconds of each rank, `elapsed` seconds ago."""
+def take_snapshot(answer: JobAnswer, cpu_before: Mapping[RankKey, float], elapsed: float, pace: float = 0.0) -> Json:
+    """`cpu_before`: the CPU seconds of each rank, `elapsed` seconds ago. `pace`: steps per second, if measured."""
     ranks = [(node.seat, rank) for node in answer.nodes for rank in node.ranks]
     return {
         "live": True,
@@ -26,7 +26,7 @@ def take_snapshot(answer: JobAnswer, cpu_before: Mapping[RankKey, float], elapse
         "nodes": [_node(node) for node in answer.nodes],
         "missing": [{"host": host, "why": why} for host, why in answer.missing],
         "ranks": _columns(ranks, cpu_before, elapsed),
-        "progress": progress_of([rank for _, rank in ranks]),
+        "progress": progress_of([rank for _, rank in ranks], pace),
     }
 
 

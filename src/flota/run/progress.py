@@ -1,4 +1,6 @@
-"""The progress of this node's ranks, as one line: `step 1,240/5,000  3.1 it/s  loss 0.213  ETA 00:41:10`. Pure."""
+"""The pace of a job and the time that is left, for all views of it; and the status line of a node:
+`step 1,240/5,000  3.1 it/s  loss 0.213  ETA 00:41:10`. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,10 @@ MOST_NUMBERS = 3
 LONGEST_NAME = 20
 LONGEST_ETA = 1e7  # seconds; more is not plausible
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class StepPace:
     """Steps per second, from the last changes of the slowest step."""
@@ -19,8 +25,11 @@ class StepPace:
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
 
-    def add(self, beats: list[Heartbeat]) -> None:
-        at, step = min(((beat.at, beat.step) for beat in beats), key=lambda pair: pair[1])
+    def add(self, steps: Iterable[tuple[float, int]]) -> None:
+        """`steps`: when each rank has reported its last step, and which."""
+        at, step = min(steps, key=lambda pair: pair[1], default=(0.0, NO_STEP))
+        if step == NO_STEP:
+            return
         if self._seen and step < self._seen[-1][1]:
             self._seen.clear()  # the steps are counted from the beginning again
         if not self._seen or step > self._seen[-1][1]:
@@ -29,8 +38,16 @@ class StepPace:
     @property
     def per_second(self) -> float:
         """0.0 if it is not known yet."""
+        if not self._seen:
+            return 0.0
         (began, first), (now, last) = self._seen[0], self._seen[-1]
         return (last - first) / (now - began) if now > began else 0.0
+
+
+def seconds_left(step: int, total: int, pace: float) -> float | None:
+    """Until the slowest rank has done all steps; None if that is not known, or not plausible."""
+    left = (total - step) / pace if pace > 0 else LONGEST_ETA
+    return left if 0 < left < LONGEST_ETA else None
 
 
 def with_steps(beats: list[Heartbeat]) -> list[Heartbeat]:
@@ -48,8 +65,8 @@ def progress_in_words(beats: list[Heartbeat], pace: float, restarts: int) -> str
         parts.append(f"{pace:.1f} it/s" if pace >= 1 else f"{1 / pace:.1f} s/it")
     numbers = next((beat.numbers for beat in beats if beat.numbers), {})
     parts += [f"{printable(name, LONGEST_NAME)} {value:.4g}" for name, value in list(numbers.items())[:MOST_NUMBERS]]
-    left = (total - slowest) / pace if pace > 0 else LONGEST_ETA
-    if 0 < left < LONGEST_ETA:
+    left = seconds_left(slowest, total, pace)
+    if left:
         minutes, seconds = divmod(round(left), 60)
         parts.append(f"ETA {minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}")
     if restarts:

@@ -35,7 +35,7 @@ class ProgressWatch:
         beats = with_steps([node.channel.read(worker) for worker in sorted(node.working())])
         if beats:
             self._pace = self._pace or StepPace()
-            self._pace.add(beats)
+            self._pace.add((beat.at, beat.step) for beat in beats)
             node.console.show_status(progress_in_words(beats, self._pace.per_second, node.started.roster.attempt))
         self._wait = PERIOD if beats else min(self._wait * 2, LAST)
         self.deadline = now + self._wait

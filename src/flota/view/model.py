@@ -11,6 +11,7 @@ from msgspec import Struct
 from flota.control.status import RUNNING, JobStatus, RankStatus, RestartStatus
 from flota.job.report import NO_STEP
 from flota.job.roles import TRAINER
+from flota.run.progress import StepPace, seconds_left
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class JobModel:
         self.missing: tuple[tuple[str, str], ...] = ()
         self.history: dict[str, deque[float]] = {}  # by the name of a number; the rate has the name ""
         self._past: dict[Key, Past] = {}
+        self._pace = StepPace()
 
     def update(self, answer: JobAnswer, now: float) -> None:
         """`now`: monotonic seconds of the viewer."""
@@ -101,7 +103,7 @@ class JobModel:
         silent = self._without_answer(answer, {row.key for row in rows})
         self.rows = tuple(sorted([*rows, *silent], key=lambda row: (row.role != TRAINER, row.role, row.rank)))
         self.job, self.missing = answer.job, answer.missing
-        self.progress = self._progress(answer)
+        self.progress = self._progress(answer, now)
         self._remember()
 
     def _row(
@@ -152,17 +154,18 @@ class JobModel:
             if row.host in hosts and row.seat not in seats and row.key not in known
         ]
 
-    def _progress(self, answer: JobAnswer) -> Progress:
+    def _progress(self, answer: JobAnswer, now: float) -> Progress:
         rows = [row for row in self.rows if row.step != NO_STEP]
         if not rows:
             return Progress()
         role = rows[0].role  # trainers come first
         step = min(row.step for row in rows if row.role == role)
+        self._pace.add((now - (row.heartbeat or 0.0), row.step) for row in rows if row.role == role)
         rates = [row.rate for row in rows if row.role == role and row.rate > 0]
-        rate = median(rates) if rates else 0.0
+        rate = (self._pace.per_second or median(rates)) if rates else 0.0
         ranks = [rank for node in answer.nodes for rank in node.ranks]
         total = max((rank.total for rank in ranks), default=0) or self.progress.total  # unknown after the end
-        left = (total - step) / rate if rate and total > step else None
+        left = seconds_left(step, total, rate)
         numbers = next((rank.numbers for rank in sorted(ranks, key=lambda one: one.rank) if rank.numbers), {})
         values = [(name, NAN if value is None else value) for name, value in numbers.items()]
         return Progress(step, total, rate, left, tuple(values[:MOST_NUMBERS]))

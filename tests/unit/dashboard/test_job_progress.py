@@ -14,7 +14,13 @@ def test_progress_is_that_of_the_slowest_rank():
 
     assert (progress["step"], progress["total"]) == (8, 100)
     assert (progress["fastest"], progress["seconds"], progress["slowest"]) == (1.0, 1.5, 2.0)
-    assert progress["eta"] == 92 * 2.0
+    assert progress["eta"] == 92 * 1.5
+
+
+def test_the_time_left_follows_the_measured_pace():
+    ranks_ = ranks({"step": 10, "total": 100, "step_seconds": 1.0})
+
+    assert progress_of(ranks_, 0.5)["eta"] == 180.0
 
 
 def test_ranks_without_steps_do_not_count():

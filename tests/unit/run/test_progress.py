@@ -44,7 +44,7 @@ def test_ranks_without_steps_do_not_count():
 def test_the_pace_is_that_of_the_slowest_rank_over_its_last_steps():
     pace = StepPace()
     for second in range(100):
-        pace.add([beat(second * 5, at=float(second)), beat(second * 2, at=float(second))])
+        pace.add([(float(second), second * 5), (float(second), second * 2)])
 
     assert pace.per_second == 2.0
 
@@ -52,7 +52,7 @@ def test_the_pace_is_that_of_the_slowest_rank_over_its_last_steps():
 def test_a_pause_counts_only_once_there_is_another_step():
     pace = StepPace()
     for at, step in ((1.0, 1), (2.0, 2), (2.5, 2), (6.0, 2), (11.0, 3)):
-        pace.add([beat(step, at=at)])
+        pace.add([(at, step)])
 
     assert pace.per_second == 0.2
 
@@ -60,6 +60,6 @@ def test_a_pause_counts_only_once_there_is_another_step():
 def test_steps_that_begin_anew_begin_a_new_pace():
     pace = StepPace()
     for at, step in ((1.0, 100), (2.0, 200), (3.0, 0)):
-        pace.add([beat(step, at=at)])
+        pace.add([(at, step)])
 
     assert pace.per_second == 0.0

@@ -290,6 +290,10 @@ def test_a_finished_job_is_shown_from_its_log_directory(flota, dashboard):
     assert "rank 1 is about to fail on attempt 1" in page.get("/api/log?rank=1&offset=-5000")["lines"]
     assert any(line["text"].startswith("===== flota: round 1") for line in page.get("/api/tails")["lines"])
     assert page.ask("/api/stacks", **page.bearer).status == 409
+    metrics = page.ask("/metrics", **page.bearer).text
+    assert 'flota_restarts_total{cause="exit code",job_id="default"} 1.0' in metrics
+    assert 'flota_node_joins_total{job_id="default"} 1.0' in metrics
+    assert 'flota_node_losses_total{job_id="default"} 0.0' in metrics
 
 
 def test_a_short_job_has_curves_after_its_end(flota, dashboard):

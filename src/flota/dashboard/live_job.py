@@ -185,10 +185,10 @@ class LiveJob:
             for place, part in zip(places, pool.map(self._events_part, places), strict=True):
                 if part is None:
                     continue  # the others are shown
-                offset, events = self._events.get(place, (0, NodeEvents()))
+                offset, events = self._events.get(place, (0, NodeEvents(len(places))))
                 begins, data = part
                 if offset > begins:
-                    events = NodeEvents()  # it was replaced
+                    events = NodeEvents(len(places))  # it was replaced
                 events.feed(data)
                 self._events[place] = begins + len(data), events
 

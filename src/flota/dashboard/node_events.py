@@ -15,16 +15,17 @@ from flota.logs.parse_events import is_count, is_integer, is_number, parse_time
 
 Json = dict[str, Any]
 RankRecord = tuple[float, int, RankStatus]  # when, in seconds since 1970; the round; what was known then
-MOST_RECORDS = 20_000  # of ranks in `progress` events of one node
+MOST_RECORDS, LEAST_RECORDS = 100_000, 500  # of ranks in `progress` events: of all nodes, and at least of each
 MOST_NUMBERS = 8
 
 
 class NodeEvents:
-    """One node's file. Of the records of long jobs some are dropped: each second one, again and again."""
+    """One node's file. Of the records of long jobs some are dropped: each second one, again and again. `nodes`: of the
+    whole job."""
 
-    def __init__(self, most_records: int = MOST_RECORDS) -> None:
+    def __init__(self, nodes: int = 1) -> None:
         self.events: list[Json] = []
-        self._most_records = most_records
+        self._most_records = max(LEAST_RECORDS, MOST_RECORDS // nodes)
         self._records = 0
         self._rest = b""
 

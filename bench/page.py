@@ -17,7 +17,7 @@ from bench.processes import Broken, cpu_used, wait_until
 from bench.table import Row
 
 SETTLING, WATCHED = 10.0, 30.0  # seconds
-CPU_BAR, SERVER_BAR = 0.5, 3.0  # percent: of the node, and of the process that serves the page
+CPU_BAR, SERVER_BAR = 0.5, 1.0  # percent: of the node, and of the process that serves the page
 LOAD_BAR = 200  # kB
 RANKS = 64
 DATA = ("api/curves", "api/timeline", "api/tails")

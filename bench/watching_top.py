@@ -20,7 +20,7 @@ from bench.table import Row
 
 RANKS = 64
 SETTLING, WATCHED = 10.0, 30.0  # seconds
-BAR, OWN_BAR = 0.5, 10.0  # percent: of the node, and of `flota top` itself
+BAR, OWN_BAR = 0.5, 3.0  # percent: of the node, and of `flota top` itself
 SCRIPT = WORKERS / "note_and_train_slowly.py"
 LEAST_BYTES = 1000 * WATCHED / 10  # of a view that works
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 NO_ANSWER = "no answer"  # the state of a rank whose node does not answer
 SILENT = "silent"
 SILENCE, SILENT_STEPS = 30.0, 10  # no heartbeat for this many seconds, and for so many steps
-RECENT = 10  # answers over which a rate is measured
 HISTORY = 240  # answers whose rates and numbers are kept
 MOST_NUMBERS = 8  # names
 NAN = float("nan")
@@ -73,7 +72,7 @@ class Past(Struct):
     pid: int
     at: float
     cpu: float
-    steps: deque[tuple[float, int]]
+    pace: StepPace
 
 
 class JobModel:
@@ -120,12 +119,9 @@ class JobModel:
         before = self._past.get(key)
         if before is None or before.pid != rank.pid:
             before = None
-        steps: deque[tuple[float, int]] = before.steps if before else deque(maxlen=RECENT)
-        if steps and rank.step < steps[-1][1]:
-            steps.clear()
-        if rank.step != NO_STEP:
-            steps.append((now, rank.step))
-        past[key] = Past(rank.pid, now, rank.cpu, steps)
+        pace = before.pace if before else StepPace()
+        pace.add([(now - (rank.heartbeat or 0.0), rank.step)])
+        past[key] = Past(rank.pid, now, rank.cpu, pace)
         cpu = None
         if before and rank.state == RUNNING and now > before.at:
             cpu = max(0.0, 100 * (rank.cpu - before.cpu) / (now - before.at))
@@ -134,7 +130,7 @@ class JobModel:
             step=rank.step,
             step_seconds=rank.step_seconds,
             ratio=rank.step_seconds / usual if usual else 0.0,
-            rate=_rate(steps, rank),
+            rate=_rate(pace, rank),
             cpu=cpu,
             memory=rank.memory,
             devices=rank.devices,
@@ -194,14 +190,11 @@ def _state(rank: RankStatus) -> str:
     return SILENT if rank.heartbeat > max(SILENCE, SILENT_STEPS * rank.step_seconds) else rank.state
 
 
-def _rate(steps: deque[tuple[float, int]], rank: RankStatus) -> float:
-    """Measured over the last answers. Steps that take longer than these are known by their time only."""
+def _rate(pace: StepPace, rank: RankStatus) -> float:
+    """Steps per second: measured or, until there was a second step, from the step time."""
     if rank.state != RUNNING:
         return 0.0
-    (began, first), (ended, last) = (steps[0], steps[-1]) if steps else ((0.0, 0), (0.0, 0))
-    if last > first and ended > began:
-        return (last - first) / (ended - began)
-    return 1 / rank.step_seconds if rank.step_seconds > 0 else 0.0
+    return pace.per_second or (1 / rank.step_seconds if rank.step_seconds > 0 else 0.0)
 
 
 def matches(row: RankRow, word: str) -> bool:

@@ -75,8 +75,9 @@ class NodeTimeline:
 
     def on_mark(self, event: Json, at: float) -> None:
         suspects = event.get("suspects")
+        ranks = ", ".join(map(str, suspects)) if isinstance(suspects, list) else ""
         details = {
-            "hang_found": f"hang found; suspects: {', '.join(map(str, suspects))}" if suspects else "hang found",
+            "hang_found": f"hang found; suspects: {ranks}" if ranks else "hang found",
             "stop_requested": f"stop requested: {event.get('signal', '')}",
             "shepherd_lost": "flota's shepherd process died",
         }
@@ -114,11 +115,12 @@ def timeline_of(nodes: Iterable[Iterable[Json]]) -> Json:
     rounds: dict[int, Json] = {}
     for part in parts:
         for number, one in part.rounds.items():
-            known = rounds.setdefault(number, {**one, "failures": [], "failed": 0})
+            known = rounds.setdefault(number, {**one, "failures": [], "failed": 0, "ended": []})
             known["began"] = min(known["began"], one["began"])
-            known["ended"] = None if None in (known["ended"], one["ended"]) else max(known["ended"], one["ended"])
+            known["ended"].append(one["ended"])
             known["failed"] += one["failed"]
             known["failures"] = sorted([*known["failures"], *one["failures"]], key=_at)[:MOST_FAILURES]
+    _end_rounds([rounds[number] for number in sorted(rounds)])
     marks = {(one["kind"], one["text"]): one for part in parts for one in part.marks}
     return {
         "began": min((part.began for part in parts if part.began), default=0.0),
@@ -126,6 +128,16 @@ def timeline_of(nodes: Iterable[Iterable[Json]]) -> Json:
         "rounds": [rounds[number] for number in sorted(rounds)][-MOST_ROUNDS:],
         "marks": sorted(marks.values(), key=_at)[-MOST_MARKS:],
     }
+
+
+def _end_rounds(rounds: list[Json]) -> None:
+    """A round ends on its last node. A node that was lost has no end of it; at the latest the next round has begun."""
+    for one, after in zip(rounds, [*rounds[1:], None], strict=True):
+        ends = [end for end in one["ended"] if end is not None]
+        if after:
+            one["ended"] = min(max(ends, default=after["began"]), after["began"])
+        else:
+            one["ended"] = max(ends) if len(ends) == len(one["ended"]) else None
 
 
 def _at(fact: Json) -> float:

@@ -61,3 +61,20 @@ def test_what_is_kept_is_limited():
     timeline = timeline_of([read(*FIRST, *many)])
     assert (timeline["rounds"][0]["failed"], len(timeline["rounds"][0]["failures"])) == (100, MOST_FAILURES)
     assert len(timeline_of([read(*FIRST, *rounds)])["rounds"]) == MOST_ROUNDS
+
+
+def test_a_round_that_a_lost_node_did_not_end_has_ended_when_the_next_one_begins():
+    lost = read(*FIRST)
+    other = read(
+        *FIRST,
+        line(9, "worker_exited", rank=0, code=-15, asked_to_stop=True),
+        line(20, "round_started", round=1, attempt=0),
+    )
+
+    for nodes in ([lost, other], [lost, read(*FIRST, line(20, "round_started", round=1, attempt=0))]):
+        first, second = timeline_of(nodes)["rounds"]
+        assert first["began"] < first["ended"] <= second["began"] and second["ended"] is None
+
+
+def test_suspects_that_are_not_a_list_are_left_out():
+    assert timeline_of([read(*FIRST, line(3, "hang_found", suspects=7))])["marks"][0]["text"] == "hang found"

@@ -136,6 +136,8 @@ def _env(name: str, job: EngineJob, options: Options) -> list[Object]:
         {"name": "FLOTA_NNODES", "value": str(job.most) if least == job.most else f"{least}:{job.most}"},
         {"name": "FLOTA_RANK", "valueFrom": index},
         {"name": "FLOTA_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": "token"}}},
+        # `kubectl logs --selector` shows all pods on one console.
+        *([{"name": "FLOTA_SHARED_CONSOLE", "value": "true"}] if job.most > 1 else []),
     ]
 
 

@@ -96,6 +96,7 @@ def test_flota_gets_its_place_from_variables():
         "FLOTA_NNODES": "3:4",
         "FLOTA_RANK": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}},
         "FLOTA_TOKEN": {"secretKeyRef": {"name": "train", "key": "token"}},
+        "FLOTA_SHARED_CONSOLE": "true",  # one failure report in `kubectl logs --selector`
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
@@ -93,6 +94,19 @@ def test_all_ranks_save_at_one_step_before_the_node_leaves(job, tmp_path):
     assert len(list(job.stage.glob("saved.*"))) == 3
     job.node(2, WORDS, script)
     assert job.codes() == [0, 143, 0, 0]
+
+
+def test_every_node_names_the_signal_that_preempted_the_job(job, tmp_path):
+    script = tmp_path / "saves.py"
+    script.write_text(SAVES)
+    nodes = job.start([1, 2], f"--nnodes 2 --preempt_signal SIGUSR1 --log_dir {job.stage}/log", script)
+    wait_until(lambda: len(list(job.stage.glob("begun.*"))) == 2, "all ranks at work")
+
+    nodes[1].process.send_signal(signal.SIGUSR1)
+
+    assert job.codes() == [75, 75]
+    assert say(nodes, "preempted by SIGUSR1 after ")
+    assert json.loads((job.stage / "log" / "report.json").read_text())["stopped_by"] == "SIGUSR1"
 
 
 IGNORES = """

@@ -308,7 +308,7 @@ class Coordinator:
 
     def _end_as_decided(self, outcome: outcomes.EndJob, view: View) -> None:
         if not self.job_state.asks(PREEMPTION) or self._ends_with_leaving(view):
-            self._end(self.leaving.with_timeout(outcome.ending))
+            self._end(self.leaving.with_cause(outcome.ending))
         else:
             self._let_leave(view)
 

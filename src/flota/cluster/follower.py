@@ -177,22 +177,30 @@ class Follower:
         self._end(JobEnding(JOB_FAILED, USAGE, 0, reason))
 
     def stop(
-        self, signal: int, now: float, *, can_stop: bool = False, scope: str = ONE_NODE, timed_out: str = ""
+        self,
+        signal: int,
+        now: float,
+        *,
+        can_stop: bool = False,
+        scope: str = ONE_NODE,
+        timed_out: str = "",
+        stopped_by: str = "",
     ) -> None:
         """A signal asked this node to stop. The other nodes need to know only if it has a seat. `can_stop`: its workers
         can save and exit on their own; they keep running until the coordinator has decided. `scope`: what
-        the stop is for. `timed_out`: it was this --timeout, which acts like a signal.
+        the stop is for. `timed_out`: it was this --timeout, which acts like a signal. `stopped_by`: the signal as users
+        know it, if flota treats it as another one.
         """
         if self._leaving_at is not None or self.ending:
             if self._leaving_at is not None and signal == SIGINT:
                 self._end(self._leaving_as)  # a second Ctrl-C does not wait for the coordinator
             return
         self._leaving_at = now
-        ending = JobEnding(STOPPED, 128 + signal, signal)
+        ending = JobEnding(STOPPED, 128 + signal, signal, stopped_by=stopped_by)
         ending = after_timeout(ending, timed_out) if timed_out else ending
         if self.record and self.job_state and self.job_state.seat_of(self.name) >= 0:
-            how = {"signal": signal, "can_stop": can_stop, "scope": scope, "timed_out": timed_out}
-            self.record = replace(self.record, state=LEAVING, **how)
+            how = {"signal": signal, "can_stop": can_stop, "scope": scope}
+            self.record = replace(self.record, state=LEAVING, timed_out=timed_out, stopped_by=stopped_by, **how)
             self._leaving_as = ending
         else:
             self._end(ending)

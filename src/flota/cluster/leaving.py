@@ -51,10 +51,12 @@ class LeavingNodes:
     def ending(self) -> JobEnding:
         """How the job ends if it ends with them."""
         signal = next(iter(self.nodes.values())).record.signal
-        return self.with_timeout(JobEnding(STOPPED, 128 + signal, signal, f"{were_in_words(self.hosts)} asked to stop"))
+        return self.with_cause(JobEnding(STOPPED, 128 + signal, signal, f"{were_in_words(self.hosts)} asked to stop"))
 
-    def with_timeout(self, ending: JobEnding) -> JobEnding:
-        """The ending, if --timeout may have passed on one of them."""
+    def with_cause(self, ending: JobEnding) -> JobEnding:
+        """The ending, with what asked them to leave, which may be a --timeout."""
+        stopped_by = next((one.record.stopped_by for one in self.nodes.values()), "")
+        ending = ending._replace(stopped_by=stopped_by) if ending.kind == STOPPED else ending
         limit = next((one.record.timed_out for one in self.nodes.values() if one.record.timed_out), "")
         return after_timeout(ending, limit) if limit else ending
 

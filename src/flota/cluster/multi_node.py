@@ -329,8 +329,8 @@ class MultiNode(NodeWatch):
             return
         asks = number == SIGTERM and self.in_round and self.supervisor.phase == Phase.RUNNING
         can_stop = asks and self.progress().can_stop
-        now, limit = time.monotonic(), self.time_limits.timed_out
-        self.follower.stop(number, now, can_stop=can_stop, scope=self.stop_scope, timed_out=limit)
+        now, limit, by = time.monotonic(), self.time_limits.timed_out, self.stopped_by
+        self.follower.stop(number, now, can_stop=can_stop, scope=self.stop_scope, timed_out=limit, stopped_by=by)
         self.advance()
         if self.in_round and not can_stop:
             super().stop(number)
@@ -395,6 +395,6 @@ class MultiNode(NodeWatch):
         """The coordinator's decision, with what this node knows of its last round."""
         job_state = self.follower.job_state
         attempt, restarts = (job_state.attempt, job_state.restarts) if job_state else (0, ())
-        verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason)
+        verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason, ending.stopped_by)
         report = self.evidence.report(verdict)._replace(restarts=restarts)
         return with_failures(report, ending.failures, ending.ended)

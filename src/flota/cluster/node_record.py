@@ -57,6 +57,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     can_stop: bool = False  # while leaving: its workers can save and exit on their own
     scope: str = ONE_NODE  # while leaving: what that is for
     timed_out: str = ""  # while leaving: the --timeout that has passed
+    stopped_by: str = ""  # while leaving: what asked this node, for example SIGUSR1, which acts like SIGTERM
     idle: float = 0.0  # seconds for which its workers have made no progress
     timeout: float = 0.0  # its hang timeout
     steps: tuple[StepTime, ...] = ()  # step times of ranks that report them

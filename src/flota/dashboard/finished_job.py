@@ -163,5 +163,5 @@ def _report_lines(report: Report, *, killed: bool) -> list[str]:
     if report.verdict.kind == SUCCEEDED:
         return [success_message(report)]
     if report.verdict.kind == STOPPED:
-        return [stopped_message(report, "")]
+        return [stopped_message(report)]
     return failure_report(report, verbose=True) if report.failed else [report.verdict.reason or report.verdict.kind]

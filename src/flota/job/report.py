@@ -67,6 +67,7 @@ class Verdict(NamedTuple):
     failures: tuple[FailedWorker, ...] = ()
     signal: int = 0
     reason: str = ""  # without failures: what ended the job; otherwise why it was not restarted
+    stopped_by: str = ""  # what asked the job to stop, for example SIGUSR1; workers may have got another signal
 
 
 def reason_of_timeout(limit: str, *, saved: bool) -> str:
@@ -96,6 +97,7 @@ class JobEnding(NamedTuple):
     reason: str = ""
     failures: tuple[FailedWorker, ...] = ()
     ended: tuple[tuple[str, int], ...] = ()  # workers that had finished successfully when others failed
+    stopped_by: str = ""  # what asked the first node to stop, for example SIGUSR1
 
 
 def after_timeout(ending: JobEnding, limit: str) -> JobEnding:
@@ -204,6 +206,7 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "verdict": report.verdict.kind,
         "exit_code": report.verdict.exit_code,
         "signal": report.verdict.signal or None,
+        **({"stopped_by": report.verdict.stopped_by} if report.verdict.stopped_by else {}),
         "reason": report.verdict.reason or None,
         "attempt": report.verdict.attempt,
         "rounds": report.rounds,
@@ -248,7 +251,7 @@ KEYS = (
     *("asked_to_stop", "time", "ran_seconds", "last_step", "log", "said", "evidence", "hint"),
 )
 FAILURE_KEYS = {key: RENAMED_FIELDS.get(key, key) for key in KEYS}
-VERDICT_KEYS = {"verdict": "kind", **{key: key for key in ("exit_code", "attempt", "signal", "reason")}}
+VERDICT_KEYS = {"verdict": "kind", **{key: key for key in ("exit_code", "attempt", "signal", "reason", "stopped_by")}}
 OF_REPORT = ("job_id", "rounds", "seconds", "log_dir", "began", "stop_step", "final")
 REPORT_KEYS = {"several_nodes": "several", **{key: key for key in OF_REPORT}}
 NULL_BY_DEFAULT = ("rank", "local_rank", "exception", "last_step", "evidence", "hint")

@@ -198,9 +198,8 @@ class Console:
         if not self.spec.interactive:
             self._save("report.json", to_json_lines(report_as_dict(report)))
 
-    def show_report(self, report: Report, signal: str = "", printed_by: str = "") -> None:
-        """Print how the job ended. `signal`: the one that this node received, if any. `printed_by`: the node that
-        prints this for all, if another one does."""
+    def show_report(self, report: Report, printed_by: str = "") -> None:
+        """Print how the job ended. `printed_by`: the node that prints this for all, if another one does."""
         if printed_by and report.failed:
             from flota.failures.report_text import culprit_in_words
 
@@ -215,7 +214,7 @@ class Console:
         elif report.verdict.reason and report.verdict.kind != STOPPED:
             self.say("ERROR", report.verdict.reason)
         if report.verdict.kind == STOPPED:
-            self.say("INFO", stopped_message(report, signal))
+            self.say("INFO", stopped_message(report))
 
     def _show_failures(self, report: Report) -> None:
         """Print the failure report, without the culprit's traceback if the console has just shown it."""

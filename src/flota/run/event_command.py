@@ -76,7 +76,7 @@ class EventCommand:
             self._console.pump()
             self.on_time(time.monotonic())
 
-    def report_end(self, report: Report, round_number: int, signal: str) -> None:
+    def report_end(self, report: Report, round_number: int) -> None:
         verdict, culprit = report.verdict, report.failed[0] if report.failed else None
         if culprit:
             self.report_failure(culprit, round_number, verdict.attempt)
@@ -84,7 +84,7 @@ class EventCommand:
         if verdict.kind == SUCCEEDED:
             message = success_message(report)
         elif verdict.kind == STOPPED:
-            message = stopped_message(report, signal)
+            message = stopped_message(report)
         elif verdict.kind == FAILED and culprit:
             message = culprit_in_words(culprit, name_host=self._several)
         facts = {"verdict": verdict.kind, "exit_code": verdict.exit_code, "seconds": round(report.seconds, 3)}

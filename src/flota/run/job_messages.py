@@ -68,11 +68,11 @@ def stop_message(cause: str, signal: int, workers: int, grace: float, *, again: 
     return f"stopping {who} (up to {grace:g} s; press Ctrl-C again to kill now)"
 
 
-def stopped_message(report: Report, signal: str) -> str:
-    """The last line of a job that was stopped. `signal`: the name of the signal, if this node received it."""
+def stopped_message(report: Report) -> str:
+    """The last line of a job that was stopped."""
     if report.exit_code == TIMEOUT:
         return report.verdict.reason
-    cause, took = signal or signal_name(report.verdict.signal), duration_in_words(report.seconds)
+    cause, took = report.verdict.stopped_by or signal_name(report.verdict.signal), duration_in_words(report.seconds)
     if report.exit_code == TRY_AGAIN:
         step = f" at step {report.stop_step}" if report.stop_step != NO_STEP else ""
         who = f"all {report.workers} ranks" if report.workers > 1 else "rank 0"

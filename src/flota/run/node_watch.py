@@ -204,12 +204,12 @@ class NodeWatch(RoundWatch):
         self.console.write_report(report, to_file=writes)
         if self.event_command and runs_command:
             last = self.evidence.last
-            self.event_command.report_end(report, last.roster.round if last else 0, self.stopped_by)
+            self.event_command.report_end(report, last.roster.round if last else 0)
         self._flush_output()
         self.ending = ending_in_brief(report)
         if self.view:
             self.view.wait()
-        self.console.show_report(report, self.stopped_by, printed_by)
+        self.console.show_report(report, printed_by)
         if self.chaos:
             self.console.say("INFO", self.chaos.verdict(report))
         self._flush_output()
@@ -263,7 +263,7 @@ class NodeWatch(RoundWatch):
         self.stop(number)
         if self.in_round and not again:
             verdict = Verdict(STOPPED, 128 + number, self.started.roster.attempt, signal=number)
-            self.save_early(self.evidence.report(self.with_timeout(verdict)))
+            self.save_early(self.evidence.report(self.with_cause(verdict)))
         phase = self.supervisor.phase if self.in_round else ""
         if phase == Phase.STOPPING:
             cause = f"{name} received" if again else self.stop_cause
@@ -278,10 +278,10 @@ class NodeWatch(RoundWatch):
         happened = "has passed" if self.time_limits.timed_out else "received"
         return f"{self.stopped_by} {happened}" if self.stopped_by else ""
 
-    def with_timeout(self, verdict: Verdict) -> Verdict:
-        """The verdict of a stopped job, if --timeout may have stopped it."""
+    def with_cause(self, verdict: Verdict) -> Verdict:
+        """The verdict of a job with what stopped it, which may be --timeout."""
         if not self.time_limits.timed_out or verdict.kind != STOPPED:
-            return verdict
+            return verdict._replace(stopped_by=self.stopped_by if verdict.kind == STOPPED else "")
         reason = reason_of_timeout(self.time_limits.timed_out, saved=verdict.exit_code == TRY_AGAIN)
         return verdict._replace(exit_code=TIMEOUT, signal=0, reason=reason)
 

@@ -139,4 +139,4 @@ class SingleNode(NodeWatch):
         self.slow = slow
 
     def finish(self, verdict: Verdict) -> None:
-        self.verdict = self.with_timeout(verdict)
+        self.verdict = self.with_cause(verdict)

@@ -10,8 +10,8 @@ from flota.job.spec import Command, DeviceSet, JobSpec, LogSpec
 from flota.run.job_messages import start_message, stop_message, stopped_message, success_message
 
 
-def report(kind=SUCCEEDED, code=0, attempt=0, seconds=11.8, signal=0, reason="", sizes=None, **facts):
-    verdict = Verdict(kind, code, attempt, (), signal, reason)
+def report(kind=SUCCEEDED, code=0, attempt=0, seconds=11.8, signal=0, reason="", stopped_by="", sizes=None, **facts):
+    verdict = Verdict(kind, code, attempt, (), signal, reason, stopped_by)
     return Report("job", verdict, sizes or {"trainer": 4}, 1, seconds, "/log", began=1000.0, **facts)
 
 
@@ -44,7 +44,7 @@ def test_success(facts, words):
 
 
 @pytest.mark.parametrize(
-    ("facts", "signal", "words"),
+    ("facts", "stopped_by", "words"),
     [
         ({"code": 130, "signal": 2}, "SIGINT", "stopped by SIGINT after 11.8 s"),
         ({"code": 143, "signal": 15, "reason": "gpu02 was asked to stop"}, "", "stopped by SIGTERM after 11.8 s: gpu02 was asked to stop"),
@@ -52,8 +52,8 @@ def test_success(facts, words):
         ({"code": 75, "signal": 15, "sizes": {"trainer": 1}}, "", "preempted by SIGTERM after 11.8 s: rank 0 saved and exited"),
     ],
 )  # fmt: skip
-def test_stopped(facts, signal, words):
-    assert stopped_message(report(STOPPED, **facts), signal) == words
+def test_stopped(facts, stopped_by, words):
+    assert stopped_message(report(STOPPED, stopped_by=stopped_by, **facts)) == words
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_stop_because_of_a_timeout():
 def test_the_last_line_after_a_timeout(code, words):
     ending = after_timeout(JobEnding(STOPPED, code, 15, "host2 was asked to stop"), "8h")
 
-    message = stopped_message(report(STOPPED, ending.code, reason=ending.reason), "")
+    message = stopped_message(report(STOPPED, ending.code, reason=ending.reason))
 
     assert (ending.code, ending.signal, message) == (124, 0, words)
 

@@ -127,7 +127,7 @@ def format_report(report: Report, *, verbose: bool) -> list[str]:
     if verdict.kind == SUCCEEDED:
         return [f"{_job(report)}: {success_message(report)}"]
     if verdict.kind == STOPPED:
-        return [f"{_job(report)}: {stopped_message(report, '')}"]
+        return [f"{_job(report)}: {stopped_message(report)}"]
     if not report.failed:
         return [f"{_job(report)}: {verdict.reason or verdict.kind} after {took}"]
     return failure_report(report, verbose=verbose)

@@ -263,11 +263,13 @@ def test_a_detached_job_runs_on_until_it_is_stopped(hosts):
 
     assert (code, out) == (0, ""), err
     hosts.wait_until_workers_wait()
-    stop = re.search("`(ssh .* kill -TERM .*)` stops it", err)
-    assert stop, err
-    assert hosts.lab.host(LAUNCHER).run(shlex.split(stop[1])).returncode == 0
+    show, stop = (shlex.split(command) for command in re.findall("`(ssh .* -m flota .*)` s", err))
+    shown = hosts.lab.host(LAUNCHER).run([word.replace(" -f", "") for word in show])
+    assert shown.stdout.endswith("\nwaiting\n"), shown.stderr
+    stopped = hosts.lab.host(LAUNCHER).run(stop)
+    assert stopped.returncode == 0, stopped.stderr
     hosts.wait_until_none_is_left(1, 2, 3)
-    assert "SIGTERM" in (hosts.disk(1) / "log" / "console.host1.log").read_text()
+    assert "stopped by flota stop" in (hosts.disk(1) / "log" / "console.host1.log").read_text()
 
 
 def test_the_token_is_on_no_command_line_and_in_no_environment_of_the_hosts(hosts):

@@ -62,6 +62,11 @@ class SshPlan(NamedTuple):
         login."""
         return [*self.ssh, host.name, f"exec {shlex.quote(self.python)} -m {MODULE}"]
 
+    def later_command(self, host: SshHost, *words: str) -> str:
+        """A command for a user's shell that asks the flota of a detached job: with the user's own config of ssh."""
+        command = shlex.join([self.python, "-m", "flota", *words])
+        return shlex.join([*self.ssh[: self.ssh.index("-T")], host.name, command])
+
     def node_words(self, number: int, master: str) -> list[str]:
         """The arguments of flota on one host."""
         words = [f"--nnodes={self.job.nodes}"]

@@ -276,10 +276,9 @@ class Launcher:
         first = self.sessions[0]
         say(f"the job runs on {len(self.sessions) - len(lost)} hosts; its output is in {self.plan.log_dir} there")
         if first.pid:
-            console = f"{self.plan.log_dir}/console.{first.host.label}.log"
-            command = " ".join(self.plan.ssh[: self.plan.ssh.index("-T")])
-            say(f"`{command} {first.host.name} tail -f {console}` shows it")
-            say(f"`{command} {first.host.name} kill -TERM {first.pid}` stops it")
+            number = str(first.pid)
+            say(f"`{self.plan.later_command(first.host, 'logs', '-f', '--job', number)}` shows rank 0")
+            say(f"`{self.plan.later_command(first.host, 'stop', '--job', number)}` stops it; workers may save first")
         return 1 if lost else 0
 
 

@@ -154,6 +154,35 @@ def test_the_batch_script_runs_on_its_machine_alone(flota, job_id):
     assert dump(flota, 0)["WORLD_SIZE"] == "1"
 
 
+POD = {"JOB_COMPLETION_INDEX": "1", "HOSTNAME": "train-1", "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+RANK = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "runs"),
+    [
+        (task("7", 1, 4, 2), "Slurm runs this command 4 times"),
+        (RANK, "Open MPI runs this command 2 times"),
+        (POD, "Indexed Job runs this command once per task"),
+    ],
+    ids=["slurm", "mpirun", "pod"],
+)
+@pytest.mark.parametrize("words", ["submit slurm", "submit kubernetes --image i", "submit ray", "--hosts a,b"])
+def test_a_job_is_not_started_once_per_task(flota, environ, runs, words):
+    result = flota.run(*words.split(), "--dry_run", "dumps_env.py", env=environ)
+
+    assert result.returncode == 2
+    assert result.stdout == ""
+    command = "--hosts" if "hosts" in words else "flota " + " ".join(words.split()[:2])
+    first = result.stderr.splitlines()[0]
+    assert first.startswith(f"flota: error: {command} cannot be used here: {runs}, and each would start a job"), first
+
+
+def test_a_job_can_be_submitted_by_one_task_and_by_the_shell_of_an_allocation(flota):
+    for environ in (task("7", 0, 1, 1), {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_PROCID": "0"}):
+        assert flota.run("submit", "slurm", "--dry_run", "dumps_env.py", env=environ).returncode == 0
+
+
 def test_a_value_that_makes_no_sense_is_one_line(flota, job_id):
     result = flota.run("dumps_env.py", env=task(job_id, 0, 2, 2, SLURM_NODEID="2"))
 

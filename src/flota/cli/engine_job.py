@@ -12,10 +12,12 @@ from flota import errors
 from flota.cli.flags import BY_NAME, FLAGS, WITHOUT_HOSTS, Flag
 from flota.cli.nodes_spec import read_token
 from flota.cli.parse import ACCUMULATED, CommandLine, Given, nearest, store
+from flota.cli.platform_settings import read_host_file
 from flota.cli.settings import Request, Settings, format_value, gather, to_words, without_parents_variables
 from flota.engines import EngineJob, Option
-from flota.errors.engines import ChosenByEngine, NotInSlurm
+from flota.errors.engines import ChosenByEngine, NotInSlurm, RunsOncePerTask
 from flota.job.slurm_variables import is_task
+from flota.platforms import find_platforms
 
 CHOSEN_BY_ENGINE = (
     *("master", "rank", "ips", "standalone", "host", "network_interface"),
@@ -48,6 +50,13 @@ def make_engine_job(
     chosen |= {dest: given for dest, given in line.given.items() if dest in own}
     own |= {dest: given.value for dest, given in chosen.items()}
     return make_job(line, settings, _nodes(settings, chosen.get("nodes")), environ), own
+
+
+def reject_tasks(command: str, environ: Mapping[str, str]) -> None:
+    """A task of srun or mpirun, or a pod of a job, must not start a job: all of them would."""
+    for platform, hints in find_platforms(environ, read_host_file):
+        if hints.nodes != 1:
+            raise RunsOncePerTask(command, platform.title, hints.nodes)
 
 
 def _from_table(settings: Settings, engine: str, rows: dict[str, Flag], own: Mapping[str, object]) -> dict[str, Given]:

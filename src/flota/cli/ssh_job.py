@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flota import errors
-from flota.cli.engine_job import CHOSEN_BY_ENGINE, NOT_FORWARDED, make_job
+from flota.cli.engine_job import CHOSEN_BY_ENGINE, NOT_FORWARDED, make_job, reject_tasks
 from flota.cli.flags import BY_NAME
 from flota.cli.parse import PER_NODE_FLAGS, CommandLine, parse
 from flota.cli.settings import Settings, gather, without_parents_variables
@@ -41,6 +41,7 @@ def read_ssh_job(words: list[str], environ: Mapping[str, str]) -> tuple[EngineJo
     not_common = (*PER_NODE_FLAGS, *(dest.replace("_", "-") for dest in NOT_FORWARDED))
     line = parse(words, BY_NAME, not_common)
     settings = gather(line.given, without_parents_variables(environ), os.curdir)
+    reject_tasks(settings.source("hosts") or settings.source("hostfile"), environ)
     _reject_contradictions(settings)
     hosts = _find_hosts(settings)
     several = settings["console"] == "all" or "," in str(settings["console"])

@@ -13,6 +13,15 @@ class UnknownEngine(FlotaError):
         )
 
 
+class RunsOncePerTask(FlotaError):
+    def __init__(self, command: str, platform: str, count: int) -> None:
+        runs = f"{count} times" if count else "once per task"
+        super().__init__(
+            f"{command} cannot be used here: {platform} runs this command {runs}, and each would start a job",
+            "run it once, on the machine from which you submit jobs; here, `flota train.py` joins the other tasks",
+        )
+
+
 class ChosenByEngine(TemplateError[str, str]):
     message = "{0} cannot be given: {1} chooses it"
     hint = "use --nodes for the number of nodes, and leave the rest out"

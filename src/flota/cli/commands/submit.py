@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from textwrap import wrap
 
-from flota.cli.engine_job import NOT_FORWARDED, engine_rows, make_engine_job
+from flota.cli.engine_job import NOT_FORWARDED, engine_rows, make_engine_job, reject_tasks
 from flota.cli.parse import PER_NODE_FLAGS, parse
 from flota.engines import COMMON, REGISTRY, Option, load
 from flota.errors.engines import UnknownEngine
@@ -19,6 +19,7 @@ flota.toml, in a table [submit.ENGINE]. --dry_run prints what would be created.
 
 """
 WIDTH, COLUMN = 80, 26
+RAY_DRIVER = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set for what `ray job submit` runs, once
 
 
 def main(words: list[str]) -> int:
@@ -35,6 +36,8 @@ def main(words: list[str]) -> int:
     if "help" in line.given:
         print(USAGE.replace("ENGINE", name) + _help(options), end="")
         return 0
+    if RAY_DRIVER not in os.environ:  # Ray may have been started by srun, on all its nodes
+        reject_tasks(f"flota submit {name}", os.environ)
     job, chosen = make_engine_job(line, name, options, os.environ)
     observed = engine.observe(chosen)
     plan = engine.plan(job, observed)

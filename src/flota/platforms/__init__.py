@@ -26,7 +26,7 @@ class Platform(NamedTuple):
     name: str  # of its module
     title: str
     variables: tuple[str, ...]
-    files: tuple[str, ...] = ()  # variables that name a file: `detect` gets its content
+    files: tuple[str, ...] = ()  # paths, and variables that name a file: `detect` gets the content
     flags: tuple[str, ...] = ()  # variables that flota reads as flags, wherever they come from
     one_console: bool = False  # the output of all nodes ends in one place
 
@@ -37,6 +37,7 @@ TORCHRUN = (
 )
 PADDLE = ("PADDLE_NNODES", "PADDLE_MASTER", "PADDLE_SERVER_NUM", "PADDLE_TRAINER_NUM")
 CLUSTER = "KUBERNETES_SERVICE_HOST"
+HOSTS = "/etc/hosts"  # where Kubernetes writes the full name of a pod, which has its Service in it
 REGISTRY = (
     # Most of what these set is read as flags.
     Platform("paddlecloud", "PaddleCloud", ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM")),
@@ -61,8 +62,8 @@ REGISTRY = (
     Platform("leaderworkerset", "LeaderWorkerSet", ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")),
     Platform("volcano", "Volcano", ("VC_TASK_INDEX",)),
     Platform("tpu", "TPU", ("TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES")),
-    Platform("jobset", "JobSet", ("JOBSET_NAME", "JOB_COMPLETION_INDEX", CLUSTER)),
-    Platform("indexedjob", "Indexed Job", ("JOB_COMPLETION_INDEX", CLUSTER)),
+    Platform("jobset", "JobSet", ("JOB_COMPLETION_INDEX", CLUSTER), files=(HOSTS,)),
+    Platform("indexedjob", "Indexed Job", ("JOB_COMPLETION_INDEX", CLUSTER), files=(HOSTS,)),
     # Schedulers.
     Platform("slurm", "Slurm", ("SLURM_JOB_ID",), one_console=True),
     Platform("lsf", "LSF", ("LSB_JOBID",)),

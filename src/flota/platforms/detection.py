@@ -46,7 +46,8 @@ def find_platforms(environ: Mapping[str, str], read_file: Callable[[str], str] =
 
 
 def detect(platform: Platform, environ: Mapping[str, str], read_file: Callable[[str], str]) -> Hints | None:
-    contents = {name: read_file(environ[name]) for name in platform.files if environ.get(name)}
+    paths = {name: name if name.startswith("/") else environ.get(name) for name in platform.files}
+    contents = {name: read_file(path) for name, path in paths.items() if path}
     module = __import__(f"flota.platforms.{platform.name}", fromlist=["detect"])
     try:
         hints: Hints | None = module.detect({**environ, **contents})

@@ -1,8 +1,9 @@
-"""A framework, a platform, a kind of device or a subcommand is one file and one row: all else reads the registry."""
+"""A framework, a platform, an engine, a kind of device or a subcommand is one file and one row: all else reads the registry."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flota import devices, frameworks, platforms
+from flota import devices, engines, frameworks, platforms
 from flota.cli import commands
 from flota.cli.flags import ALIASES, FLAGS
 from flota.cli.ipu import IPU_FLAGS
@@ -39,16 +40,40 @@ def main(words):
     print("dummy", *words)
     return 3
 """
+ENGINE = """
+from flota.engines import Option
+
+OPTIONS = (Option("colour", "text", "the colour of the nodes", "NAME", "red"),)
+
+class Plan:
+    def __init__(self, text):
+        self.text = text
+
+def observe(job, options):
+    return options
+
+def plan(job, options):
+    return Plan(f"{job.most} {options['colour']} nodes run {job.target}\\n")
+
+def start(planned, environ):
+    print("started:", planned.text, end="")
+    return planned
+
+def follow(running):
+    return 3
+"""
 # The rows, as an author would write them, and the folders of the files; then any command of flota.
 REGISTER = """
 import sys
 import flota.cli.commands as commands, flota.devices as devices, flota.frameworks as frameworks, flota.platforms as platforms
-for package in (commands, frameworks, platforms):
+import flota.engines as engines
+for package in (commands, engines, frameworks, platforms):
     package.__path__.append(f"{sys.argv[1]}/{package.__name__}")
 frameworks.REGISTRY += ("dummy",)
 platforms.REGISTRY += (platforms.Platform("dummy", "DummyCloud", ("DUMMY_NODES", "DUMMY_HOST")),)
 commands.REGISTRY += (commands.Subcommand("dummy", "[WORD]", "does nothing of use"),)
 devices.KINDS += (devices.Kind("dummy_device", ("DUMMY_VISIBLE_DEVICES",), "dummy", "Dummies"),)
+engines.REGISTRY += (engines.Row("dummy", "a cluster of dummies"),)
 sys.path.insert(0, sys.argv[2])
 """
 
@@ -57,6 +82,7 @@ sys.path.insert(0, sys.argv[2])
 def registered(tmp_path):
     """Runs Python with one more of each kind."""
     files = {"flota.frameworks": FRAMEWORK, "flota.platforms": PLATFORM, "flota.cli.commands": SUBCOMMAND}
+    files["flota.engines"] = ENGINE
     for package, text in files.items():
         (tmp_path / package).mkdir()
         (tmp_path / package / "dummy.py").write_text(text)
@@ -101,6 +127,18 @@ def test_a_new_platform_is_asked_where_its_marks_are_set(flota):
     assert "PBS and DummyCloud" in " ".join(flota("--help", "nodes").stdout.split())
 
 
+def test_a_new_engine_takes_jobs_and_its_options_are_in_its_help(flota):
+    words = ("submit", "dummy", "--nodes", "2", "--colour", "blue")
+
+    assert flota(*words, "--dry_run", "train.py").stdout == "2 blue nodes run train.py\n"
+    assert flota(*words, "train.py").returncode == 0
+    followed = flota(*words, "--follow", "train.py")
+    assert (followed.returncode, followed.stdout) == (3, "started: 2 blue nodes run train.py\n")
+    assert "  dummy                   a cluster of dummies" in flota("submit", "--help").stdout
+    assert "--colour NAME" in flota("submit", "dummy", "--help").stdout
+    assert "kubernetes, ray, dummy" in flota("submit", "other", "train.py").stderr
+
+
 def test_a_new_subcommand_is_run_and_is_in_help_and_completion(flota):
     ran = flota("dummy", "--word")
 
@@ -137,6 +175,8 @@ def test_every_row_has_its_file():
     assert all(frameworks.load(name) for name in frameworks.REGISTRY)
     assert all(import_module(f"flota.platforms.{platform.name}").detect for platform in platforms.REGISTRY)
     assert all(commands.find_subcommand(command.name) for command in commands.REGISTRY)
+    for row in engines.REGISTRY:
+        assert all(hasattr(engines.load(row.name), name) for name in ("OPTIONS", "observe", "plan", "start", "follow"))
 
 
 def test_scripts_can_initialise_every_framework():
@@ -163,3 +203,10 @@ def test_no_module_imports_a_registered_file_by_its_name():
                 text = path.read_text()
                 assert f"from {package}." not in text, path
                 assert f"import {package}." not in text, path
+    # Other files of an engine are for those who need them: the messages of ssh, the steps of Slurm.
+    names = "|".join(row.name for row in engines.REGISTRY)
+    for path in source.rglob("*.py"):
+        if path.parent != source / "engines":
+            assert not re.search(
+                rf"flota\.engines\.({names})\b|flota\.engines import .*\b({names})\b", path.read_text()
+            ), path

@@ -90,7 +90,7 @@ def make_spec(request: Request) -> JobSpec:
 
 
 def with_end_time(spec: JobSpec, settings: Settings) -> JobSpec:
-    from flota.engines.slurm import find_end_time
+    from flota.engines.slurm_step import find_end_time
 
     ends_at = find_end_time(settings.source("stop_before"), os.environ)
     return spec._replace(stop_at=ends_at - settings["stop_before"])

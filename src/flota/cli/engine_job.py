@@ -133,12 +133,12 @@ def _words_of_settings(settings: Settings) -> list[str]:
 
 def start_with_srun(request: Request) -> int | None:
     """Start one flota per node with srun. Returns None in a task of srun, which is one of these."""
-    from flota.engines import slurm
+    from flota.engines import slurm_step
 
     if is_task(request.environ):
         return None
     words = request.line.common
     if request.settings["dry_run"]:
-        print(shlex.join(slurm.step_command(words, "flota", request.environ)))
+        print(shlex.join(slurm_step.step_command(words, "flota", request.environ)))
         return 0
-    return slurm.run_step(words, read_token(request.environ) or secrets.token_urlsafe(24), request.environ)
+    return slurm_step.run_step(words, read_token(request.environ) or secrets.token_urlsafe(24), request.environ)

@@ -12,7 +12,7 @@ from flota.cli.engine_job import CHOSEN_BY_ENGINE, NOT_FORWARDED, make_job, reje
 from flota.cli.flags import BY_NAME
 from flota.cli.parse import PER_NODE_FLAGS, CommandLine, parse
 from flota.cli.settings import Settings, gather, without_parents_variables
-from flota.engines import EngineJob
+from flota.engines import EngineJob, load
 from flota.engines.ssh_hosts import SshHost, read_hostfile, read_hosts
 
 # Why a flag cannot be given with a list of hosts; the others set the master.
@@ -26,14 +26,13 @@ WHY = {
 
 
 def run_over_ssh(words: list[str], environ: Mapping[str, str]) -> int:
-    from flota.engines.ssh import observe, plan, run
-
+    engine = load("ssh")
     job, options = read_ssh_job(words, environ)
-    planned = plan(job, observe(options))
+    planned = engine.plan(job, engine.observe(job, options))
     if options["dry_run"]:
         print(planned.text, end="")
         return 0
-    return run(planned)
+    return engine.follow(engine.start(planned, environ))
 
 
 def read_ssh_job(words: list[str], environ: Mapping[str, str]) -> tuple[EngineJob, dict[str, Any]]:

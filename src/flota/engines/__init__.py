@@ -3,7 +3,7 @@
 An engine is a module with these names:
 
     OPTIONS                           its own flags, in the engine's own words
-    observe(options) -> options       add what the engine says about itself
+    observe(job, options) -> options  add what a plan needs: files to send, and what the engine says about itself
     plan(job, options) -> Plan        what it will create; pure, and what --dry_run prints
     start(plan, environ) -> Running   create it
     follow(running) -> int            show the job's output until it ends; returns the job's exit code
@@ -38,20 +38,22 @@ if TYPE_CHECKING:
     class Engine(Protocol):
         OPTIONS: tuple[Option, ...]
 
-        def observe(self, options: Options) -> Options: ...
+        def observe(self, job: EngineJob, options: Options) -> Options: ...
         def plan(self, job: EngineJob, options: Options) -> Plan: ...
         def start(self, plan: Any, environ: Mapping[str, str]) -> Running: ...
         def follow(self, running: Any) -> int: ...
 
 
 class Row(NamedTuple):
-    """One engine that `flota submit` can use."""
+    """One engine, for `flota submit NAME`."""
 
     name: str  # of its module
     title: str
+    flag: str = ""  # the flag that selects it instead
 
 
 REGISTRY = (
+    Row("ssh", "OpenSSH", flag="--hosts"),
     Row("slurm", "Slurm, with sbatch"),
     Row("kubernetes", "Kubernetes, with kubectl"),
     Row("ray", "a Ray cluster"),

@@ -110,22 +110,22 @@ class ClusterJob(NamedTuple):
         return read_status(json.loads(self.call(*words)))
 
 
-def observe(options: Options) -> Options:
-    return options
-
-
-def plan(job: EngineJob, options: Options) -> Manifest:
-    """Reads the files to send, and changes nothing."""
+def observe(job: EngineJob, options: Options) -> Options:
+    """Add the files to send, and the pods' template, which kubectl merges with --pod_patch."""
     if not options["image"]:
         raise NoImage
-    where = [f"--{name}={options[name]}" for name in ("context", "namespace") if options[name]]
-    name = job_name(job, jobset=options["jobset"])
     files = _read_files(job, options["file"])
-    template = make_template(job, options, name, files)
+    template = make_template(job, options, job_name(job, jobset=options["jobset"]), files)
     if options["pod_patch"]:
         template = _patch(template, options["pod_patch"])
         fit_grace(template, job)
-    main = make_job(job, options, name, template)
+    return {**options, "files": files, "template": template}
+
+
+def plan(job: EngineJob, options: Options) -> Manifest:
+    where = [f"--{name}={options[name]}" for name in ("context", "namespace") if options[name]]
+    name, files = job_name(job, jobset=options["jobset"]), options["files"]
+    main = make_job(job, options, name, options["template"])
     shown = [*make_parts(options, name, PLACEHOLDER, files), main]
     return Manifest(write_yaml(shown), main, make_parts(options, name, job.token, files), tuple(where))
 

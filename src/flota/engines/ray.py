@@ -75,7 +75,7 @@ class RayPlan(NamedTuple):
         return "\n".join([*lines, ""])
 
 
-def observe(options: Options) -> Options:
+def observe(job: EngineJob, options: Options) -> Options:  # noqa: ARG001  it is the same for all jobs
     return {**options, "follow": True}
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-import subprocess
 import sys
 import time
 
@@ -14,8 +12,7 @@ from flota.engines import EngineJob, Option
 from flota.engines.interrupts import Interrupts
 from flota.engines.tools import find_tool, run_tool, say
 from flota.errors import FlotaError
-from flota.errors.engines import NotInSlurm, ToolFailed
-from flota.job.slurm_variables import allocated_nodes
+from flota.errors.engines import ToolFailed
 from flota.values import NamedTuple
 
 TYPE_CHECKING = False
@@ -83,7 +80,7 @@ class BatchJob(NamedTuple):
         run_tool(["scancel", self.number])
 
 
-def observe(options: Options) -> Options:
+def observe(job: EngineJob, options: Options) -> Options:  # noqa: ARG001  it is the same for all jobs
     """Add what the cluster says about itself, if there is one: --dry_run works without."""
     found = KILL_WAIT
     try:
@@ -218,67 +215,6 @@ def job_state(number: str) -> tuple[str, int]:
     state = going or next((state for state in states if state != "COMPLETED"), "COMPLETED")
     # A job that was cancelled before it began, or reached its time limit, has 0 as its exit code.
     return state, worst or int(state not in ("COMPLETED", *RUNS))
-
-
-def find_end_time(flag: str, environ: Mapping[str, str]) -> float:
-    """When Slurm ends the job that this process belongs to."""
-    said = environ.get("SLURM_JOB_END_TIME", "")  # not in all versions
-    if said.isdecimal():
-        return float(said)
-    number = environ.get("SLURM_JOB_ID", "")
-    if not number:
-        raise NotInSlurm(flag, "a Slurm job")
-    words = run_tool(["squeue", "--noheader", f"--jobs={number}", "--format=%e"]).split()
-    try:
-        return min(time.mktime(time.strptime(word, "%Y-%m-%dT%H:%M:%S")) for word in words)  # of all components
-    except ValueError:
-        raise NotInSlurm(flag, "a Slurm job that has a time limit") from None
-
-
-def step_command(words: tuple[str, ...], name: str, environ: Mapping[str, str]) -> list[str]:
-    """The command that starts one flota per node of the allocation that this process belongs to."""
-    components = allocated_nodes(environ)
-    if not components:
-        raise NotInSlurm("--srun", "the shell or the batch script of a Slurm job")
-    command = ["srun"]
-    for number, nodes in enumerate(components):
-        layout = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--overlap"]
-        # The parts of one step, in the components of a heterogeneous job.
-        command += [":"] if number else []
-        command += [f"--het-group={number}"] if len(components) > 1 else []
-        command += [*layout, f"--job-name={name}", sys.executable, "-m", "flota", *words]
-    return command
-
-
-def run_step(words: tuple[str, ...], token: str, environ: Mapping[str, str]) -> int:
-    """Start one flota per node of the allocation that this process belongs to, and wait for them."""
-    name = f"flota-{os.getpid()}"
-    command = step_command(words, name, environ)
-    find_tool("srun", HINT)
-    stops: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda number, _: stops.append(number))
-    # In a session of its own: Ctrl-C and SIGTERM must not reach srun, which would kill its tasks at once.
-    process = subprocess.Popen(
-        command, env={**environ, "FLOTA_TOKEN": token}, stdin=subprocess.DEVNULL, start_new_session=True
-    )
-    asked = 0
-    while True:
-        try:
-            code = process.wait(POLL / 5)
-            return code if code >= 0 else 128 - code
-        except subprocess.TimeoutExpired:
-            if len(stops) > asked:
-                asked += 1
-                _stop_step(environ["SLURM_JOB_ID"], name, kill=asked > 1)
-
-
-def _stop_step(job: str, name: str, *, kill: bool) -> None:
-    """SIGTERM to every task, so that workers save; or kill them."""
-    listed = run_tool(["squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i %j"]).splitlines()
-    for step in [row.split()[0] for row in listed if row.split()[1:] == [name]]:
-        run_tool(["scancel", *([] if kill else ["--signal=TERM"]), step])
 
 
 class _Output:

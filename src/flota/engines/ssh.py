@@ -1,6 +1,7 @@
 """ssh: the launcher runs here, and one flota on each host, at the other end of an ssh connection.
 
-`flota --hosts` uses this engine, not `flota submit`: there is no queue, and the job ends with the launcher.
+`flota --hosts` uses this engine, not `flota submit`: there is no queue, and the job ends with the launcher. Its
+options are flags of a job (cli/flags.py).
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from flota.engines import Options
+    from collections.abc import Mapping
 
+    from flota.engines import Option, Options
+    from flota.engines.ssh_launcher import Launcher
+
+OPTIONS: tuple[Option, ...] = ()
 # Without these, ssh would wait minutes for a host without power. flota does not override what the user's config says.
 ALIVE = ("-oServerAliveInterval=2", "-oServerAliveCountMax=3")
 TIMEOUT = "-oConnectTimeout=10"
@@ -88,7 +93,7 @@ class SshPlan(NamedTuple):
         return os.path.join(self.directory, self.job.log_dir.partition("{")[0].rstrip("/") or ".")
 
 
-def observe(options: Options) -> Options:
+def observe(job: EngineJob, options: Options) -> Options:  # noqa: ARG001  it is the same for all jobs
     """Add what the user's config of ssh says about the first host: --dry_run works without ssh."""
     said = {}
     try:
@@ -119,16 +124,23 @@ def plan(job: EngineJob, options: Options) -> SshPlan:
     )
 
 
-def run(planned: SshPlan) -> int:
-    """Start the job, show its output until it ends, and return its exit code."""
+def start(planned: SshPlan, environ: Mapping[str, str]) -> Launcher:  # noqa: ARG001  ssh gets this environment
+    """Check all hosts, and start a node on each."""
     find_tool("ssh", INSTALL)
     if planned.sync:
         find_tool("rsync", "install rsync here and on the hosts, or copy the directory yourself")
     from flota.engines.ssh_launcher import Launcher
 
-    code = Launcher(planned).run()
-    if planned.fetch_logs:
-        fetch_logs(planned)
+    launcher = Launcher(planned)
+    launcher.start()
+    return launcher
+
+
+def follow(launcher: Launcher) -> int:
+    """Show the job's output until it ends."""
+    code = launcher.follow()
+    if launcher.plan.fetch_logs:
+        fetch_logs(launcher.plan)
     return code
 
 

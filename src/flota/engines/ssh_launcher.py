@@ -38,6 +38,7 @@ CLOCK = 1.0  # seconds by which a host's clock may be wrong
 PATIENCE = 10.0  # seconds, besides the grace, until the other nodes of a job have ended
 OWN_FILES, FILES_PER_HOST = 64, 3
 PASSED_ON = ("SIGUSR1", "SIGUSR2")
+KILL = 9
 
 
 class Launcher:
@@ -57,29 +58,53 @@ class Launcher:
         self.signals = Signals([*KNOWN, "SIGCHLD"])
         self.loop.watch(self.signals.fd, self._on_signals)
 
-    def run(self) -> int:
+    def start(self) -> None:
+        """Check all hosts, and start a node on each unless the user has stopped it. Raises HostsNotReady."""
         try:
-            if not self._check():
+            self._check()
+            if not self.stopped_by:
+                self._start_nodes()
+        except BaseException:
+            self._close()
+            raise
+
+    def follow(self) -> int:
+        """Show the job's output until it ends, and return its exit code."""
+        try:
+            if not any(session.state == states.RUNNING for session in self.sessions):
                 return 128 + self.stopped_by
-            self._start()
             if self.plan.detach:
                 return self._report_detached()
             while any(session.state == states.RUNNING for session in self.sessions):
                 self._turn()
             return self._conclude()
         finally:
-            for session in self.sessions:
-                session.close()
-            while self.out.pending or self.err.pending:
-                self.loop.turn(None)
+            self._close()
+
+    def stop(self) -> None:
+        """Ask the nodes to stop: workers save."""
+        self._write_all(b"SIGTERM\n")
+
+    def kill(self) -> None:
+        """End the connections, and with them the nodes."""
+        for session in self.sessions:
+            session.close()
+            session.state = states.ENDED
+            session.code = 128 + (self.stopped_by or KILL) if session.code is None else session.code
+
+    def _close(self) -> None:
+        for session in self.sessions:
+            session.close()
+        while self.out.pending or self.err.pending:
+            self.loop.turn(None)
 
     # The check.
 
-    def _check(self) -> bool:
-        """Ask all hosts, some at a time. Returns False if the user has stopped it. Raises HostsNotReady."""
+    def _check(self) -> None:
+        """Ask all hosts, some at a time, unless the user stops it."""
         while not all(session.answered for session in self.sessions):
             if self.stopped_by:
-                return False
+                return
             self._fill_window()
             self._turn()
             self._check_deadlines(time.monotonic())
@@ -88,7 +113,6 @@ class Launcher:
             raise HostsNotReady(problems, len(self.sessions), _hint(problems))
         for session in self.sessions:
             self._warn_of_clock(session)
-        return True
 
     def _fill_window(self) -> None:
         going = sum(states.WAITING < session.state < states.READY for session in self.sessions)
@@ -150,7 +174,7 @@ class Launcher:
 
     # The job.
 
-    def _start(self) -> None:
+    def _start_nodes(self) -> None:
         first = self.sessions[0].answer
         assert first
         master = endpoint(first.address, str(first.port))
@@ -169,7 +193,7 @@ class Launcher:
             assert self._cause
             self._stop_at = None
             say(f"stopping the job: {self._cause.host.label} has ended")
-            self._write_all(b"SIGTERM\n")
+            self.stop()
         self.loop.turn(self._next_beat - now)
         self._watch_console()
         for session in self.sessions:
@@ -192,9 +216,7 @@ class Launcher:
                 self._stops += 1
             self._write_all(f"{name}\n".encode())
             if self._stops > 2:  # the first stops the job, the second kills the workers
-                for session in self.sessions:
-                    session.close()
-                    session.state, session.code = states.ENDED, 128 + number
+                self.kill()
 
     def _on_output(self, session: HostSession, data: bytes) -> None:
         if session.state != states.RUNNING or self.plan.detach:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from flota.engines.kubernetes import OPTIONS, plan
+from flota.engines.kubernetes import OPTIONS, observe, plan
 from flota.errors import MissingScript, UnreadableFile
 from flota.errors.engines import FileOutside, NoImage
 from tests.unit.engines.test_kubernetes_manifest import JOB
@@ -22,7 +22,7 @@ def directory(tmp_path):
 def planned(directory, target="train.py", kind="script", **chosen):
     job = JOB._replace(directory=str(directory), target=target, kind=kind)
     defaults = {option.name.replace("-", "_"): option.default for option in OPTIONS}
-    return plan(job, {**defaults, "image": "python:3.12", **chosen})
+    return plan(job, observe(job, {**defaults, "image": "python:3.12", **chosen}))
 
 
 def files_of(manifest):

@@ -66,7 +66,7 @@ def test_the_token_is_not_shown():
 
 
 def test_output_is_always_shown():
-    assert observe({"follow": False})["follow"] is True
+    assert observe(JOB, {"follow": False})["follow"] is True
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from flota.engines import slurm
-from flota.engines.slurm import OPTIONS, find_end_time, plan, slurm_time, step_command
+from flota.engines.slurm import OPTIONS, plan, slurm_time
 from flota.errors import BadValue, Contradiction
-from flota.errors.engines import NotInSlurm, ToolFailed
+from flota.errors.engines import ToolFailed
 from tests.unit.engines import JOB
 
 
@@ -112,27 +112,6 @@ def test_times_with_units_are_translated_and_slurms_own_are_kept(word, time):
 def test_a_time_that_is_neither_is_an_error():
     with pytest.raises(BadValue):
         slurm_time("xh")
-
-
-def test_the_end_of_the_job_is_known_from_slurm_alone():
-    assert find_end_time("--stop-before", {"SLURM_JOB_END_TIME": "1700000000"}) == 1.7e9
-    with pytest.raises(NotInSlurm, match="a Slurm job"):
-        find_end_time("--stop-before", {})
-
-
-def test_srun_needs_an_allocation():
-    with pytest.raises(NotInSlurm, match="--srun needs the shell or the batch script of a Slurm job"):
-        step_command(("train.py",), "flota", {})
-
-
-def test_a_step_of_a_heterogeneous_job_has_a_part_per_component():
-    nodes = {"SLURM_HET_SIZE": "2", "SLURM_JOB_NUM_NODES_HET_GROUP_0": "1", "SLURM_JOB_NUM_NODES_HET_GROUP_1": "3"}
-    words = step_command(("train.py",), "flota", nodes)
-
-    first, second = words[1 : words.index(":")], words[words.index(":") + 1 :]
-    assert first[:3] == ["--het-group=0", "--nodes=1", "--ntasks=1"]
-    assert second[:3] == ["--het-group=1", "--nodes=3", "--ntasks=3"]
-    assert first[3:] == second[3:]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ RAY_DRIVER = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set for what `ray job submit` runs
 
 
 def main(words: list[str]) -> int:
-    names = [row.name for row in REGISTRY]
+    names = [row.name for row in REGISTRY if not row.flag]
     if words[:1] in (["-h"], ["--help"]):
         print(USAGE + _engines(), end="")
         return 0
@@ -39,7 +39,7 @@ def main(words: list[str]) -> int:
     if RAY_DRIVER not in os.environ:  # Ray may have been started by srun, on all its nodes
         reject_tasks(f"flota submit {name}", os.environ)
     job, chosen = make_engine_job(line, name, options, os.environ)
-    observed = engine.observe(chosen)
+    observed = engine.observe(job, chosen)
     plan = engine.plan(job, observed)
     if "dry_run" in line.given:
         print(plan.text, end="")
@@ -54,7 +54,7 @@ def not_common() -> tuple[str, ...]:
 
 
 def _engines() -> str:
-    lines = [f"  {row.name:<{COLUMN - 2}}{row.title}" for row in REGISTRY]
+    lines = [f"  {row.name:<{COLUMN - 2}}{row.title}" for row in REGISTRY if not row.flag]
     return "\n".join(["engines:", *lines, "", "Options of an engine: flota submit ENGINE --help", ""])
 
 

@@ -86,17 +86,16 @@ def test_a_task_per_node_needs_no_flags(slurm, here, nodes):
     assert len({one["host"] for one in found}) == nodes
 
 
-def test_a_task_per_rank_has_slurms_ranks(slurm, here):
-    code, text = end(slurm.popen("srun", "-N", 2, "--ntasks-per-node=2", *FLOTA, "shows.py", cwd=here))
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_a_task_per_rank_has_slurms_ranks(slurm, here, nodes):
+    code, text = end(slurm.popen("srun", "-N", nodes, "--ntasks-per-node=2", *FLOTA, "shows.py", cwd=here))
 
     assert code == 0, text
-    found = [(one["RANK"], one["LOCAL_RANK"], one["LOCAL_WORLD_SIZE"], one["host"]) for one in ranks(here)]
-    assert found == [
-        ("0", "0", "2", "host1"),
-        ("1", "1", "2", "host1"),
-        ("2", "0", "2", "host2"),
-        ("3", "1", "2", "host2"),
-    ]
+    found = [(one["RANK"], one["LOCAL_RANK"], one["LOCAL_WORLD_SIZE"], one["NODE_RANK"]) for one in ranks(here)]
+    assert found == [(str(rank), str(rank % 2), "2", str(rank // 2)) for rank in range(2 * nodes)]
+    hosts = [one["host"] for one in ranks(here)]
+    assert hosts[::2] == hosts[1::2]
+    assert len(set(hosts)) == nodes
 
 
 @pytest.mark.parametrize("stranger", ["silent", "http"])
@@ -192,6 +191,69 @@ def test_a_preempted_job_saves_and_is_queued_again(slurm, here):
     wait_for_files(here, "saved.0", "saved.1")
     wait_until(lambda: "Restarts=1" in slurm.run("scontrol", "show", "job", job), "a requeue", 90)
     slurm.run("scancel", job)
+
+
+def test_ranks_save_before_the_allocation_ends(slurm, here):
+    words = ("srun", "-N", 2, "--ntasks-per-node=1", "--time=1", *FLOTA, "--stop_before", "50s")
+
+    code, text = end(slurm.popen(*words, script("yields.py"), "saves", cwd=here))
+
+    assert code == 75, text  # 10 s after the start; squeue has said when the minute is over
+    assert (here / "saved.0").read_text() == (here / "saved.1").read_text()
+
+
+def test_a_fixed_size_job_that_loses_a_node_is_queued_again(slurm, here):
+    wait_until(lambda: slurm.idle() == 4, "nodes that earlier tests have used", 60)
+    job = submit(slurm, here, "--nodes", 2, script("yields.py"), "ignores")
+    wait_for_files(here, "going.0", "going.1")
+    last = slurm.hosts(job)[-1]
+
+    slurm.lab.cut(last)
+    try:
+        wait_until(lambda: "Restarts=1" in slurm.run("scontrol", "show", "job", job), "a requeue", 90)
+    finally:
+        slurm.lab.heal(last)
+        slurm.run("scancel", job)
+
+    assert f"host{last} was lost" in (here / "log" / f"slurm-{job}.out").read_text()
+    wait_until(lambda: slurm.idle() == 4, "the lost node to be back", 90)
+
+
+def follow(slurm, here):
+    """A followed job whose ranks run, and its number."""
+    process = slurm.popen(
+        *FLOTA, "submit", "slurm", "--nodes", 2, "--follow", script("yields.py"), "saves", cwd=here, bufsize=1
+    )
+    job = process.stderr.readline().partition("submitted Slurm job ")[2].partition(";")[0]
+    wait_for_files(here, "going.0", "going.1")
+    return process, job
+
+
+def test_one_ctrl_c_leaves_a_followed_job_running(slurm, here):
+    process, job = follow(slurm, here)
+
+    process.send_signal(signal.SIGINT)
+
+    code, text = end(process)
+    assert code == 0, text
+    assert f"detached: Slurm job {job} keeps running" in text
+    assert slurm.state(job) == "RUNNING"
+    slurm.run("scancel", job)
+
+
+def test_two_ctrl_c_stop_a_followed_job_for_good(slurm, here):
+    process, job = follow(slurm, here)
+
+    process.send_signal(signal.SIGINT)
+    said = ""
+    while "Ctrl-C again" not in said:
+        said = process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+
+    code, text = end(process)
+    assert code == 75, text
+    assert (here / "saved.0").read_text() == (here / "saved.1").read_text()
+    assert slurm.state(job) not in ("PENDING", "RUNNING", "REQUEUED")  # it is not queued again
 
 
 TRIES_AGAIN = """

@@ -73,7 +73,11 @@ class BatchJob(NamedTuple):
     output: str
 
     def stop(self) -> None:
-        """Ask every flota of the job to stop: workers save. A plain scancel kills when Slurm's KillWait is over."""
+        """Ask every flota of the job to stop: workers save. A plain scancel kills when Slurm's KillWait is over.
+
+        The script would queue a job again whose ranks have all saved.
+        """
+        run_tool(["scontrol", "update", f"JobId={self.number}", "Requeue=0"])
         run_tool(["scancel", "--signal=TERM", self.number])
 
     def kill(self) -> None:
@@ -179,7 +183,7 @@ def start(planned: BatchScript, environ: Mapping[str, str]) -> BatchJob:
     pattern = next(line.partition("=")[2] for line in planned.text.splitlines() if line.startswith("#SBATCH --output="))
     job = BatchJob(number, pattern.replace("%j", number).replace("%A_%a", f"{number}_*"))
     say(f"submitted Slurm job {number}; output in {job.output}")
-    say(f"`scancel --signal=TERM {number}` stops it, and lets workers save")
+    say(f"`scancel {number}` stops it; workers get SIGTERM first, and can save")
     return job
 
 

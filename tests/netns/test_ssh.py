@@ -7,10 +7,13 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+import flota
 from tests.lab import Lab, kernel, missing
 from tests.lab.sshd import Sshd, missing_ssh
 from tests.launching import COMMAND, DEADLINE, environment, name_of, wait_until
@@ -169,6 +172,68 @@ def test_a_wrong_interpreter_or_directory_is_named(hosts, words, problem):
 
     assert code == 2
     assert problem in err
+
+
+OTHER_VERSION = """#!/bin/sh
+echo 'flota-node {"version": "0.0.9"}'
+cat
+"""
+OLDER = """#!/bin/sh
+echo "$0: No module named 'flota.cli.remote_node'" >&2
+exit 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("python", "problem"),
+    [
+        (f"{sys.base_prefix}/bin/python3", "/bin/python3 has no flota"),
+        (OTHER_VERSION, f"/python has flota 0.0.9, and {flota.__version__} is used here"),
+        (OLDER, "/python has another version of flota"),
+    ],
+    ids=["none", "other", "older"],
+)
+def test_a_host_with_another_flota_or_none_is_named(hosts, python, problem):
+    hosts.give(GREETS)
+    if python.startswith("#!"):
+        hosts.give(python, name="python")
+        (hosts.disk(2) / "python").chmod(0o755)
+        python = f"{hosts.work}/python"
+
+    code, out, err = hosts.run("--hosts", "host2", "--remote-python", python, "job.py")
+
+    assert (code, out) == (2, "")
+    assert "1 of 1 host cannot run the job; nothing was started" in err
+    assert problem in err
+    assert "hint: name an interpreter that has this version of flota with --remote_python" in err
+
+
+def test_a_host_that_does_not_answer_is_given_up(hosts):
+    hosts.give(GREETS)
+    hosts.lab.cut(3)
+
+    code, _, err = hosts.run(
+        "--ssh-options", f"-F {hosts.sshd.config} -o ConnectTimeout=2", "--hosts", "host[1-3]", "job.py"
+    )
+
+    assert code == 2
+    assert re.search("^  host3  cannot connect: .*timed out", err, re.MULTILINE), err
+    assert not (hosts.disk(1) / "log").exists()
+
+
+def test_connections_may_be_shared(hosts):
+    hosts.give(GREETS)
+    with tempfile.TemporaryDirectory(prefix="ssh-") as short:  # the path of a socket must be short
+        shared = f"-F {hosts.sshd.config} -o ControlMaster=auto -o ControlPath={short}/%h -o ControlPersist=60"
+
+        first = hosts.run("--ssh-options", shared, "--hosts", "host[1-2]", "job.py")
+        sockets = sorted(path.name for path in Path(short).iterdir())
+        second = hosts.run("--ssh-options", shared, "--hosts", "host[1-2]", "job.py")
+        for name in sockets:
+            hosts.lab.host(LAUNCHER).run(["ssh", *shlex.split(shared), "-O", "exit", name])
+
+    assert sockets == ["host1", "host2"]
+    assert [(code, out) for code, out, _ in (first, second)] == [(0, "rank 0 of 2 on host1 None None\n")] * 2
 
 
 def test_a_node_that_cannot_start_stops_the_others(hosts):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from _collections_abc import Callable
+
+from flota.binding.topology import names_in, read_file
 
 NVIDIA = "proc/driver/nvidia/gpus"
 AMD = "sys/class/kfd/kfd/topology/nodes"
@@ -22,15 +23,22 @@ def nodes_of(variable: str, devices: tuple[str, ...], root: str = "/") -> frozen
 def _node(root: str, address: str) -> int:
     """-1 if it is not known: many virtual machines do not say."""
     try:
-        return int(_read(f"{root}{PCI}/{address}/numa_node")) if address else -1
+        return int(read_file(f"{root}{PCI}/{address}/numa_node")) if address else -1
     except (OSError, ValueError):
         return -1
+
+
+def _read_lines(path: str) -> list[str]:
+    try:
+        return read_file(path).splitlines()
+    except OSError:
+        return []
 
 
 def _nvidia_addresses(root: str) -> dict[str, str]:
     """PCI addresses by number and by UUID. Like nvidia-smi, CUDA numbers equal devices by their addresses."""
     addresses = {}
-    for number, name in enumerate(sorted(_names_in(f"{root}{NVIDIA}"))):
+    for number, name in enumerate(sorted(names_in(f"{root}{NVIDIA}"))):
         addresses[str(number)] = name.lower()
         for line in _read_lines(f"{root}{NVIDIA}/{name}/information"):
             key, _, value = line.partition(":")
@@ -42,7 +50,7 @@ def _nvidia_addresses(root: str) -> dict[str, str]:
 def _amd_addresses(root: str) -> dict[str, str]:
     """PCI addresses by number. The driver also lists CPUs, which have no compute units."""
     found: list[str] = []
-    for name in sorted(_names_in(f"{root}{AMD}"), key=lambda name: (len(name), name)):
+    for name in sorted(names_in(f"{root}{AMD}"), key=lambda name: (len(name), name)):
         pairs = (line.split() for line in _read_lines(f"{root}{AMD}/{name}/properties"))
         properties = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
         if properties.get("simd_count"):
@@ -56,22 +64,3 @@ ADDRESSES: dict[str, Callable[[str], dict[str, str]]] = {
     "HIP_VISIBLE_DEVICES": _amd_addresses,
     "ROCR_VISIBLE_DEVICES": _amd_addresses,
 }
-
-
-def _read(path: str) -> str:
-    with open(path) as file:
-        return file.read()
-
-
-def _read_lines(path: str) -> list[str]:
-    try:
-        return _read(path).splitlines()
-    except OSError:
-        return []
-
-
-def _names_in(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []

@@ -30,7 +30,7 @@ class Topology(NamedTuple):
 
 def read_topology(root: str = "/") -> Topology:
     """Raises OSError if the system does not say which CPUs flota may use."""
-    status = dict(line.split(":", 1) for line in _read(f"{root}proc/self/status").splitlines() if ":" in line)
+    status = dict(line.split(":", 1) for line in read_file(f"{root}proc/self/status").splitlines() if ":" in line)
     if "Cpus_allowed_list" not in status:
         raise OSError
     allowed = parse_cpus(status["Cpus_allowed_list"])
@@ -40,7 +40,7 @@ def read_topology(root: str = "/") -> Topology:
 
     def cache(cpu: int) -> frozenset[int]:
         """The kernel numbers the caches of a CPU by level; virtual machines often have none."""
-        indices = [name for name in _names_in(f"{root}{CPU.format(cpu)}/cache") if name.startswith("index")]
+        indices = [name for name in names_in(f"{root}{CPU.format(cpu)}/cache") if name.startswith("index")]
         last = max(indices, key=lambda name: int(name[5:]), default="")
         return group(f"cache/{last}/shared_cpu_list", allowed)(cpu)
 
@@ -55,7 +55,7 @@ def read_topology(root: str = "/") -> Topology:
 
 
 def _numa_nodes(root: str, allowed: frozenset[int]) -> dict[int, frozenset[int]]:
-    numbers = sorted(int(name[4:]) for name in _names_in(f"{root}{NODES}") if name[4:].isdecimal())
+    numbers = sorted(int(name[4:]) for name in names_in(f"{root}{NODES}") if name[4:].isdecimal())
     nodes = {number: _cpus_in(f"{root}{NODES}/node{number}/cpulist") & allowed for number in numbers}
     # A kernel without support for NUMA lists none.
     return {number: cpus for number, cpus in nodes.items() if cpus} or {0: allowed}
@@ -79,17 +79,17 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 def _cpus_in(path: str) -> frozenset[int]:
     try:
-        return parse_cpus(_read(path))
+        return parse_cpus(read_file(path))
     except OSError:
         return frozenset()
 
 
-def _read(path: str) -> str:
+def read_file(path: str) -> str:
     with open(path) as file:
         return file.read()
 
 
-def _names_in(directory: str) -> list[str]:
+def names_in(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:

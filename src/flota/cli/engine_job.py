@@ -11,7 +11,7 @@ from typing import Any
 from flota import errors
 from flota.cli.flags import BY_NAME, FLAGS, WITHOUT_HOSTS, Flag
 from flota.cli.nodes_spec import read_token
-from flota.cli.parse import ACCUMULATED, CommandLine, Given, nearest, store
+from flota.cli.parse import ACCUMULATED, PER_NODE_FLAGS, CommandLine, Given, nearest, store
 from flota.cli.platform_settings import read_host_file
 from flota.cli.settings import Request, Settings, format_value, gather, to_words, without_parents_variables
 from flota.engines import EngineJob, Option
@@ -25,6 +25,8 @@ CHOSEN_BY_ENGINE = (
 )
 SSH_FLAGS = ("hosts", "hostfile", *(flag.dest for flag in FLAGS if flag.note == WITHOUT_HOSTS))
 NOT_FORWARDED = ("dry_run", "json", "nnodes", "stop_before", *SSH_FLAGS)  # flags that are for the command that submits
+# Flags that nodes do not get as they were given: those, and what the engine decides.
+NOT_COMMON = (*PER_NODE_FLAGS, *(dest.replace("_", "-") for dest in NOT_FORWARDED))
 
 
 def engine_rows(options: tuple[Option, ...]) -> dict[str, Flag]:
@@ -95,12 +97,9 @@ def make_job(line: CommandLine, settings: Settings, nodes: tuple[int, int], envi
         target=line.script,
         directory=os.getcwd(),
         log_dir=get("log_dir"),
-        workers=get("nproc_per_node"),
         grace=get("grace") if settings.source("grace") else None,
         preempt_signal=get("preempt_signal") or "",
         stop_before=get("stop_before"),
-        restarts=bool(settings.source("max_restart")) or least != most,
-        env=get("env"),
         token=read_token(environ) or secrets.token_urlsafe(24),
         preempt_timeout=get("preempt_timeout"),
     )

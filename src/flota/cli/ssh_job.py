@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from flota import errors
-from flota.cli.engine_job import CHOSEN_BY_ENGINE, NOT_FORWARDED, make_job, reject_tasks
+from flota.cli.engine_job import CHOSEN_BY_ENGINE, NOT_COMMON, make_job, reject_tasks
 from flota.cli.flags import BY_NAME
-from flota.cli.parse import PER_NODE_FLAGS, CommandLine, parse
+from flota.cli.parse import CommandLine, parse
 from flota.cli.settings import Settings, gather, without_parents_variables
 from flota.engines import EngineJob, load
 from flota.engines.ssh_hosts import SshHost, read_hostfile, read_hosts
@@ -37,8 +37,7 @@ def run_over_ssh(words: list[str], environ: Mapping[str, str]) -> int:
 
 def read_ssh_job(words: list[str], environ: Mapping[str, str]) -> tuple[EngineJob, dict[str, Any]]:
     """The job, and the options of engines/ssh.py."""
-    not_common = (*PER_NODE_FLAGS, *(dest.replace("_", "-") for dest in NOT_FORWARDED))
-    line = parse(words, BY_NAME, not_common)
+    line = parse(words, BY_NAME, NOT_COMMON)
     settings = gather(line.given, without_parents_variables(environ), os.curdir)
     reject_tasks(settings.source("hosts") or settings.source("hostfile"), environ)
     _reject_contradictions(settings)

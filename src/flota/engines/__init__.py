@@ -91,12 +91,9 @@ class EngineJob(NamedTuple):
     target: str  # the script, module or program, as the user wrote it
     directory: str  # where the command was given
     log_dir: str
-    workers: int | str | None  # per node; None: not given
     grace: float | None  # None: not given, so the engine's own grace decides
     preempt_signal: str
     stop_before: float | None  # seconds before the engine's time limit at which workers are asked to save
-    restarts: bool
-    env: tuple[tuple[str, str], ...]
     token: str  # never in `text`, in a command line or in a file that others can read
     preempt_timeout: float | None = None  # None: not given
 

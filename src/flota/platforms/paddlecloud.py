@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from flota.errors import BadPlatformValue
 from flota.job.roster import endpoint, split_endpoint
 from flota.platforms import Hints
+from flota.platforms.reading import Variables
 
 LISTS = ("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS")  # by preference
 ROLES = {"PSERVER": "server", "TRAINER": "trainer", "HETER_TRAINER": "heter", "COORDINATOR": "coordinator"}
@@ -37,7 +38,7 @@ def _node_hints(environ: Mapping[str, str], pods: dict[str, list[str]]) -> Hints
     if len(pods) <= 1:
         return Hints()
     hosts, source = list(pods), _source(environ)
-    rank = _number("PADDLE_TRAINER_ID", environ["PADDLE_TRAINER_ID"], 0, len(hosts) - 1)
+    rank = Variables("PaddleCloud", environ).number("PADDLE_TRAINER_ID", 0, len(hosts) - 1)
     own = environ["POD_IP"] if environ["POD_IP"] in hosts else hosts[rank]
     first = _ports(environ, source, pods[hosts[0]])
     # Below the workers' ports: other nodes do not know how many of them the first node uses.
@@ -68,14 +69,9 @@ def _ports(environ: Mapping[str, str], source: str, listed: list[str]) -> list[i
     # PADDLE_PORT may differ between pods, so ports that are listed for all pods take precedence.
     if environ.get("PADDLE_PORT") and not listed and source != LISTS[0]:
         source, listed = "PADDLE_PORT", [environ["PADDLE_PORT"]]
-    ports = [_number(source, word, 1, LAST_PORT) for word in listed]
+    variables = Variables("PaddleCloud", environ)
+    ports = [variables.number(source, 1, LAST_PORT, word) for word in listed]
     if len(ports) != 1:
         return ports
-    count = _number("TRAINER_PORTS_NUM", environ["TRAINER_PORTS_NUM"], 0, LAST_PORT)
+    count = variables.number("TRAINER_PORTS_NUM", 0, LAST_PORT)
     return list(range(ports[0], min(ports[0] + count, LAST_PORT + 1)))
-
-
-def _number(name: str, word: str, least: int, most: int) -> int:
-    if not word.isdecimal() or not least <= int(word) <= most:
-        raise BadPlatformValue("PaddleCloud", name, word, f"a number from {least} to {most}")
-    return int(word)

@@ -26,14 +26,16 @@ class Variables:
         self.title = title
         self.environ = environ
 
-    def error(self, name: str, wanted: str) -> BadPlatformValue:
-        return BadPlatformValue(self.title, name, self.environ.get(name, ""), wanted)
+    def error(self, name: str, wanted: str, word: str = "") -> BadPlatformValue:
+        """`word`: what is wrong, if it is only a part of the value."""
+        return BadPlatformValue(self.title, name, word or self.environ.get(name, ""), wanted)
 
-    def number(self, name: str, least: int = 0, most: int = MOST) -> int:
-        word = self.environ.get(name, "")
-        if not (word.isascii() and word.isdecimal() and least <= int(word) <= most):
-            raise self.error(name, f"a number from {least} to {most}" if most < MOST else f"a number from {least}")
-        return int(word)
+    def number(self, name: str, least: int = 0, most: int = MOST, word: str = "") -> int:
+        text = word or self.environ.get(name, "")
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            wanted = f"a number from {least} to {most}" if most < MOST else f"a number from {least}"
+            raise self.error(name, wanted, word)
+        return int(text)
 
     def rank(self, name: str, size: int, size_name: str) -> int:
         """A number below `size`, which `size_name` has set."""

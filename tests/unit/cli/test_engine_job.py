@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flota.cli.commands.submit import not_common
-from flota.cli.engine_job import engine_rows, make_engine_job
+from flota.cli.engine_job import NOT_COMMON, engine_rows, make_engine_job
 from flota.cli.parse import parse
 from flota.engines import COMMON, Option
 from flota.errors import BadConfigFile, BadToken, Contradiction, NoScript, UnknownKey
@@ -25,7 +24,7 @@ def _in_an_empty_directory(tmp_path, monkeypatch):
 
 
 def make(*words, environ=None):
-    line = parse(list(words), engine_rows(OPTIONS), not_common())
+    line = parse(list(words), engine_rows(OPTIONS), NOT_COMMON)
     return make_engine_job(line, "slurm", OPTIONS, environ or {})
 
 
@@ -35,7 +34,7 @@ def test_flags_of_the_job_go_to_the_nodes_and_options_to_the_engine():
     )
 
     assert job.words == ("--nproc_per_node", "8", "train.py", "--lr", "0.1")
-    assert (job.least, job.most, job.workers) == (4, 4, 8)
+    assert (job.least, job.most) == (4, 4)
     assert options["partition"] == "long"
 
 
@@ -52,7 +51,6 @@ def test_settings_of_variables_and_files_become_flags(tmp_path):
     job, _ = make("train.py", environ={"FLOTA_LOG_DIR": "out"})
 
     assert job.words == ("--max_restart=2", "--env=A=1", "--env=B=2", "--log_dir=out", "train.py")
-    assert job.restarts
 
 
 def test_options_of_the_file_are_overridden_by_those_of_the_command_line(tmp_path):
@@ -95,7 +93,7 @@ def test_counts_of_nodes_may_agree_but_not_differ():
 def test_a_range_of_nodes_is_elastic():
     job, _ = make("--nodes", "2:4", "train.py")
 
-    assert (job.elastic, job.nodes, job.restarts) == (True, "2:4", True)
+    assert (job.elastic, job.nodes) == (True, "2:4")
 
 
 def test_every_job_has_a_token_of_its_own_unless_one_is_given():

@@ -11,11 +11,8 @@ JOB = EngineJob(
     target="train.py",
     directory="/home/alice/my work",
     log_dir="log",
-    workers=8,
     grace=None,
     preempt_signal="",
     stop_before=None,
-    restarts=False,
-    env=(),
     token="secret-token",
 )

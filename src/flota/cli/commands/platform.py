@@ -8,6 +8,7 @@ from flota.cli.flags import BY_NAME
 from flota.cli.parse import parse
 from flota.cli.platform_settings import add_platform_settings, read_host_file
 from flota.cli.settings import Request, Settings, find_parent, format_value, gather, without_parents_variables
+from flota.cli.table import table
 from flota.errors import UnknownFlag
 from flota.job.printable import printable
 from flota.platforms import REGISTRY, Hints, Platform, find_platforms
@@ -25,6 +26,7 @@ SHOWN = (
     *("nnodes", "rank", "master", "master_addr", "master_port", "rdzv_endpoint"),
     *("nproc_per_node", "job_id", "log_dir", "grace"),
 )
+HEAD = ("setting", "value", "from")
 WIDTH = 80
 LONGEST = 30  # the width of a column
 
@@ -69,11 +71,11 @@ def describe(detected: Detected | None, environ: Mapping[str, str]) -> list[str]
             ["This is a worker of flota: the platform's variables are for its parent."] if in_worker(environ) else []
         )
         return ["no platform", "", *inside, *wrap(order, WIDTH)]
-    platform = detected.platform
+    platform, found = detected.platform, rows(detected)
     lines = [
         *wrap(f"{platform.title}, recognized by {', '.join(platform.variables)}", WIDTH),
         "",
-        *table(rows(detected)),
+        *(table([HEAD, *found], LONGEST) if found else ["The platform does not change any setting."]),
     ]
     for note in detected.notes:
         lines += ["", *wrap(note, WIDTH)]
@@ -108,14 +110,6 @@ def rows(detected: Detected) -> list[tuple[str, str, str]]:
 
 def as_text(dest: str, value: object) -> str:
     return f"{value:g}s" if BY_NAME[dest.replace("_", "-")].kind == "duration" else format_value(dest, value)
-
-
-def table(values: list[tuple[str, str, str]]) -> list[str]:
-    if not values:
-        return ["The platform does not change any setting."]
-    lines = [("setting", "value", "from"), *values]
-    widths = [min(max(len(line[column]) for line in lines), LONGEST) for column in range(2)]
-    return [f"{name:<{widths[0]}}  {value:<{widths[1]}}  {source}" for name, value, source in lines]
 
 
 def as_json(detected: Detected | None) -> str:

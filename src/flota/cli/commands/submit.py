@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from textwrap import wrap
 
-from flota.cli.engine_job import NOT_FORWARDED, engine_rows, make_engine_job, reject_tasks
-from flota.cli.parse import PER_NODE_FLAGS, parse
+from flota.cli.engine_job import NOT_COMMON, engine_rows, make_engine_job, reject_tasks
+from flota.cli.parse import parse
 from flota.engines import COMMON, REGISTRY, Option, load
 from flota.errors.engines import UnknownEngine
 
@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
     name = words[0]
     engine = load(name)
     options = tuple({option.name: option for option in (*COMMON, *engine.OPTIONS)}.values())
-    line = parse(words[1:], engine_rows(options), not_common())
+    line = parse(words[1:], engine_rows(options), NOT_COMMON)
     if "help" in line.given:
         print(USAGE.replace("ENGINE", name) + _help(options), end="")
         return 0
@@ -46,11 +46,6 @@ def main(words: list[str]) -> int:
         return 0
     running = engine.start(plan, os.environ)
     return engine.follow(running) if observed["follow"] else 0
-
-
-def not_common() -> tuple[str, ...]:
-    """Flags that nodes do not get: they are for this command, or the engine decides."""
-    return (*PER_NODE_FLAGS, *(dest.replace("_", "-") for dest in NOT_FORWARDED))
 
 
 def _engines() -> str:

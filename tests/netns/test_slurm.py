@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -19,6 +20,7 @@ from tests.launching import script, wait_until
 from tests.strangers import STRANGERS, taken_port
 
 pytestmark = pytest.mark.skipif(bool(missing() or slurm_lab.missing()), reason=str(missing() or slurm_lab.missing()))
+EXAMPLES = Path(__file__).parents[2] / "examples"
 FLOTA = [sys.executable, "-m", "flota"]
 SHOWS = """
 import json, os, sys
@@ -160,6 +162,20 @@ def test_a_submitted_job_is_followed_to_its_exit_code(slurm, here):
     assert "has ended: FAILED" in text
     assert "accepts anyone" not in text  # it has a token, by its environment
     assert "FLOTA_TOKEN" not in (here / "log" / "shows.sbatch").read_text()
+
+
+def test_the_batch_script_of_the_examples_trains_on_two_nodes(slurm, here):
+    shutil.copy(EXAMPLES / "slurm" / "train.sbatch", here)
+    shutil.copy(EXAMPLES / "plain_python" / "train.py", here)
+    path = f"{Path(sys.executable).parent}:{slurm_lab.PLACES}"
+
+    code, text = end(slurm.popen("sbatch", "--wait", "train.sbatch", cwd=here, env=slurm.environ(PATH=path)))
+
+    [output] = here.glob("slurm-*.out")
+    assert code == 0, text + output.read_text()
+    assert "y = 3.00 x + -2.00" in output.read_text()
+    assert output.read_text().count("all 2 workers finished successfully") == 1
+    assert "accepts anyone" not in output.read_text()
 
 
 def test_the_jobs_of_an_array_do_not_meet(slurm, here):

@@ -9,10 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 
 from flota.engines.kubernetes import OPTIONS
+from flota.platforms import find_platforms
 from tests.launching import Flota, wait_until
 from tests.store.servers import free_ports
 
@@ -244,3 +246,19 @@ def test_a_bad_patch_is_one_line(cluster, text):
 
     assert code == 2
     assert "cannot apply `patch.yaml` to the pods" in err.splitlines()[0]
+
+
+def test_the_manifest_of_the_examples_is_valid_and_describes_two_nodes():
+    objects = list(yaml.safe_load_all((GUIDE.parents[2] / "examples" / "kubernetes" / "job.yaml").read_text()))
+    secret, service, job = objects
+
+    for one in objects:
+        kubernetes_validate.validate(one, "1.31", strict=True)
+    spec = job["spec"]["template"]["spec"]
+    by_name = {one["name"]: one for one in spec["containers"][0]["env"]}
+    assert spec["subdomain"] == service["metadata"]["name"]
+    assert by_name["FLOTA_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == secret["metadata"]["name"]
+    assert " " in secret["stringData"]["token"]  # which flota refuses: users write their own
+    assert int(by_name["FLOTA_NNODES"]["value"]) == job["spec"]["completions"] == job["spec"]["parallelism"] == 2
+    pod = {"HOSTNAME": "train-1", "JOB_COMPLETION_INDEX": "1", "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+    assert find_platforms(pod)[0][1].master == f"train-0.{spec['subdomain']}:8090"

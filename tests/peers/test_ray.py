@@ -138,11 +138,53 @@ def test_a_lost_actor_is_a_lost_node(submit):
     assert "node 1 on " in job.text() and " is lost: " in job.text()
 
 
+def test_several_nodes_may_share_a_host(submit):
+    job = submit("--nodes", "5", "--pack", "--console", "all", script("show_environment.py"))
+
+    assert job.ends() == 0, job.text()
+    results = sorted(
+        line.partition("RESULT ")[2].partition(" dev")[0] for line in job.text().splitlines() if "RESULT" in line
+    )
+    assert results == [f"rank={rank} node={rank} of=5" for rank in range(5)]
+
+
+def test_a_cluster_that_is_not_there_is_one_line(submit):
+    job = submit("--address", "127.0.0.1:1", script("saves.py"), ".")
+
+    assert job.ends() == 2
+    first, *rest = job.text().splitlines()
+    assert first == "flota: error: no Ray cluster at `127.0.0.1:1`: [Errno 111] Connection refused"
+    assert len([line for line in rest if line]) == 1  # the hint
+
+
 def test_a_job_that_does_not_fit_gives_up(submit):
     job = submit("--nodes", "4", "--wait", "8", script("saves.py"), ".")
 
     assert job.ends() == 75
     assert "waiting for 4 nodes with 1 CPU each; the cluster has places for 3" in job.text()
+
+
+def test_a_lost_node_of_ray_is_a_lost_node(submit):
+    """The last test: the cluster has one node less then."""
+    job = submit("--nodes", "1:3", script("saves.py"), ".")
+    job.wait_for("started.0.0", "started.1.0", "started.2.0")
+    parents = living_processes()
+    raylets = [parents[actor_of(int((job.directory / f"started.{rank}.0").read_text()))] for rank in range(3)]
+    head = min(raylets)  # it was started first, and serves the driver
+
+    lost = next(pid for pid in raylets[1:] if pid != head)
+    for pid in [lost, *descendants_of(lost, parents)]:  # as if the machine had lost power
+        os.kill(pid, signal.SIGKILL)
+
+    job.wait_for("started.1.1")
+    job.process.send_signal(signal.SIGINT)
+    assert job.ends() == 75, job.text()
+    assert " is lost: " in job.text()
+
+
+def descendants_of(pid: int, parents: dict[int, int]) -> list[int]:
+    children = [child for child, parent in parents.items() if parent == pid]
+    return [*children, *(each for child in children for each in descendants_of(child, parents))]
 
 
 def actor_of(pid: int) -> int:

@@ -105,12 +105,12 @@ BAD_INPUT = [
     (["--log_dir", "a/{rank}", "train.py"], "--log_dir `a/{rank}`: `{rank}` is not a placeholder", "{host} or {pid}"),
     (["--log_dir", "a/{time", "train.py"], "--log_dir `a/{time`: unmatched `{`", "'runs/{job_id}/{time}'"),
     (["why", "a/{rank}"], "flota why `a/{rank}`: `{rank}` is not a placeholder", "--log_dir 'runs/{job_id}/{time}'"),
-    (["why", "--log_dir"], "for --log_dir: expected a directory", "--log_dir log"),
+    (["why", "--log_dir="], "--log-dir needs a value", "--log-dir"),
     (["--log_backups", "-1", "train.py"], "`-1`", "--log_backups 3"),
     (["--restart-on", "3,oom", "train.py"], "causes (aborted, bad-path,", "--restart-on SIGKILL"),
     (["--no-restart-on", "SIGNONE", "train.py"], "`SIGNONE`", "--no-restart-on SIGKILL"),
     (["--no-restart-on", "256", "train.py"], "`256`", "--no-restart-on SIGKILL"),
-    (["why", "--loud"], "unknown flag `--loud`", "did you mean one of --log_dir, --verbose?"),
+    (["why", "--loud"], "unknown flag `--loud`", "--log-dir, --verbose"),
     *(
         (
             ["--hang-timeout", word, "train.py"],

@@ -17,6 +17,7 @@ from flota.supervise.events import (
     HangFound,
     RestartRequested,
     RoundNotStarted,
+    RoundRecalled,
     RoundSwept,
     ShepherdLost,
     StartFailed,
@@ -25,6 +26,7 @@ from flota.supervise.events import (
     WorkerStarted,
     WorkIsDone,
 )
+from flota.supervise.grace_period import restart_grace_of
 from flota.supervise.supervisor import Supervisor
 from tests.scenarios.stories import check, stories_about
 
@@ -49,14 +51,24 @@ class SupervisorStage:
         facts = dict(word.split("=") for word in words)
         return getattr(self, f"do_{verb}")(**facts)
 
-    def do_job(self, workers, restarts=None, level="-1", grace="30", roles=""):
+    def do_job(self, workers, restarts=None, level="-1", grace="30", roles="", restart_grace=None, elsewhere="no"):
         """`roles`: one letter a worker, s for one that serves, i for one whose failure is ignored, e for one whose
-        failure ends the job, t for any other."""
+        failure ends the job, t for any other. `elsewhere`: the coordinator restarts the workers."""
         policy = RestartPolicy(
             int(restarts or 3), enabled=restarts is not None or int(level) >= 0, elastic_level=int(level)
         )
         own = tuple(ROLES[letter] for letter in roles)
-        self.supervisor = Supervisor(int(workers), policy, float(grace), self.now, own)
+        before_restart = restart_grace_of(float(grace), float(restart_grace) if restart_grace else None)
+        self.supervisor = Supervisor(
+            int(workers),
+            policy,
+            float(grace),
+            self.now,
+            own,
+            None,
+            before_restart,
+            restarts_elsewhere=elsewhere == "yes",
+        )
         return self._state([])
 
     def do_started(self, worker, pid="1"):
@@ -91,6 +103,9 @@ class SupervisorStage:
 
     def do_stop(self, signal_name="SIGTERM", gracefully="no"):
         return self._step(StopRequested(signal.Signals[signal_name], gracefully == "yes"))
+
+    def do_recalled(self, restarts):
+        return self._step(RoundRecalled(restarts=restarts == "yes"))
 
     def do_restart(self):
         return self._step(RestartRequested())

@@ -21,8 +21,10 @@ from flota.job.nodes import ONE_NODE
 from flota.job.report import FAILED as JOB_FAILED
 from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEnding, after_timeout, exit_code_of
 from flota.job.roster import Ports
+from flota.job.spec import RestartPolicy
 from flota.job.survey_outcomes import Question
 from flota.stragglers.detector import StepTime, reported_steps
+from flota.supervise.restart_policy import has_restarts_left
 from flota.values import NamedTuple
 
 SIGINT = 2
@@ -211,6 +213,13 @@ class Follower:
             self.job_state = job_state
             if job_state.asks(ROLL_CALL) and job_state.round == self._round:
                 self._hang = tuple(one for one in job_state.failures if is_hang(one.code, one.cause))
+
+    def expects_restart(self, policy: RestartPolicy) -> bool:
+        """Whether another round follows that of this node's workers, as far as the coordinator has decided."""
+        job_state = self.job_state
+        if self.ending or job_state is None:
+            return False
+        return job_state.round > self._round or has_restarts_left(job_state.attempt, policy)
 
     # What this node does about it.
 

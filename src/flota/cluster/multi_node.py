@@ -241,7 +241,7 @@ class MultiNode(NodeWatch):
         elif isinstance(action, actions.Recall):
             if self.in_round and self.supervisor.phase in (Phase.RUNNING, Phase.PREEMPTING):
                 self.console.event("round_recalled", round=self.started.roster.round)
-                self.act_on(RoundRecalled())
+                self.act_on(RoundRecalled(restarts=self.follower.expects_restart(self.spec.restarts)))
                 if self.follower.ending:
                     self.save_early(self._report(self.follower.ending))
         elif isinstance(action, actions.Release):
@@ -314,9 +314,8 @@ class MultiNode(NodeWatch):
         # The coordinator decides what follows a failure: here the first one ends the round.
         once = RestartPolicy(0, enabled=False)
         roles = roles_of(self.spec, roster, tuple(plan.worker for plan in started.plans))
-        supervisor = Supervisor(
-            self.spec.workers, once, self.spec.grace, time.monotonic(), roles, self.spec.preempt_timeout
-        )
+        restarts = self.follower.expects_restart(self.spec.restarts)
+        supervisor = Supervisor.of_spec(self.spec, once, roles, time.monotonic(), restarts_elsewhere=restarts)
         self.saved_at = NO_STEP  # if a node has left since the workers saved
         self.begin_round(started, supervisor)
         self.time_limits.begin_round(job_state.elapsed)

@@ -127,6 +127,7 @@ class JobSpec(NamedTuple):
     start_port: int | None = None
     restarts: RestartPolicy = RestartPolicy()
     grace: float = 30.0
+    restart_grace: float | None = None  # before a restart; None: the grace, but not more than a few seconds
     join_timeout: float = 600.0  # how long a restart waits for ports that the user chose
     hang_timeout: float | None = None  # None: hangs are not detected
     native_stacks: bool = False

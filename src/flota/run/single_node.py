@@ -48,8 +48,7 @@ class SingleNode(NodeWatch):
         self._restart_at = 0.0
         self._port_wait = PortWait(self.console, spec.join_timeout)
         roles = roles_of(spec, started.roster, tuple(plan.worker for plan in started.plans))
-        supervisor = Supervisor(spec.workers, spec.restarts, spec.grace, time.monotonic(), roles, spec.preempt_timeout)
-        self.begin_round(started, supervisor)
+        self.begin_round(started, Supervisor.of_spec(spec, spec.restarts, roles, time.monotonic()))
         self.time_limits.begin_round(time.monotonic() - started.began)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:

@@ -69,9 +69,11 @@ class ShepherdLost(NamedTuple):
 
 
 class RoundRecalled(NamedTuple):
-    """Another node has failed, left or joined, so the round ends on all nodes. `signal`: sent to the workers."""
+    """Another node has failed, left or joined, so the round ends on all nodes. `signal`: sent to the workers.
+    `restarts`: they are restarted, as far as is known."""
 
     signal: int = 15
+    restarts: bool = False
 
 
 class WorkIsDone(NamedTuple):

@@ -36,12 +36,16 @@ def decide(failure: FailedWorker, history: History, attempt: int, policy: Restar
     of a role can be final.
     """
     history = add_failure(history, failure)
-    if not policy.enabled or policy.elastic_level == 0 or failure.final or attempt >= policy.last_attempt:
+    if failure.final or not has_restarts_left(attempt, policy):
         return Decision(False, history)  # noqa: FBT003
     why = _reason_against_restart(failure, history, policy)
     waits = history.quick - AT_ONCE
     delay = float(min(policy.backoff, FIRST_DELAY * 2 ** min(waits - 1, 32))) if waits > 0 else 0.0
     return Decision(not why, history, delay, why)
+
+
+def has_restarts_left(attempt: int, policy: RestartPolicy) -> bool:
+    return policy.enabled and policy.elastic_level != 0 and attempt < policy.last_attempt
 
 
 def add_failure(history: History, failure: FailedWorker) -> History:

@@ -6,7 +6,7 @@ from flota.errors import BUG, HANG, TRY_AGAIN
 from flota.job.causes import EXITED, HUNG, LEFT_EARLY, NOT_STARTED, SHEPHERD_LOST, SIGNALLED, is_hang
 from flota.job.report import FAILED, STOPPED, SUCCEEDED, FailedWorker, Verdict, exit_code_of_all
 from flota.job.roles import END, IGNORE, Role
-from flota.job.spec import RestartPolicy
+from flota.job.spec import JobSpec, RestartPolicy
 from flota.supervise.actions import Action, AskToStopGracefully, Finish, StartRound, SweepRound
 from flota.supervise.events import (
     DeadlinePassed,
@@ -23,7 +23,7 @@ from flota.supervise.events import (
     WorkerStarted,
     WorkIsDone,
 )
-from flota.supervise.grace_period import SIGABRT, SIGINT, SIGTERM, ask_to_stop, kill
+from flota.supervise.grace_period import SIGABRT, SIGINT, SIGTERM, ask_to_stop, kill, restart_grace_of
 from flota.supervise.restart_policy import Decision, History, decide
 
 TYPE_CHECKING = False
@@ -63,14 +63,21 @@ class Supervisor:
         now: float,
         roles: tuple[Role, ...] = (),
         preempt_timeout: float | None = None,
+        restart_grace: float | None = None,
+        *,
+        restarts_elsewhere: bool = False,
     ) -> None:
-        """`roles`: by worker, if there are several. `preempt_timeout`: seconds for workers to exit on their own."""
+        """`roles`: by worker, if there are several. `preempt_timeout`: seconds for workers to exit on their own.
+        `restart_grace`: the grace period before a restart. `restarts_elsewhere`: the coordinator restarts the workers
+        after a failure."""
         self.workers = workers
         self.serving = {worker for worker, role in enumerate(roles) if role.serves}
         self.ignored = {worker for worker, role in enumerate(roles) if role.on_failure == IGNORE}
         self.final = {worker for worker, role in enumerate(roles) if role.on_failure == END}
         self.policy = policy
         self.grace = grace
+        self.restart_grace = grace if restart_grace is None else restart_grace
+        self.restarts_elsewhere = restarts_elsewhere
         self.preempt_timeout = grace if preempt_timeout is None else preempt_timeout
         self.stopped_gracefully = False  # asked to stop gracefully, and no worker has failed since
         self.round = 0
@@ -82,6 +89,20 @@ class Supervisor:
         self.history = History()
         self.why = ""  # why there is no restart, although restarts are enabled and left
         self._begin(now)
+
+    @classmethod
+    def of_spec(
+        cls,
+        spec: JobSpec,
+        policy: RestartPolicy,
+        roles: tuple[Role, ...],
+        now: float,
+        *,
+        restarts_elsewhere: bool = False,
+    ) -> Supervisor:
+        before_restart = restart_grace_of(spec.grace, spec.restart_grace)
+        times = now, roles, spec.preempt_timeout, before_restart
+        return cls(spec.workers, policy, spec.grace, *times, restarts_elsewhere=restarts_elsewhere)
 
     def step(self, event: Event, now: float) -> list[Action]:
         return TABLE[self.phase, type(event)](self, event, now)
@@ -124,7 +145,7 @@ class Supervisor:
         if not self.failures or self.phase != Phase.RUNNING:
             return self._sweep_if_all_exited()
         if not self.awaits_first_failure:
-            return self._stop_workers(SIGTERM, now)
+            return self._stop_workers(SIGTERM, now, self._grace_after_failure())
         # A worker that is stopped now could not fail in the way that shows the cause.
         self.deadline = now + FIRST_FAILURE_WAIT if self.deadline is None else self.deadline
         return []
@@ -137,7 +158,7 @@ class Supervisor:
 
     def _hang_found(self, event: HangFound, now: float) -> list[Action]:
         self._blame_for_hang(event, event.at)
-        return self._stop_workers(SIGABRT if event.blind else SIGTERM, now)
+        return self._stop_workers(SIGABRT if event.blind else SIGTERM, now, self._grace_after_failure())
 
     def _hang_explained(self, event: HangFound, _now: float) -> list[Action]:
         found = [failure for failure in self.failures if is_hang(failure.code, failure.cause)]
@@ -181,11 +202,11 @@ class Supervisor:
 
     def _round_recalled(self, event: RoundRecalled, now: float) -> list[Action]:
         self.recalled = True
-        return self._stop_workers(event.signal, now)
+        return self._stop_workers(event.signal, now, self.restart_grace if event.restarts else self.grace)
 
     def _restart_requested(self, _event: RestartRequested, now: float) -> list[Action]:
         self.restart_requested = True
-        return self._stop_workers(SIGTERM, now)
+        return self._stop_workers(SIGTERM, now, self.restart_grace)
 
     def _work_is_done(self, _event: WorkIsDone, now: float) -> list[Action]:
         self.released = True
@@ -194,9 +215,15 @@ class Supervisor:
         return self._sweep_if_all_exited()
 
     def _stop_now(self, _event: Event, now: float) -> list[Action]:
-        """Stop waiting for workers to exit on their own, and send SIGTERM."""
+        """Stop waiting for workers to exit on their own, or for the first failure, and send SIGTERM."""
         self.stopped_gracefully = False
-        return self._stop_workers(SIGTERM, now)
+        has_failed = self.phase == Phase.RUNNING
+        return self._stop_workers(SIGTERM, now, self._grace_after_failure() if has_failed else self.grace)
+
+    def _grace_after_failure(self) -> float:
+        """The grace period of the survivors: the shorter one if a restart follows, as far as the failure is known."""
+        decision = decide(self.failures[0], self.history, self.attempt, self.policy)
+        return self.restart_grace if decision.restarts or self.restarts_elsewhere else self.grace
 
     def _stop_requested(self, event: StopRequested, now: float) -> list[Action]:
         self.stop_signal = event.signal
@@ -224,6 +251,8 @@ class Supervisor:
         self.stop_signal = self.stop_signal or event.signal
         if again and event.signal == SIGINT:
             return self._kill_workers(event, now)
+        if not again and self.deadline is not None:
+            self.deadline += self.grace - self.stop_grace  # this is the final stop now
         return []
 
     def _stop_requested_while_sweeping(self, event: StopRequested, _now: float) -> list[Action]:
@@ -232,9 +261,10 @@ class Supervisor:
             self.stop_signal = self.stop_signal or event.signal
         return []
 
-    def _stop_workers(self, signal: int, now: float) -> list[Action]:
+    def _stop_workers(self, signal: int, now: float, grace: float | None = None) -> list[Action]:
         self.phase = Phase.STOPPING
-        stops, self.deadline = ask_to_stop(self.alive, signal, now, self.grace)
+        self.stop_grace = self.grace if grace is None else grace
+        stops, self.deadline = ask_to_stop(self.alive, signal, now, self.stop_grace)
         return stops or self._sweep_if_all_exited()
 
     def _kill_workers(self, _event: Event, _now: float) -> list[Action]:

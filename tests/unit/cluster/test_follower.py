@@ -23,6 +23,7 @@ from flota.failures import roll_call
 from flota.hangs.question import POSITIONS, PositionsAnswer
 from flota.job.report import FailedWorker
 from flota.job.roster import NO_PORTS, Seat
+from flota.job.spec import RestartPolicy
 from flota.job.survey_outcomes import Question
 from tests.rosters import ports_of
 
@@ -54,6 +55,19 @@ def working():
     running = JobState(RUNNING, seats=SEATS)
     assert advance(node, running) == [Begin(running, 0)]
     return node
+
+
+def test_a_restart_is_expected_while_any_are_left_and_the_job_goes_on(working):
+    on, off = RestartPolicy(3, enabled=True), RestartPolicy()
+    expected = [working.expects_restart(policy) for policy in (on, off)]
+
+    advance(working, JobState(GATHERING, round=1, attempt=3, seats=SEATS))
+    next_round = [working.expects_restart(policy) for policy in (on, off)]
+    working.give_up("no ports")
+
+    assert expected == [True, False]
+    assert next_round == [True, True]
+    assert not working.expects_restart(on)
 
 
 def test_a_serving_node_answers_the_roll_call_and_stops_its_workers(working):

@@ -143,13 +143,31 @@ def test_auto_leaves_the_imports_after_a_change_of_variables_to_the_script(flota
     (here / "mark.py").touch()
     (here / "train.py").write_text(
         "import first\nimport os\nos.environ['MODE'] = 'fast'\nimport second\nimport mark\n"
-        "os.environ.update(MODE='odd')\nimport third\nprint(first.SEEN, second.SEEN, third.SEEN)"
+        "os.environ.update(MODE='odd')\nimport third\nprint(first.SEEN, second.SEEN, third.SEEN)\n"
+        "import at_first\nat_first.first_fails('the next workers are forked')"
     )
 
-    ended = flota.run("--warm", "auto", "--env", f"PYTHONPATH={packages}", "train.py")
+    ended = flota.run("--warm", "auto", "--max_restart", 1, "--env", f"PYTHONPATH={packages}", "train.py")
 
-    assert FORKED in ended.stderr
-    assert flota.log(0) == "(None, False) ('fast', False) ('odd', True)\n"
+    assert ended.returncode == 0
+    assert flota.log(0) == "(None, False) ('fast', False) ('odd', True)\n" * 2
+
+
+def test_auto_does_not_delay_a_first_start_that_may_be_impossible_to_fork(flota, here):
+    packages = here / "site-packages"
+    packages.mkdir()
+    (packages / "large.py").write_text(
+        "import os, time\nif 'RANK' not in os.environ:\n    os.mkdir('importing')\n    time.sleep(600)"
+    )
+    (here / "train.py").write_text(
+        "import large, os, time\nprint('runs')\nwhile not os.path.exists('importing'):\n    time.sleep(0.02)"
+    )
+
+    ended = flota.run("--warm", "auto", "--env", f"PYTHONPATH={packages}", "--nproc_per_node", 2, "train.py")
+
+    assert "warm: cold start: it is not known whether large can be forked" in ended.stderr
+    assert [flota.log(rank) for rank in range(2)] == ["runs\n"] * 2
+    assert_nobody_left(spared=flota.before)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +353,7 @@ def test_auto_learns_what_the_first_attempt_has_imported(flota, here):
     (here / "train.py").write_text(
         "import sys, at_first\nprint('colorsys' in sys.modules)\n"
         "def late():\n    import colorsys\nlate()\n"
-        "at_first.first_fails('imported since')"
+        "at_first.first_fails('the next restart')"
     )
 
     ended = flota.run("--warm", "auto", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
@@ -398,10 +416,10 @@ def test_a_file_written_during_its_import_is_imported_again(flota, here):
     assert flota.log(0) == "22\n"
 
 
-def test_a_lost_shepherd_of_parked_interpreters_costs_only_the_warmth(flota, here):
+def test_a_lost_shepherd_of_parked_interpreters_is_replaced(flota, here):
     (here / "jax.py").touch()
     (here / "train.py").write_text(
-        "import flota, os, sys, time\nflota.heartbeat(1)\n"
+        "import flota, os, sys, time\nprint('jax' in sys.modules)\nflota.heartbeat(1)\n"
         "while not os.path.exists('go'):\n    time.sleep(0.02)\nsys.exit(os.environ['FLOTA_ATTEMPT'] == '0')"
     )
     running = flota.start("--warm", "jax", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
@@ -412,9 +430,11 @@ def test_a_lost_shepherd_of_parked_interpreters_costs_only_the_warmth(flota, her
 
     (parked,) = set(running.shepherds()) - {first}
     os.kill(parked, signal.SIGKILL)
+    wait_until(lambda: own_log.read_text().count("2 of 2") == 2, "other interpreters")
     (here / "go").touch()
 
     assert running.wait() == 0
+    assert [flota.log(rank) for rank in range(2)] == ["False\nTrue\n"] * 2
     assert_nobody_left(spared=flota.before)
 
 
@@ -422,9 +442,10 @@ def unnamed(running):
     return [pid for pid in children(running.pid) if name_of(pid) != SHEPHERD]
 
 
-def test_a_lost_parked_interpreter_costs_only_the_warmth(flota, here):
+def test_a_lost_parked_interpreter_is_replaced(flota, here):
     (here / "train.py").write_text(
-        "import at_first\nprint('runs')\nat_first.first_fails('the parked interpreter exited')"
+        "import at_first, sys\nprint('runs', 'decimal' in sys.modules)\n"
+        "at_first.first_fails('the parked interpreter exited', 'the next restart starts in')"
     )
     running = flota.start("--warm", "decimal", "--max_restart", 1, "train.py")
     wait_until(lambda: "runs" in flota.log(0) if (here / "log/workerlog.0").exists() else False, "the worker")
@@ -433,7 +454,28 @@ def test_a_lost_parked_interpreter_costs_only_the_warmth(flota, here):
     os.kill(unnamed(running)[0], signal.SIGKILL)
 
     assert running.wait() == 0
-    assert flota.log(0) == "runs\nruns\n"
+    assert flota.log(0) == "runs True\n" * 2
+    assert_nobody_left(spared=flota.before)
+
+
+def test_a_lost_shepherd_does_not_take_the_parked_interpreter_along(flota, here):
+    (here / "train.py").write_text(
+        "import os, subprocess, sys, time\nprint('runs', 'decimal' in sys.modules, flush=True)\n"
+        "subprocess.Popen(['sleep', '97'], start_new_session=True)\n"
+        "while os.environ['FLOTA_ATTEMPT'] == '0':\n    time.sleep(0.02)"
+    )
+    running = flota.start("--warm", "decimal", "--max_restart", 1, "--nproc_per_node", 2, "train.py")
+    ranks = range(2)
+    logs = [here / f"log/workerlog.{rank}" for rank in ranks]
+    wait_until(lambda: all(log.exists() and "True\n" in log.read_text() for log in logs), "the workers")
+
+    os.kill(running.shepherd(), signal.SIGKILL)
+
+    _, err = running.output()
+    assert running.wait() == 0, err
+    assert [flota.log(rank) for rank in ranks] == ["runs True\n" * 2] * 2
+    assert "parked interpreter exited" not in err and "cold" not in err
+    assert_nobody_left(spared=flota.before)
 
 
 def test_an_interpreter_that_cannot_park_does_not_run_the_script(flota, here):
@@ -445,7 +487,7 @@ def test_an_interpreter_that_cannot_park_does_not_run_the_script(flota, here):
     flags = ["--env", f"PYTHONPATH={here / 'site'}", "--nproc_per_node", 2]
     ended = flota.run("--warm", "decimal", *flags, "train.py")
 
-    assert "the parked interpreter exited; the next start will be cold: RuntimeError: no socket" in ended.stderr
+    assert "the parked interpreter exited: RuntimeError: no socket" in ended.stderr
     assert [flota.log(rank) for rank in range(2)] == ["runs as 0\n", "runs as 1\n"]
     assert "runs as" not in ended.stderr
 

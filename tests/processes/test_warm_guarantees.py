@@ -21,12 +21,8 @@ COLD = (
     "test_a_job_that_only_runs_true_succeeds",
     "test_a_program_that_cannot_be_run_is_not_restarted",
 )
-# Whoever dies there takes the parked interpreter along.
-LOST = (
-    "test_no_process_survives_the_death_of_the_shepherd",
-    "test_a_lost_shepherd_is_in_the_event_log",
-    "test_no_process_survives_a_signal_during_the_start",  # to the whole group
-)
+# The signal goes to the whole group.
+LOST = ("test_no_process_survives_a_signal_during_the_start",)
 
 
 @pytest.fixture(autouse=True)

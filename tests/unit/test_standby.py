@@ -14,9 +14,11 @@ from flota.host.process_start import ProcessSpec
 from flota.job.roles import Role
 from flota.job.spec import Command, JobSpec, LogSpec, RestartPolicy
 from flota.standby import parked_main
+from flota.standby.first_choice import choose, waits_at_first
 from flota.standby.modules_to_import import ModulesToImport, is_installed, module_file, script_imports
 from flota.standby.parked_protocol import pack, receive, send, unpack
 from flota.standby.record_imports import ImportRecorder
+from flota.standby.replacement import PAUSES, STEADY, Replacements
 from flota.standby.strategy import (
     COLD,
     FORK,
@@ -28,6 +30,7 @@ from flota.standby.strategy import (
     varying_variables,
 )
 from flota.standby.warm_start import WarmStart
+from flota.standby.warm_text import imports_in_words, loss_in_words, next_restart_in_words
 
 SCRIPT = Command("script", "train.py", (), "/bin/python")
 
@@ -298,3 +301,81 @@ def test_workers_and_their_streams_go_through_a_link():
     for fd in (log, end, *received):
         os.close(fd)
     there.close()
+
+
+@pytest.mark.parametrize(
+    ("named", "script", "uncertain"),
+    [
+        (("auto",), "import os, torch.nn\nimport numpy as np", ""),
+        (("auto",), "import os, transformers, torch", "transformers"),
+        (("auto",), "import mine\nimport transformers", ""),  # auto stops at the user's own modules
+        (("auto", "wandb"), "import torch", "wandb"),
+        (("torch",), "import transformers", ""),
+    ],
+)
+def test_which_modules_may_turn_out_to_be_unforkable(tmp_path, named, script, uncertain):
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "train.py").write_text(script)
+    spec = JobSpec(SCRIPT._replace(target=str(tmp_path / "train.py")), 2, LogSpec("/log"), warm=named)
+
+    choice = choose(spec)
+
+    assert (choice.strategy, choice.uncertain) == (FORK, uncertain)
+    assert waits_at_first(spec, choice) is (not uncertain)
+
+
+def test_interpreters_are_replaced_after_growing_pauses_until_there_were_too_many():
+    replacements = Replacements()
+
+    assert [replacements.pause(1.0) for _ in range(6)] == [*PAUSES, None, None]
+    assert replacements.pause(STEADY) == PAUSES[0]
+    assert list(PAUSES) == sorted(set(PAUSES))
+
+
+class LostTemplate:
+    """A template that exits before its imports are done."""
+
+    def __init__(self, *_words):
+        self.link, other = socket.socketpair()
+        other.close()
+        self.began, self.ready_at, self.names, self.pid = time.monotonic(), None, [], 0
+
+    def last_line(self):
+        return "Killed"
+
+    def close(self):
+        self.link.close()
+
+
+def test_templates_that_exit_again_and_again_are_given_up_with_two_messages(monkeypatch, tmp_path):
+    monkeypatch.setattr("flota.standby.warm_start.ForkTemplate", LostTemplate)
+    (tmp_path / "train.py").touch()
+    command = SCRIPT._replace(target=str(tmp_path / "train.py"))
+    restarts = RestartPolicy(enabled=True)
+    warm = WarmStart(JobSpec(command, 2, LogSpec("/log"), warm=("torch",), restarts=restarts))
+    said, loop = [], Loop()
+    warm.attach(loop, lambda _level, words: said.append(words))
+
+    warm.prepare([ProcessSpec(("python",), {}, None, None)])
+    for _ in PAUSES:
+        loop.turn(0)
+        warm.on_time(warm.deadline)
+    loop.turn(0)
+
+    assert (warm.strategy, warm.deadline) == (COLD, None)
+    assert said == [
+        "warm: the parked interpreter exited: Killed; until another one is ready, a restart is cold",
+        "warm: parked interpreters exit again and again; all further starts are cold",
+    ]
+
+
+def test_what_users_read_about_the_next_restart():
+    assert next_restart_in_words(0.05, 1.93) == "the next restart starts in about 0.1 s (a cold one in 2.0 s)"
+    assert next_restart_in_words(None, 3.1) == "the next restart saves 3.1 s of imports"
+    assert loss_in_words("", 1.9, is_replaced=True).endswith("a restart takes about 1.9 s longer")
+    assert loss_in_words("Killed", 0, is_replaced=False) == "the parked interpreter exited: Killed"
+    assert (
+        imports_in_words(["os", "torch", "torch.nn", "a", "b", "c"], 1.0)
+        == "imported os, torch, a, b and 1 more in 1.0 s"
+    )
+    assert imports_in_words([], 0.0) == "imported nothing yet in 0.0 s"

@@ -113,7 +113,7 @@ FLAGS = (
     Flag("crash-loop", "count", 5, "restarts", "end the job after the same failure N times in a row without progress; 0: never [5]", "N"),
     Flag("elastic-level", "choice:-1,0,1", "-1", "restarts", "when a worker fails: 0 its node leaves the job, 1 all workers restart, -1 depends on other flags [-1]", "N", variables="PADDLE_ELASTIC_LEVEL", origin="paddle launch"),
     Flag("grace", "duration", 30.0, "restarts", "time for workers to exit after SIGTERM, before SIGKILL [30s]", "TIME", variables="PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
-    Flag("restart-grace", "duration", None, "restarts", "the same before a restart, when another rank has failed [--grace, at most 5s]", "TIME"),
+    Flag("restart-grace", "duration", None, "restarts", "the same before a restart [--grace, at most 5s]", "TIME"),
     Flag("hang-timeout", "hang", None, "restarts", "fail if no rank makes progress for this long; or auto", "TIME"),
     Flag("native-stacks", "switch", False, "restarts", "with --hang_timeout: include C and C++ frames in saved stacks"),
     Flag("chaos", "faults", None, "restarts", "inject faults, to try the job's recovery: kill, hang, pause, shepherd, node, each about once per TIME; seed=N", "KIND=TIME,…"),

@@ -6,26 +6,36 @@ import os
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 SIGKILL, SIGSTOP = 9, 19
 UNSEEN_LIMIT = 5.0  # seconds to wait for children that cannot be listed, if /proc is not that of our pid namespace
 
 
-def kill_descendants(*, under_init: bool = False) -> None:
+def kill_descendants(*, under_init: bool = False, spared: Collection[int] = ()) -> None:
     """Kill every descendant of this process, which must be a subreaper, until none is left.
 
-    `under_init`: the node is PID 1 of its namespace, so every process here is one of its descendants.
+    `under_init`: the node is PID 1 of its namespace, so every process here is one of its descendants. `spared`:
+    children that stay, with their descendants.
     """
     can_list = has_own_proc()
     give_up = time.monotonic() + UNSEEN_LIMIT
     while True:
-        for pid in descendants_of(os.getpid()) if can_list else ():
+        others = descendants_of(os.getpid(), spared=spared) if can_list else []
+        for pid in others:
             kill(pid)
         if not can_list and under_init:
             kill(-1)
+        reaped = 0
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+                reaped += 1
         except ChildProcessError:
+            return
+        # A list is complete if no child has exited since it was begun: it would be reaped now.
+        if spared and can_list and not others and not reaped:
             return
         if not can_list and time.monotonic() > give_up:
             return
@@ -78,12 +88,12 @@ def has_own_proc() -> bool:
         return False
 
 
-def descendants_of(pid: int, enough: int = sys.maxsize) -> list[int]:
-    """Return the descendants of a process. The search stops when `enough` are found."""
+def descendants_of(pid: int, enough: int = sys.maxsize, spared: Collection[int] = ()) -> list[int]:
+    """Return the descendants of a process, except `spared` and theirs. The search stops when `enough` are found."""
     found: list[int] = []
     queue = [pid]
     while queue and len(found) < enough:
-        children = children_of(queue.pop())
+        children = [child for child in children_of(queue.pop()) if child not in spared]
         found += children
         queue += children
     return found

@@ -329,7 +329,7 @@ class NodeWatch(RoundWatch):
     def _facts(self, event: Event) -> dict[str, object]:
         """What else is known about an event."""
         if isinstance(event, WorkerStarted) and self.warm:
-            return self.warm.take_import_times()
+            return self.warm.note_started(event.at)
         if isinstance(event, WorkerExited) and self.recorder:
             ignored = event.code != 0 and self.supervisor.ignores_exit(event.worker)
             return {**self.recorder.facts_of(event.worker), **({"ignored": True} if ignored else {})}

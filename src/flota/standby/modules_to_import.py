@@ -71,6 +71,20 @@ def known_modules(command: Command, modules: Sequence[str]) -> list[str]:
     return named + script_imports(source, bool)[0]
 
 
+def likely_modules(command: Command, modules: Sequence[str]) -> list[str]:
+    """The same, but up to the first module of the user, where `auto` stops. It is looked for beside the script."""
+    if AUTO not in modules:
+        return list(modules)
+    folder = os.getcwd() if command.kind == "module" else script_folder(command.target)
+    source = source_file(command.target, [os.getcwd()], is_module=command.kind == "module")
+    named = [name for name in modules if name != AUTO]
+    return named + script_imports(source, lambda name: bool(name) and not _is_beside(name, folder))[0]
+
+
+def _is_beside(name: str, folder: str) -> bool:
+    return bool(folder and module_file(name.partition(".")[0], "__init__.py", [folder]))
+
+
 def source_file(script: str, folders: Iterable[str], *, is_module: bool) -> str:
     """Return the file that runs as `__main__`. A module is looked for in these folders."""
     if is_module:

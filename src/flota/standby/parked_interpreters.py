@@ -49,10 +49,13 @@ class ForkTemplate:
     """One parked interpreter from which workers are forked. `link` becomes readable when it sends a report or exits."""
 
     def __init__(self, processes: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str]) -> None:
+        self.began = time.monotonic()
+        self.ready_at: float | None = None  # when its imports were done, and it could be forked
+        self.names: list[str] = []  # what it has imported by then
         environments = [process.env for process in processes]
         with _to_park([processes[0]._replace(env=common_variables(environments))]) as ([self.link], [command]):
             become_subreaper()  # the shepherds that it forks must become children of the node
-            self._pid = execute(command, own_session=True)
+            self.pid = execute(command, own_session=True)
             assert isinstance(command.stderr, int)
             self._stderr = os.dup(command.stderr)
         send(self.link, import_request(processes[0], modules, learnt, varying=varying_variables(environments)))
@@ -73,16 +76,16 @@ class ForkTemplate:
     def close(self) -> None:
         """Kill the template and the processes that its imports started. If it has exited, the node has inherited
         them."""
-        if has_exited(self._pid):
-            kill_inherited(session=self._pid)
-        kill_tree(self._pid)
+        if has_exited(self.pid):
+            kill_inherited(session=self.pid)
+        kill_tree(self.pid)
         self.link.close()
         os.close(self._stderr)
 
     def clock(self) -> float:
         """Return the time in seconds, without the time for which the template was runnable but had no CPU."""
         try:
-            with open(f"/proc/{self._pid}/schedstat") as file:
+            with open(f"/proc/{self.pid}/schedstat") as file:
                 return time.monotonic() - int(file.read().split()[1]) / 1e9
         except (OSError, IndexError):
             return time.monotonic()
@@ -102,6 +105,8 @@ class StandbyPool:
     """
 
     def __init__(self, processes: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str], limit: int) -> None:
+        self.began = time.monotonic()
+        self.seconds = 0.0  # that the imports of one interpreter took
         self.ready = 0  # interpreters whose imports are done
         self.asked = 0  # interpreters that were asked to import
         self._limit = limit
@@ -109,6 +114,7 @@ class StandbyPool:
         self._requests = [import_request(process, modules, learnt, limit=limit) for process in processes]
         with _to_park(processes) as (self.links, commands):
             self._shepherd = fork_shepherd(commands, own_session=True, close_fds=True)
+        self.pid, _, self.reports = self._shepherd
         self._ask_next()
 
     def _ask_next(self) -> None:
@@ -129,6 +135,7 @@ class StandbyPool:
         if received is None:
             return None
         self.ready += 1
+        self.seconds = received[0].get("seconds", 0.0)
         self._largest = max(self._largest, received[0]["memory"])
         self._ask_next()
         return received[0]
@@ -145,7 +152,7 @@ class StandbyPool:
     def is_alive(self) -> bool:
         """Whether all interpreters and their shepherd are alive. Leaves the shepherd's reports for the round."""
         poll = select.poll()
-        for fd in (self._shepherd[2], *(link.fileno() for link in self.links)):
+        for fd in (self.reports, *(link.fileno() for link in self.links)):
             poll.register(fd, 0)
         return not poll.poll(0)
 

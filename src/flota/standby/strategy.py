@@ -7,7 +7,7 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from flota.job.spec import Command
 
@@ -16,6 +16,8 @@ AUTO = "auto"
 NEVER_FORKED = ("jax", "jaxlib", "tensorflow")
 # They read the rank of their worker when they are imported.
 READ_RANK = ("paddle", "lightning", "lightning_fabric", "pytorch_lightning", "torchmetrics")
+# Forked by the tests of flota with their real versions, apart from Python's own modules.
+FORKABLE = ("torch", "numpy", "paddle", "flota")
 RANKS = ("RANK", "LOCAL_RANK", "PADDLE_TRAINER_ID")
 FORK, POOL, COLD = "fork", "pool", "cold"  # the strategies
 
@@ -81,6 +83,13 @@ def first_never_forked(modules: Sequence[str]) -> str:
 def first_that_reads_rank(modules: Sequence[str]) -> str:
     """Return a package among these modules that reads the worker's rank when it is imported; empty if there is none."""
     return _first_package(READ_RANK, modules)
+
+
+def first_not_known_forkable(modules: Sequence[str], pythons: Collection[str]) -> str:
+    """Return a package among these modules that may turn out to be unforkable; empty if there is none. `pythons`:
+    Python's own modules."""
+    packages = (module.partition(".")[0] for module in modules)
+    return next((name for name in packages if name not in FORKABLE and name not in pythons), "")
 
 
 def _first_package(wanted: Sequence[str], modules: Sequence[str]) -> str:

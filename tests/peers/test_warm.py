@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
+from tests.lab import Lab
+from tests.launching import SHEPHERD, children, name_of
+
 from .conftest import Peer, results, script
+from .over_hosts import MASTER, Job, States, needs_lab
 
 pytestmark = pytest.mark.real
 
@@ -51,6 +58,33 @@ def test_a_killed_rank_of_torch_resumes_with_the_same_loss(tmp_path):
     assert FORKED in warm.err
     assert results(warm.out) == results(cold.out)
     assert "START rank=1 attempt=1 step=5" in torch.said(1)
+
+
+@needs_lab
+def test_torch_is_warm_on_all_hosts_after_the_loss_of_a_shepherd_and_of_a_node(tmp_path, undisturbed):
+    flags = ("--nnodes", 3, "--master", MASTER, "--max_restart", 3, "--warm", "auto")
+    states = States(tmp_path / "states")
+    with Lab(3) as lab:
+        job = Job("torch", lab, tmp_path, "checkpointed.py", states.directory, "--steps", 30)
+        states.open_gate(10)
+        job.start([1, 2, 3], *flags)
+        states.wait_for_step_after(9)
+
+        node = job.on[2].process
+        [shepherd] = [pid for pid in children(node.pid) if name_of(pid) == SHEPHERD and children(pid)]
+        os.kill(shepherd, signal.SIGKILL)
+        states.open_gate(20)
+        states.wait_for_step_after(19)
+        node.kill()
+        node.wait()
+        job.start([2], *flags)
+        states.open_gate(30)
+
+        job.finish()
+        for started in job.nodes.started:
+            assert FORKED in started.err
+            assert "cold start" not in started.err and "parked interpreter exited" not in started.err
+    assert job.results() == {rank: [f"RESULT world=3 loss={undisturbed(30)}"] for rank in range(3)}
 
 
 @pytest.mark.parametrize("flags", [[], ["--nproc_per_node", "2"]])

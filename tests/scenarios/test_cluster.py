@@ -450,9 +450,17 @@ class ClusterStage:
 
     # Coming and going.
 
-    def do_join(self, host, rank="-1", workers="1", servers="0", clock="0", again="no", script="", **other):
-        """`again`: as a new process, while the store still has the record of the one before."""
+    def do_warm(self, host):
+        """Its imports are done."""
+        self.nodes[host].part.report_warming(warming=False)
+        return self._settle()
+
+    def do_join(
+        self, host, rank="-1", workers="1", servers="0", clock="0", again="no", script="", warming="no", **other
+    ):
+        """`warming`: its interpreters still import. `again`: as a new process, while the store still has the record of the one before."""
         other |= {"facts": NodeFacts(script=script)} if script else {}
+        other |= {"warming": True} if warming == "yes" else {}
         if again == "yes":
             self.nodes[f"{host}.old"] = self.nodes.pop(host)
             self.nodes[f"{host}.old"].is_there = False

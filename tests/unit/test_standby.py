@@ -257,7 +257,7 @@ def test_imports_that_can_wait_let_others_work(monkeypatch, busy, hurried, slept
     monkeypatch.setattr(parked_main, "time", clock)
     monkeypatch.setattr(parked_main, "is_busy", lambda: busy)
 
-    parked_main.SlowDown(lambda: hurried).find_spec("a module")
+    parked_main.SlowDown(lambda: hurried, 0.1).find_spec("a module")
 
     assert naps == pytest.approx(slept)
 

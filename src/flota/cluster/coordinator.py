@@ -18,7 +18,7 @@ from flota.cluster.leaving import LeavingNodes
 from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead, take_over
 from flota.cluster.node_record import DEAD, DONE, FAILED, RESTART, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
-from flota.cluster.seating import seat
+from flota.cluster.seating import imports_first, seat
 from flota.cluster.survey import take_survey
 from flota.cluster.terms import Terms, has_finished_work
 from flota.cluster.view import View, answers_to
@@ -140,7 +140,9 @@ class Coordinator:
     def _sees_newcomer(self, view: View) -> bool:
         """If some nodes have finished, the others are about to: a new node does not restart the round then."""
         worked = self.done or any(has_finished_work(one.record, self.terms) for one in view.of_round)
-        return bool(self._newcomers(view)) and not view.failed and not worked
+        seats, elastic = self.job_state.seats, self.terms.elastic
+        joins = any(not imports_first(one.record, seats, elastic=elastic) for one in self._newcomers(view))
+        return joins and not view.failed and not worked
 
     def _sees_restart_request(self, view: View) -> bool:
         return any(one.record.requests.get(RESTART) == self.job_state.round for one in view.of_round)

@@ -121,6 +121,12 @@ class Follower:
         if self.record:
             self.record = replace(self.record, joined=at)
 
+    def report_warming(self, *, warming: bool) -> None:
+        """Whether this node's interpreters still import."""
+        if self._blank.warming != warming:
+            self._blank = replace(self._blank, warming=warming)
+            self.record = replace(self.record, warming=warming) if self.record else None
+
     def report_unreached(self, where: str) -> None:
         """This node cannot reach the next node of the round."""
         if self.record:

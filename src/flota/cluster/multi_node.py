@@ -194,6 +194,7 @@ class MultiNode(NodeWatch):
         times = [*(part.deadline for part in parts), *retries, until]
         self.turn(min((time for time in times if time is not None), default=None))
         now = time.monotonic()
+        self.follower.report_warming(warming=self.warm is not None and self.warm.is_warming)
         self.store.on_time(now)
         self._serve_if_no_node_does(now)
         if self.offer_again[0] and now >= self.offer_again[0]:

@@ -67,6 +67,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     facts: NodeFacts | None = None
     joined: float = 0.0  # the time of day by its clock when it first had a record
     unreached: str = ""  # the next node of the round and its address, if this node cannot reach it
+    warming: bool = False  # its interpreters still import: until then, its workers would start cold
     control: str = ""  # the port at which this node can be asked about the job; empty: none
     run_name: str = ""  # the job state's, for a coordinator that has seen none
 

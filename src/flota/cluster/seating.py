@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from flota.cluster.job_state import take_seat
-from flota.cluster.node_record import Present
+from flota.cluster.node_record import NodeRecord, Present
 from flota.job.roster import Seat
 
 
@@ -63,3 +63,9 @@ def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
         else:
             parts.append(letter)
     return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts if part)
+
+
+def imports_first(newcomer: NodeRecord, seats: tuple[Seat, ...], *, elastic: bool) -> bool:
+    """Whether a running round goes on until a newcomer has finished its imports: all workers would wait for it. Not
+    if it is on the host of a node of the round: that node may be lost, and the round with it."""
+    return newcomer.warming and elastic and newcomer.host not in {row.host for row in seats}

@@ -48,7 +48,9 @@ def _to_park(processes: list[ProcessSpec]) -> Iterator[tuple[list[socket.socket]
 class ForkTemplate:
     """One parked interpreter from which workers are forked. `link` becomes readable when it sends a report or exits."""
 
-    def __init__(self, processes: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str]) -> None:
+    def __init__(
+        self, processes: list[ProcessSpec], modules: Sequence[str], learnt: Sequence[str], share: float
+    ) -> None:
         self.began = time.monotonic()
         self.ready_at: float | None = None  # when its imports were done, and it could be forked
         self.names: list[str] = []  # what it has imported by then
@@ -58,7 +60,8 @@ class ForkTemplate:
             self.pid = execute(command, own_session=True)
             assert isinstance(command.stderr, int)
             self._stderr = os.dup(command.stderr)
-        send(self.link, import_request(processes[0], modules, learnt, varying=varying_variables(environments)))
+        varying = varying_variables(environments)
+        send(self.link, import_request(processes[0], modules, learnt, varying=varying, share=share))
 
     def fork(self, processes: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
         """Like `fork_shepherd`, but the pid arrives later, on the report pipe. If the template is gone, the pipe closes

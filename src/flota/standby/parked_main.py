@@ -34,7 +34,6 @@ from flota.standby.strategy import NEVER_FORKED, ImportOutcome, first_never_fork
 
 SIGSTOP = 19
 LARGEST_OUTPUT = 1 << 20  # bytes of the imports' output that workers repeat
-CPU_SHARE = 0.1  # of one CPU, for imports while all CPUs are busy and no worker waits for them
 
 
 class ParkedInterpreter:
@@ -72,12 +71,12 @@ class ParkedInterpreter:
             allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
         if not self.outcome.unforkable:
-            self._watch_imports(modules, request["varying"], forks=forks)
+            self._watch_imports(modules, request["varying"], request["share"], forks=forks)
         if forks:
             die_with_parent(request["node"])
         self._report(seconds=time.monotonic() - began, names=modules.required)
 
-    def _watch_imports(self, modules: ModulesToImport, varying: list[str], *, forks: bool) -> None:
+    def _watch_imports(self, modules: ModulesToImport, varying: list[str], share: float, *, forks: bool) -> None:
         def check_fork() -> None:
             """Report as soon as forking is impossible: the workers wait for these imports."""
             self.outcome = ImportOutcome(
@@ -89,7 +88,7 @@ class ParkedInterpreter:
                 while True:
                     time.sleep(60)  # until the node closes the link, and the guard kills this process
 
-        finders = [SlowDown(self._has_request), *([OnEachImport(check_fork)] if forks else [])]
+        finders = [SlowDown(self._has_request, share), *([OnEachImport(check_fork)] if forks else [])]
         with self.effects.watch(forks=forks), guarded(self.link) if forks else nullcontext():
             failed = run_imports(modules, finders)
         self.outcome = ImportOutcome(
@@ -272,13 +271,13 @@ class SlowDown:
     A low priority would be simpler, but the worker would keep it: raising it again needs a privilege.
     """
 
-    def __init__(self, is_urgent: Callable[[], bool]) -> None:
-        self._is_urgent = is_urgent
+    def __init__(self, is_urgent: Callable[[], bool], share: float) -> None:
+        self._is_urgent, self._share = is_urgent, share
         self._used = time.process_time()
 
     def find_spec(self, *_: object) -> None:
         used = time.process_time()
-        until = time.monotonic() + (used - self._used) * (1 / CPU_SHARE - 1)
+        until = time.monotonic() + (used - self._used) * (1 / self._share - 1)
         self._used = used
         while (owed := until - time.monotonic()) > 0 and not self._is_urgent() and is_busy():
             time.sleep(min(0.1, owed))

@@ -13,6 +13,7 @@ from typing import Any
 
 from flota.host.process_start import ProcessSpec, original_open_files
 
+LOW_SHARE = 0.1  # of one CPU, for imports while all CPUs are busy and no worker waits for them
 MOST_DESCRIPTORS = 250  # the kernel accepts 253 per message
 
 
@@ -73,9 +74,10 @@ def import_request(
     *,
     limit: int | None = None,
     varying: Sequence[str] = (),
+    share: float = LOW_SHARE,
 ) -> dict[str, Any]:
     """`limit`: bytes of memory for one interpreter; None for a fork template. `varying`: variables that imports of a
-    fork template must not read."""
+    fork template must not read. `share`: of one CPU, while all CPUs are busy and no worker waits."""
     _, _, target, *rest = command.argv  # python -u train.py …, or python -u -m train …
     return {
         "do": "import",
@@ -85,6 +87,7 @@ def import_request(
         "is_module": target == "-m",
         "limit": limit,
         "varying": varying,
+        "share": share,
         "node": os.getpid(),
         "open_files": original_open_files,
     }

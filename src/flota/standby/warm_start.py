@@ -17,7 +17,7 @@ from flota.host.round import Round
 from flota.job.spec import JobSpec
 from flota.standby.first_choice import choose, waits_at_first
 from flota.standby.parked_interpreters import ForkTemplate, StandbyPool
-from flota.standby.parked_protocol import receive
+from flota.standby.parked_protocol import LOW_SHARE, receive
 from flota.standby.replacement import Replacements
 from flota.standby.site_folder import with_site
 from flota.standby.strategy import AUTO, COLD, FORK, POOL, ImportOutcome, knows_ranks
@@ -27,6 +27,7 @@ CHECK_INTERVAL = 1.0  # seconds between checks for the workers' first step, whic
 LONGEST_FIRST_STEP = 30.0  # seconds after which workers that report no steps are assumed to have finished one
 LONGEST_IMPORTS = 8.0  # seconds for which the first workers wait to be forked, not counting waits for a CPU
 LONGEST_WARMING = 60.0  # seconds for which a running job does not wait for this node because of its imports
+REPLACEMENT_SHARE = 0.5  # of one CPU, for imports while all are busy, if there is no other template
 POOL_SHARE = 4  # a pool may use 1 / POOL_SHARE of the available memory
 
 
@@ -37,7 +38,7 @@ class WarmStart:
         self.next_template: ForkTemplate | None = None  # imports more, and replaces `template` when it is ready
         self.pool: StandbyPool | None = None
         self.learnt: list[str] = []  # modules that the first attempt imported
-        self._began = time.monotonic()
+        self._warming_until = time.monotonic() + LONGEST_WARMING
         self._check_at: float | None = None  # when to check for the workers' first step
         self._park_at: float | None = None  # when to replace an interpreter that exited
         self._replacements = Replacements()
@@ -68,10 +69,10 @@ class WarmStart:
 
     @property
     def is_warming(self) -> bool:
-        """Whether imports for this node's next start still run: until then, its workers would hold up a running job."""
+        """Whether imports for this node's first start still run: until then, its workers would hold up a running job."""
         template, pool = self.template, self.pool
         imports = (template is not None and template.ready_at is None) or (pool is not None and pool.ready < pool.asked)
-        return imports and time.monotonic() < self._began + LONGEST_WARMING
+        return imports and time.monotonic() < self._warming_until
 
     def parked_pids(self) -> list[int]:
         return [parked.pid for parked in (self.template, self.next_template, self.pool) if parked]
@@ -104,7 +105,7 @@ class WarmStart:
         """Return a function that starts a round's workers; None for a cold start."""
         if not self._processes:
             self.prepare(processes)
-        self._processes = processes
+        self._processes, self._warming_until = processes, 0.0
         self._adopt_next()
         self._asked_at = None
         if self.strategy == FORK and self._is_forkable and not self.template:
@@ -183,7 +184,7 @@ class WarmStart:
         if not self._may_restart:
             self.discard_parked()
         elif learnt and self.template and self.template.ready_at is not None:
-            self.next_template = self._park_template()
+            self.next_template = self._park_template(LOW_SHARE)
         elif self.strategy != COLD and self._park_at is None and (learnt or not (self.template or self.pool)):
             self.discard_parked()
             self._park()
@@ -193,14 +194,14 @@ class WarmStart:
     def _park(self) -> None:
         """Start the interpreters for the next workers."""
         self._park_at = None
-        if self.strategy == FORK:
-            self.template = self._park_template()
+        if self.strategy == FORK:  # beside cold workers, imports leave the CPUs to these
+            self.template = self._park_template(REPLACEMENT_SHARE if self._is_forkable else LOW_SHARE)
         elif self.strategy == POOL:
             self._park_pool()
 
-    def _park_template(self) -> ForkTemplate | None:
+    def _park_template(self, share: float) -> ForkTemplate | None:
         try:
-            template = ForkTemplate(self._processes, self.spec.warm, self.learnt)
+            template = ForkTemplate(self._processes, self.spec.warm, self.learnt, share)
         except OSError as error:
             self._cannot_park(error)
             return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from flota.cluster.node_record import NodeRecord, Present
-from flota.cluster.seating import natural, seat
+from flota.cluster.seating import imports_first, natural, seat
 from tests.rosters import ports_of
 
 
@@ -68,3 +69,12 @@ def test_each_node_has_one_seat_and_remaining_nodes_keep_theirs(first, second):
     for number, row in enumerate(before):
         if row.node in second and number < len(second):
             assert after[number] == row.node
+
+
+def test_only_a_newcomer_that_replaces_no_node_of_an_elastic_round_imports_first():
+    seats = seat([node("a"), node("b")], ())
+    warm, warming, back = (node(name).record for name in ("c", "c", "b"))
+    warming, back = (replace(record, warming=True) for record in (warming, back))
+
+    assert [imports_first(one, seats, elastic=True) for one in (warm, warming, back)] == [False, True, False]
+    assert not imports_first(warming, seats, elastic=False)

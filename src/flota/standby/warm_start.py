@@ -69,7 +69,7 @@ class WarmStart:
 
     @property
     def is_warming(self) -> bool:
-        """Whether imports for this node's first start still run: until then, its workers would hold up a running job."""
+        """Whether imports for this node's first start still run: its workers would hold up a running job."""
         template, pool = self.template, self.pool
         imports = (template is not None and template.ready_at is None) or (pool is not None and pool.ready < pool.asked)
         return imports and time.monotonic() < self._warming_until

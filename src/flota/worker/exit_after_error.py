@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-EXIT_TIMEOUT = 10.0  # seconds for what else the script has registered with atexit
+EXIT_TIMEOUT = 5.0  # seconds for what else the script has registered with atexit
 
 
 def exit_after_error() -> None:

@@ -73,6 +73,8 @@ def describe_state(state: JobState, before: JobState) -> list[str]:
     if state.slow != before.slow:
         slow = [f"{label(row.role, row.rank)} on {row.host} ({row.factor:g} times)" for row in state.slow]
         lines.append(f"slow ranks: {', '.join(slow) or 'none'}")
+    if state.spares != before.spares:
+        lines.append(f"spares: {' '.join(row.host for row in state.spares) or 'none'}")
     if state.question != before.question and state.asks(POSITIONS):
         lines.append("asks nodes where their ranks are, for flota stack")
     if state.results != before.results:
@@ -360,7 +362,7 @@ def make_record(terms: Terms, host: str, rank: int, counts: tuple[int, ...], *, 
     """What a node says of itself; `other`: where its command line is another than the job's."""
     record = NodeRecord(
         terms.job, host, "10.0.0.1", NO_PORTS, terms.least, terms.most, terms.frameworks, rank, serves,
-        roles=terms.roles, workers_by_role=counts if terms.roles else (),
+        roles=terms.roles, workers_by_role=counts if terms.roles else (), spares=terms.spares,
     )  # fmt: skip
     return replace(record, **other)
 
@@ -419,10 +421,22 @@ class ClusterStage:
     def actions(self) -> set[type]:
         return {action for node in self.nodes.values() for action in node.actions}
 
-    def do_job(self, nodes="2", restarts=None, level="-1", elastic="", etcd="no", roles="", strict="no", **seconds):
+    def do_job(
+        self,
+        nodes="2",
+        restarts=None,
+        level="-1",
+        elastic="",
+        etcd="no",
+        roles="",
+        strict="no",
+        spares="0",
+        evict="0",
+        **seconds,
+    ):
         self.etcd = etcd == "yes"
         self.terms = make_terms(nodes, restarts, level, elastic, self.etcd, roles, **seconds)
-        self.terms = self.terms._replace(strict=strict == "yes")
+        self.terms = self.terms._replace(strict=strict == "yes", spares=int(spares), evict=float(evict))
 
     def do_pass(self, seconds):
         """Time passes, from one deadline to the next."""

@@ -134,7 +134,8 @@ def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
     """Add the nodes of a multi-node job. Most jobs use one machine, so that code is imported only if needed."""
     settings, hosts = request.settings, role_set.hosts
     get = settings.__getitem__
-    if get("nnodes") != (1, 1) or "," in get("ips") or get("master") or get("rdzv_endpoint") or len(hosts) > 1:
+    several = get("nnodes") != (1, 1) or "," in get("ips") or len(hosts) > 1
+    if several or any(map(get, ("master", "rdzv_endpoint", "spares", "evict_stragglers"))):
         from flota.cli.nodes_spec import choose_address, choose_interface, make_nodes
 
         nodes = make_nodes(settings, request.environ, role_set)

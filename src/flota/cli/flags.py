@@ -125,6 +125,8 @@ FLAGS = (
     Flag("monitor-interval", "duration", 0.1, "restarts", "no effect: flota does not poll workers", "SECS", variables="PET_MONITOR_INTERVAL", origin="torchrun", note="has no effect: flota does not poll workers"),
 
     Flag("nnodes", "nodes", (1, 1), "nodes", "number of machines: N, or MIN:MAX if it may vary [1]", "N", variables="PADDLE_NNODES PET_NNODES", origin="paddle launch, torch launch, torchrun"),
+    Flag("spares", "count", 0, "nodes", "nodes beyond --nnodes that wait, and replace a node that is lost [0]", "N"),
+    Flag("evict-stragglers", "factor", None, "nodes", "with --spares: swap a node for a spare if steps of a rank take this many times as long as others", "1.5x"),
     Flag("master", "text", None, "nodes", "where nodes join: HOST:PORT, https://HOST:PORT, etcd://HOST:PORT,… or etcds://… [chosen and printed]", "ADDR", variables="PADDLE_MASTER", origin="paddle launch", note=ON_ONE_MACHINE),
     Flag("rank", "int", -1, "nodes", "this node's number [-1: assigned when the nodes join]", "N", variables="PADDLE_RANK PET_NODE_RANK", origin="paddle launch"),
     Flag("job-id", "text", "default", "nodes", "the job's name, also used in log names [default]", "NAME", variables="PADDLE_JOB_ID PET_RDZV_ID", origin="paddle launch"),

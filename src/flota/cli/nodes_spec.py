@@ -43,22 +43,16 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
         # Checked first, before anything prints the address: it may contain a password.
         if set(get(dest) or "") & {"@", "?"}:
             raise errors.SecretInAddress(settings.source(dest))
-    if get("nnodes") == (1, 1) and "," not in get("ips") and len(listed.hosts) < 2:
+    spares = read_spares(settings)
+    if get("nnodes") == (1, 1) and "," not in get("ips") and len(listed.hosts) < 2 and not spares:
         _require_nodes(settings, listed)
         return None
     if len(listed.hosts) < 2:
         listed = RoleSet(COLLECTIVE, hosts=read_hosts(settings), flag=settings.source("ips"))
-    hosts, count = listed.hosts, len(listed.hosts)
-    if count and settings.source("nnodes") and get("nnodes") != (count, count):
-        given = f"{listed.flag} {','.join(hosts)}"
-        raise errors.Contradiction(settings.spelled("nnodes"), given, f"{count} address{'es' * (count > 1)}")
-    if get("standalone"):
-        nodes = settings.source("nnodes") or settings.source("ips") or settings.source("servers")
-        raise errors.Contradiction(settings.source("standalone"), nodes, "a standalone job runs on one machine")
-    least, most = (count, count) if hosts else get("nnodes")
-    rank = get("rank")
-    if not -1 <= rank < most:
-        raise errors.NodeRankOutOfRange(rank, most)
+    hosts, (least, most), rank = listed.hosts, _count_nodes(settings, listed), get("rank")
+    if not -1 <= rank < most + spares:
+        raise errors.NodeRankOutOfRange(rank, most + spares)
+    rank = rank if rank < most else -1  # a spare gets the number of the node that it replaces
     if hosts:
         rank = find_own_rank(settings, listed.flag, hosts, rank)
     where = choose_master(settings, listed, rank)
@@ -69,6 +63,8 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
     return where._replace(
         least=least,
         most=most,
+        spares=spares,
+        evict=get("evict_stragglers") or 0.0,
         tls=where.tls or bool(secrets.certificate or secrets.authority),
         secrets=secrets,
         rank=rank,
@@ -81,6 +77,23 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
     )
 
 
+def _count_nodes(settings: Settings, listed: RoleSet) -> tuple[int, int]:
+    """The least and the most, without spares."""
+    count: int = len(listed.hosts)
+    wanted: tuple[int, int] = settings["nnodes"]
+    if count and settings.source("nnodes") and wanted != (count, count):
+        given = f"{listed.flag} {','.join(listed.hosts)}"
+        raise errors.Contradiction(settings.spelled("nnodes"), given, f"{count} address{'es' * (count > 1)}")
+    if settings["standalone"]:
+        nodes = next(filter(None, map(settings.source, ("nnodes", "ips", "servers", "spares"))), "")
+        raise errors.Contradiction(settings.source("standalone"), nodes, "a standalone job runs on one machine")
+    if settings["spares"] and count:
+        raise errors.Contradiction(settings.spelled("spares"), listed.flag, "the list has a place for each node")
+    if settings["spares"] and not settings.source("nnodes"):
+        raise errors.OnlyWith(settings.source("spares"), "--nnodes")
+    return (count, count) if count else wanted
+
+
 def _require_nodes(settings: Settings, listed: RoleSet) -> None:
     """Reject a master for one node, unless the user, a variable or a platform said that there is one: otherwise this
     node would train alone while the others wait. Another launcher's variable may be for another job."""
@@ -88,6 +101,13 @@ def _require_nodes(settings: Settings, listed: RoleSet) -> None:
     says_one = settings.source("nnodes") or settings.source("ips") or settings["standalone"] or listed.hosts
     if settings["master"] and precedence(master) != OTHER_TOOLS and not says_one:
         raise errors.MasterWithoutNodes(master)
+
+
+def read_spares(settings: Settings) -> int:
+    if settings["evict_stragglers"] and not settings["spares"]:
+        raise errors.OnlyWith(settings.source("evict_stragglers"), "--spares")
+    spares: int = settings["spares"]
+    return spares
 
 
 def node_notes(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -35,6 +35,11 @@ def _hang_timeout(word: str) -> float:
     return require(seconds, fits=seconds == LEARNT or seconds >= 1)
 
 
+def _factor(word: str) -> float:
+    factor = float(word.removesuffix("x"))
+    return require(factor, fits=1 < factor < float("inf"))
+
+
 def _limit(word: str) -> float:
     seconds = read_duration(word)
     return require(seconds, fits=seconds > 0)
@@ -136,6 +141,7 @@ RARE_KINDS = {
     "threads": ValueKind(
         lambda word: word if word == "auto" else read_number(word, 1), "a positive whole number, or auto", "FLAG 4"
     ),
+    "factor": ValueKind(_factor, "a factor above 1", "FLAG 1.5x"),
     "limit": ValueKind(_limit, "a duration above 0", "FLAG 8h"),
     "hang": ValueKind(_hang_timeout, "a duration of 1s or more, or auto", "FLAG 10m, or FLAG auto"),
     "faults": ValueKind(_faults, "kinds of faults and intervals of 0.1s or more", "FLAG kill=60s,node=10m,seed=7"),

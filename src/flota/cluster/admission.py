@@ -63,7 +63,8 @@ def no_room(record: NodeRecord, holders: dict[int, str], taken: int, terms: Term
     """Why there is no seat left for this node; empty if there is one."""
     if record.rank in holders:
         return f"rank {record.rank} is taken by {holders[record.rank]}"
-    return f"the job already has all {terms.most} nodes" if taken >= terms.most else ""
+    spares = f" and {terms.spares} spare{'s' * (terms.spares > 1)}" if terms.spares else ""
+    return f"the job already has all {terms.most} nodes{spares}" if taken >= terms.most + terms.spares else ""
 
 
 def _may_be_stale(taken: list[Present], one: Present, job_state: JobState) -> bool:

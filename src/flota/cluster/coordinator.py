@@ -16,12 +16,13 @@ from flota.cluster.gathering import Gathering, hosts_in_words, joined_in_words
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState, next_round, with_restart
 from flota.cluster.leaving import LeavingNodes
 from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead, take_over
-from flota.cluster.node_record import DEAD, DONE, FAILED, RESTART, SERVING, Present
+from flota.cluster.node_record import DEAD, FAILED, RESTART, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
 from flota.cluster.seating import imports_first, seat
+from flota.cluster.spares import Spares, choose_nodes
 from flota.cluster.survey import take_survey
 from flota.cluster.terms import Terms, has_finished_work
-from flota.cluster.view import View, answers_to
+from flota.cluster.view import View, answers_to, take_view
 from flota.errors import TRY_AGAIN, USAGE
 from flota.hangs.question import AllIdle
 from flota.humanize import list_in_words
@@ -49,6 +50,7 @@ class Coordinator:
         self.lost_nodes = LostNodes(terms.absence)
         self.all_idle = AllIdle()
         self.slow_ranks = SlowRankWatch()
+        self.spares = Spares(terms)
         self.inherited = InheritedState(found, own, now, self.admission.longest_stale)
         self.blank = JobState(GATHERING, attempt=terms.policy.earlier)  # before the first decision
         self.job_state = take_over(found) if found else self.blank
@@ -57,6 +59,7 @@ class Coordinator:
         self.leaving = LeavingNodes()
         self.gone = set(found.left if found else ())  # left, or failed for good: their records are ignored
         self.here: set[str] = set()
+        self.present: list[Present] = []  # nodes that take part
         self.done: set[str] = set()  # nodes of the round whose workers have all succeeded
         self.round_began = now  # as far as this coordinator knows
         self.failed_since: float | None = None  # when the first failure of the round was seen
@@ -73,33 +76,22 @@ class Coordinator:
         trusting = trusting and confirmed is not None
         self.job_state = confirmed or self.job_state
         self.here = {one.node for one in records if one.record.state != DEAD}
-        present, refused = self.admission.admit(records, self.job_state, self.gone, now, trusting=trusting)
+        self.present, refused = self.admission.admit(records, self.job_state, self.gone, now, trusting=trusting)
         if refused != self.job_state.refused:
             self.job_state = replace(self.job_state, refused=refused)
         self._wake_at(self.admission.deadline)
-        self.gathering.note(present, now)
+        self.gathering.note(self.present, now)
         place = None
         for finding, sees in FINDINGS.items():
             if place != (self.job_state.phase, self.job_state.round):
                 place = self.job_state.phase, self.job_state.round
-                view = self._view(records, present, now, trusting=trusting)
+                view = take_view(self, records, now, trusting=trusting)
+                self._wake_at(view.more_lost_at)
             cell = TABLE[self.job_state.phase, finding]
             if cell is not nothing and sees(self, view) and cell(self, view):
                 break
+        self.job_state = self.spares.note(self.job_state, self.present)
         return self.job_state
-
-    def _view(self, records: list[Present], present: list[Present], now: float, *, trusting: bool) -> View:
-        by_node = {one.node: one for one in records}
-        seats = self.job_state.seats
-        seated = [by_node[row.node] for row in seats if row.node in by_node]
-        of_round = [one for one in seated if one.record.round == self.job_state.round]
-        runs = self.job_state.phase in (RUNNING, DECIDING)
-        if runs:
-            self.done.update(one.node for one in of_round if one.record.state == DONE)
-        lost = self.lost_nodes.find(seats, by_node, self.done, now) if trusting else []
-        self._wake_at(self.lost_nodes.deadline if trusting and runs else None)
-        failed = [one for one in of_round if one.record.state == FAILED]
-        return View(records, present, of_round, failed, lost, now, trusting)
 
     # Findings.
 
@@ -138,18 +130,23 @@ class Coordinator:
         return idle and not view.failed
 
     def _sees_newcomer(self, view: View) -> bool:
-        """If some nodes have finished, the others are about to: a new node does not restart the round then."""
-        worked = self.done or any(has_finished_work(one.record, self.terms) for one in view.of_round)
+        newcomers = self.spares.find_newcomers(self.job_state, view.present)
         seats, elastic = self.job_state.seats, self.terms.elastic
-        joins = any(not imports_first(one.record, seats, elastic=elastic) for one in self._newcomers(view))
-        return joins and not view.failed and not worked
+        joins = any(not imports_first(one.record, seats, elastic=elastic) for one in newcomers)
+        return joins and self._may_restart(view)
+
+    def _sees_straggler(self, view: View) -> bool:
+        found = self.spares.find_straggler(self.job_state, view.present, view.now)
+        self._wake_at(self.spares.deadline)
+        return found and self._may_restart(view)
+
+    def _may_restart(self, view: View) -> bool:
+        """If some nodes have finished, the others are about to: the round is not restarted for other nodes then."""
+        worked = self.done or any(has_finished_work(one.record, self.terms) for one in view.of_round)
+        return not view.failed and not worked
 
     def _sees_restart_request(self, view: View) -> bool:
         return any(one.record.requests.get(RESTART) == self.job_state.round for one in view.of_round)
-
-    def _newcomers(self, view: View) -> list[Present]:
-        seated = self._seated()
-        return [one for one in view.present if one.node not in seated]
 
     def _ends_with_leaving(self, view: View) -> bool:
         return self.leaving.should_end_job(self.terms, view, self._seated() - self.gone)
@@ -210,7 +207,12 @@ class Coordinator:
 
     def _restart_round(self, view: View) -> None:
         why = "joined" if self.terms.elastic else "joined to replace a lost node"
-        self._next_round(f"{hosts_in_words(self._newcomers(view))} {why}", view.now)
+        newcomers = self.spares.find_newcomers(self.job_state, view.present)
+        self._next_round(f"{hosts_in_words(newcomers)} {why}", view.now)
+
+    def _evict_straggler(self, view: View) -> None:
+        self.job_state, why = self.spares.evict(self.job_state)
+        self._next_round(why, view.now)
 
     def _restart_as_requested(self, view: View) -> None:
         self._next_round(RESTART_REQUESTED, view.now)
@@ -258,18 +260,19 @@ class Coordinator:
     def _gather(self, view: View) -> None:
         present = [one for one in view.present if one.node not in self.gone]
         job, gathering = self.job_state, self.gathering
-        if gathering.may_start(present, job.seats, job.round, view.now) and view.trusting:
+        chosen = choose_nodes(present, job, self.terms)
+        if gathering.may_start(chosen, job.seats, job.round, view.now) and view.trusting:
             offsets = self.admission.clock_offsets(present, self.epoch) if self.epoch is not None else {}
             if self._note_problems(find_problems([one.record for one in present], offsets)):
                 return
-            seats = seat(present, job.seats, by_address=self.terms.by_address)
+            seats = seat(chosen, job.seats, by_address=self.terms.by_address)
             self.job_state = self.job_state.begin(seats, self.terms.run_name, view.now - self.round_began)
             self.round_began = view.now
         elif view.now >= gathering.gives_up_at:
-            words = joined_in_words(present, self.terms)
+            words = joined_in_words(chosen, self.terms)
             self._end(JobEnding(INCOMPLETE, TRY_AGAIN, 0, f"nodes did not join in time: {words}"))
         else:
-            status = gathering.message(present, job.round, view.now)
+            status = gathering.message(chosen, job.round, view.now)
             self.job_state = replace(job, join_status=status or job.join_status)
             self._wake_at(gathering.deadline)
 
@@ -342,6 +345,7 @@ class Coordinator:
         self.gathering.begin(now, delay)
         self.done.clear()
         self.failed_since = None
+        why = self.spares.with_successors(why, self.present, self.job_state, self.gone)
         restarts = with_restart(self.job_state, now + (self.epoch or 0.0), why, culprit, lost)
         left = tuple(sorted(self.gone & self.here))
         job = next_round(self.job_state, why, culprit, restarts, left=left, delay=delay)
@@ -379,6 +383,7 @@ _ROWS: dict[str, tuple[Callable[[Coordinator, View], bool | None], ...]] = {
     "all nodes with work make no progress": (C._sees_all_idle, nothing, C._ask_for_stacks, nothing, nothing),
     "a request to restart": (C._sees_restart_request, nothing, C._restart_as_requested, nothing, nothing),
     "a node without a seat": (C._sees_newcomer, nothing, C._restart_round, nothing, nothing),
+    "a straggler that a spare can replace": (C._sees_straggler, nothing, C._evict_straggler, nothing, nothing),
     "requests of users": (always, nothing, C._serve_requests, nothing, nothing),
     "answers to a question": (always, nothing, nothing, C._take_answers, nothing),
     "nodes that gather": (always, C._gather, nothing, nothing, nothing),

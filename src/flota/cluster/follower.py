@@ -105,6 +105,10 @@ class Follower:
         self._leaving_at: float | None = None
         self._leaving_as = JobEnding(STOPPED)
 
+    @property
+    def is_spare(self) -> bool:
+        return self.job_state is not None and self.job_state.is_spare(self.name)
+
     # What happens on this node.
 
     def offered(self, ports: Ports, round_number: int) -> None:

@@ -37,6 +37,8 @@ def runs_command_at_end(node: MultiNode, ending: JobEnding) -> bool:
     if job_state and _is_decision(node, ending):
         return job_state.reports == node.follower.name
     first = 0 if node.nodes.etcd or node.store.master else 1
+    if node.follower.is_spare:
+        return False
     return not node.evidence.rounds or (ending.kind == INCOMPLETE and node.started.seat == first)
 
 

@@ -55,12 +55,17 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     elapsed: float = 0.0  # seconds from the start of the first round to the start of this one
     asked: int = 0  # the last question's number
     question: Question | None = None  # to all nodes of the round, until it is closed
+    spares: tuple[Seat, ...] = ()  # nodes without a seat, which wait for one
+    evicted: tuple[str, ...] = ()  # nodes that were swapped for a spare because of a slow rank
     results: dict[str, Result] = {}  # of questions that users asked, by kind
     run_name: str = ""  # from the first round on: the run id, a slash, and what `{time}` in --log_dir stands for
 
     def seat_of(self, node: str) -> int:
         """A node's number in the round, -1 for none."""
         return next((number for number, seat in enumerate(self.seats) if seat.node == node), -1)
+
+    def is_spare(self, node: str) -> bool:
+        return any(row.node == node for row in self.spares)
 
     def follows(self, earlier: JobState | None) -> bool:
         return earlier is None or self.place >= earlier.place

@@ -35,7 +35,8 @@ class LeavingNodes:
             return True
         if terms.elastic:
             return staying < terms.least
-        return not (terms.policy.enabled and staying) or ALLOCATION in scopes
+        replaced = staying if terms.policy.enabled else terms.spares and staying >= terms.least
+        return not replaced or ALLOCATION in scopes
 
     def _count_staying(self, view: View, seated: Collection[str]) -> int:
         """A node whose record is missing stays until it counts as lost."""

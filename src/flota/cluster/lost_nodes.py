@@ -49,8 +49,8 @@ class InheritedState:
     """
 
     def __init__(self, found: JobState | None, own: str, now: float, lease: float) -> None:
-        is_of_others = found is not None and bool(found.seats) and found.seat_of(own) < 0
-        self.deadline = now + lease if is_of_others else None
+        is_part = found is None or not found.seats or found.seat_of(own) >= 0 or found.is_spare(own)
+        self.deadline = None if is_part else now + lease
         self._round = found.round if found else -1
 
     def confirm(self, job_state: JobState, blank: JobState, records: list[Present], now: float) -> JobState | None:
@@ -86,5 +86,5 @@ def ending_after_loss(lost: list[Seat], seats: tuple[Seat, ...], terms: Terms) -
     """How the job ends after this loss. With exit code 0 it continues: the reason is that of the new round."""
     names = names_for_users(seats)
     reason = f"{were_in_words([names[row.node] for row in lost])} lost"
-    goes_on = terms.policy.enabled or terms.elastic
+    goes_on = terms.policy.enabled or terms.elastic or terms.spares
     return JobEnding(INCOMPLETE, 0 if goes_on else TRY_AGAIN, 0, reason)

@@ -5,14 +5,14 @@ import shlex
 import time
 from collections.abc import Callable
 
-from flota.cluster.job_state import GATHERING, JobState
+from flota.cluster.job_state import GATHERING, RUNNING, JobState
 from flota.cluster.member import Member
 from flota.cluster.seating import names_for_users
 from flota.cluster.store_access import StoreAccess
 from flota.failures.report_text import culprit_in_words, restart_details
 from flota.failures.roll_call import KIND as ROLL_CALL
 from flota.host.ports import owner_of_port
-from flota.humanize import restart_in_words, workers_in_words
+from flota.humanize import list_in_words, restart_in_words, workers_in_words
 from flota.job.causes import is_hang
 from flota.job.nodes import NodesSpec
 from flota.job.plan import lead_role
@@ -24,6 +24,7 @@ from flota.run.start import Started
 from flota.stragglers.step_times import report_changes
 
 FIRST_MESSAGE, NEXT_MESSAGE = 2.0, 10.0  # seconds without an answer until the first message, and between later ones
+NAMED = 4  # nodes that a spare names
 COPY = "Copy the following command to other nodes to run."
 LINE = "-" * 80
 
@@ -132,6 +133,8 @@ class ClusterMessages:
             if self._rounds and not before.join_status:
                 self.console.event("waiting_for_nodes", status=job_state.join_status)
             self.console.say("INFO", f"{job_state.join_status}{self._local_only}")
+        if job_state.phase == RUNNING:
+            self._report_spares(job_state, before, own)
         hangs = any(is_hang(failed.code, failed.cause) for failed in job_state.failures[:1])
         if job_state.asks(ROLL_CALL) and hangs and not before.failures:
             self._report_hang(job_state)
@@ -139,6 +142,17 @@ class ClusterMessages:
             report_changes(self.console, before.slow, job_state.slow)
         elif job_state.round > before.round and gathers:
             self._report_next_round(job_state)
+
+    def _report_spares(self, job_state: JobState, before: JobState, own: str) -> None:
+        for row in (one for one in job_state.spares if not before.is_spare(one.node)):
+            if row.node == own:
+                nodes = list_in_words(list(names_for_users(job_state.seats).values()), NAMED)
+                self.console.say("INFO", f"this node is a spare: it waits to replace one of {nodes}")
+            else:
+                self.console.say("INFO", f"{row.host} is a spare")
+        for row in before.spares:
+            if not job_state.is_spare(row.node) and job_state.seat_of(row.node) < 0:
+                self.console.say("WARNING", f"the spare {row.host} is gone")
 
     def _report_hang(self, job_state: JobState) -> None:
         what, *where = job_state.failures[0].said or ("no activity",)

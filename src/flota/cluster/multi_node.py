@@ -14,6 +14,7 @@ from flota.cluster import follower as actions
 from flota.cluster import job_events
 from flota.cluster.control_requests import ClusterRequests, open_control_port
 from flota.cluster.follower import Follower, NodeAction
+from flota.cluster.job_report import make_report
 from flota.cluster.job_state import JobState
 from flota.cluster.lease_times import LEASE, lease_of
 from flota.cluster.member import Member
@@ -34,7 +35,7 @@ from flota.host.signals import Signals
 from flota.job.nodes import NodesSpec
 from flota.job.plan import roles_of
 from flota.job.printable import printable
-from flota.job.report import NO_STEP, SUCCEEDED, JobEnding, PastRestart, Report, Verdict, with_failures
+from flota.job.report import NO_STEP, SUCCEEDED, JobEnding, PastRestart, Report, Verdict
 from flota.job.roster import Roster, with_endpoints
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.job.survey_outcomes import Question
@@ -389,12 +390,7 @@ class MultiNode(NodeWatch):
 
     def _has_rank_0(self) -> bool:
         """Whether this node writes the job's report: the node of rank 0 does, or every node if the job never began."""
-        return self.started.seat == 0 if self.evidence.rounds else self.has_not_begun()
+        return self.started.seat == 0 and not self.follower.is_spare if self.evidence.rounds else self.has_not_begun()
 
     def _report(self, ending: JobEnding) -> Report:
-        """The coordinator's decision, with what this node knows of its last round."""
-        job_state = self.follower.job_state
-        attempt, restarts = (job_state.attempt, job_state.restarts) if job_state else (0, ())
-        verdict = Verdict(ending.kind, ending.code, attempt, (), ending.signal, ending.reason, ending.stopped_by)
-        report = self.evidence.report(verdict)._replace(restarts=restarts)
-        return with_failures(report, ending.failures, ending.ended)
+        return make_report(self.evidence, self.follower.job_state, ending)

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from flota.cluster.differences import NodeFacts
 from flota.failures.roll_call import is_sound_failure
@@ -48,6 +49,7 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     serves: bool = False
     roles: tuple[str, ...] = ()
     workers_by_role: tuple[int, ...] = ()
+    spares: int = 0
     mode: str = COLLECTIVE
     agreed: str = ""  # a checksum of other settings that must be the same on all nodes
     state: str = READY
@@ -90,6 +92,10 @@ class Present(Struct, frozen=True):
     def answers(self, question: Question) -> bool:
         answer = self.record.answer
         return answer is not None and (answer.id, answer.kind) == (question.id, question.kind)
+
+
+def without_rank(one: Present) -> Present:
+    return replace(one, record=replace(one.record, rank=-1))
 
 
 def is_port(text: str) -> bool:

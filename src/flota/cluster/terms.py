@@ -33,6 +33,8 @@ class Terms(NamedTuple):
     agreed: str = ""
     run_name: str = ""  # the job state's, if this job begins with this coordinator
     strict: bool = False  # problems of nodes are errors
+    spares: int = 0
+    evict: float = 0.0  # a rank that is slower by this factor has its node swapped for a spare; 0: none has
 
     @property
     def elastic(self) -> bool:
@@ -58,6 +60,8 @@ def terms_of(spec: JobSpec, nodes: NodesSpec, run_name: str = "") -> Terms:
         agreed=agreed(spec),
         run_name=run_name,
         strict=nodes.strict,
+        spares=nodes.spares,
+        evict=nodes.evict,
     )
 
 
@@ -77,6 +81,7 @@ def blank_record(
         serves=serves,
         roles=tuple(printable(role.name) for role in spec.roles),
         workers_by_role=tuple(role.workers for role in spec.roles),
+        spares=nodes.spares,
         mode=spec.mode,
         agreed=agreed(spec),
         facts=facts,
@@ -86,9 +91,10 @@ def blank_record(
 
 def disagreement(record: NodeRecord, terms: Terms) -> str:
     """Why a node cannot take part in this job; empty if it can. Fast in that case: there may be thousands."""
-    own = record.job, record.least, record.most, record.frameworks, record.roles, record.mode, record.agreed
-    jobs = terms.job, terms.least, terms.most, terms.frameworks, terms.roles, terms.mode, terms.agreed
-    if own == jobs and record.rank < terms.most:
+    own = record.job, record.least, record.most, record.spares, record.frameworks, record.roles
+    jobs = terms.job, terms.least, terms.most, terms.spares, terms.frameworks, terms.roles
+    same = own == jobs and (record.mode, record.agreed) == (terms.mode, terms.agreed)
+    if same and record.rank < terms.most:
         return ""
     nodes, jobs_nodes = count_of(record.least, record.most), count_of(terms.least, terms.most)
     frameworks, jobs_frameworks = ",".join(record.frameworks), ",".join(terms.frameworks)
@@ -96,6 +102,7 @@ def disagreement(record: NodeRecord, terms: Terms) -> str:
     checks = (
         (record.job != terms.job, f"its job id is `{record.job}`, this job's is `{terms.job}`"),
         (nodes != jobs_nodes, f"it expects {nodes} nodes, this job expects {jobs_nodes}"),
+        (record.spares != terms.spares, f"it has --spares {record.spares}, this job has --spares {terms.spares}"),
         (frameworks != jobs_frameworks, f"it uses {frameworks}, this job uses {jobs_frameworks}"),
         (record.rank >= terms.most, f"rank {record.rank} is out of range in a job of {terms.most} nodes"),
         (roles != jobs_roles, f"it has {roles}, this job has {jobs_roles}"),

@@ -163,6 +163,7 @@ class Report(NamedTuple):
     restarts: tuple[PastRestart, ...] = ()  # the last of them
     stop_step: int = NO_STEP  # at which a preempted job has saved
     bindings: tuple[BoundWorker, ...] = ()
+    spares: tuple[str, ...] = ()  # hosts of nodes that waited to replace others when the job ended
     final: bool = True  # False: written when the job began to stop
     ledger: dict[str, object] = {}  # noqa: RUF012  where the time went: see ledger/ledger.py
 
@@ -225,6 +226,7 @@ def report_as_dict(report: Report) -> dict[str, object]:
         "began": round(report.began, 6),
         "restarts": [{field: getattr(one, field) for field in one._fields} for one in report.restarts],
         "lost_nodes": [host for one in report.restarts for host in one.lost],
+        **({"spares": list(report.spares)} if report.spares else {}),
         **({"ledger": report.ledger} if report.ledger else {}),
     }
 
@@ -287,6 +289,7 @@ def report_from_dict(data: Mapping[str, Any]) -> Report:
         ignored=tuple(map(_parse_worker, data.get("ignored") or ())),
         ended=tuple(map(_parse_worker, data.get("ended_before") or ())),
         restarts=tuple(map(_restart_from_dict, data.get("restarts") or ())),
+        spares=tuple(map(str, data.get("spares") or ())),
         bindings=tuple(
             _fill(BoundWorker(), {field: field for field in BoundWorker._fields}, one)
             for one in data.get("bindings") or ()

@@ -45,8 +45,10 @@ class SlowRank(NamedTuple):
 class SlowRankWatch:
     """Which ranks of a round are slow. `deadline`: when to check again even if nothing changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, threshold: float = SLOW) -> None:
+        """`threshold`: a rank is slow above it."""
         self.deadline: float | None = None
+        self._threshold, self._recovered = threshold, min(RECOVERED, threshold)
         self._round = -1
         self._since: dict[Who, float] = {}  # ranks that seem to have become slow, or to have recovered
 
@@ -62,7 +64,7 @@ class SlowRankWatch:
         self.deadline = now + PERIOD if rows else None
         for who, factor in factors({who: seconds for who, (_, seconds) in rows.items()}).items():
             host, seconds = rows[who]
-            changes = factor < RECOVERED if who in slow else factor > SLOW
+            changes = factor < self._recovered if who in slow else factor > self._threshold
             if not changes:
                 self._since.pop(who, None)
             elif now - self._since.setdefault(who, now) >= max(SECONDS, STEPS * seconds):

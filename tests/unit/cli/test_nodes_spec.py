@@ -478,3 +478,39 @@ def test_a_token_that_everyone_can_read_causes_a_warning(asked, tmp_path):
 )
 def test_a_changing_number_of_nodes_turns_restarting_on(asked, words, policy):
     assert restart_policy(asked(words)[0]) == policy
+
+
+def test_spares_and_eviction(nodes_spec):
+    spec = nodes_spec("--nnodes 2:4 --spares 1 --evict-stragglers 1.5x --master 10.0.0.1:8090")
+
+    assert (spec.least, spec.most, spec.spares, spec.evict) == (2, 4, 1, 1.5)
+    assert nodes_spec("--nnodes 2", FLOTA_SPARES="2", FLOTA_EVICT_STRAGGLERS="2").evict == 2.0
+    assert nodes_spec("--nnodes 1 --spares 1").spares == 1
+
+
+def test_a_rank_beyond_the_nodes_is_that_of_a_spare(nodes_spec):
+    assert [nodes_spec(f"--nnodes 2 --spares 1 --rank {rank}").rank for rank in (0, 1, 2)] == [0, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--nnodes 2 --spares -1", "--spares"),
+        ("--nnodes 2 --spares many", "`many`"),
+        ("--nnodes 2 --spares 1 --evict-stragglers 1x", "`1x`"),
+        ("--nnodes 2 --spares 1 --evict-stragglers fast", "`fast`"),
+        ("--nnodes 2 --spares 1 --evict-stragglers infx", "`infx`"),
+        ("--nnodes 2 --evict-stragglers 1.5x", "--evict-stragglers has an effect only with --spares"),
+        ("--nnodes 2 --spares 0 --evict-stragglers 1.5x", "--evict-stragglers has an effect only with --spares"),
+        ("--spares 1", "--spares has an effect only with --nnodes"),
+        ("--ips 10.0.0.1,10.0.0.2 --spares 1", "--ips"),
+        ("--nnodes 2 --spares 1 --rank 3", "--rank 3 is out of range: the job has 3 nodes"),
+        ("--nnodes 2 --spares 1 --standalone", "--standalone"),
+    ],
+)
+def test_spares_that_cannot_be(nodes_spec, words, message):
+    with pytest.raises(FlotaError) as raised:
+        nodes_spec(words)
+    assert message in raised.value.message
+    assert raised.value.hint
+    assert raised.value.exit_code == 2

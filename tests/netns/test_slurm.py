@@ -33,6 +33,14 @@ os.rename(f"new.{name}", name)
 sys.exit(7 if os.environ["RANK"] in sys.argv[1:] else 0)
 """
 
+WAITS_FOR_A_SPARE = """
+import os, pathlib, time
+deadline = time.monotonic() + 60
+while not any("is a spare" in path.read_text() for path in pathlib.Path(os.environ["FLOTA_LOG_DIR"]).glob("*.log")):
+    assert time.monotonic() < deadline
+    time.sleep(0.05)
+"""
+
 
 @pytest.fixture(scope="module")
 def slurm():
@@ -86,6 +94,16 @@ def test_a_task_per_node_needs_no_flags(slurm, here, nodes):
     assert {one["WORLD_SIZE"] for one in found} == {str(2 * nodes)}
     assert [one["NODE_RANK"] for one in found] == [str(rank // 2) for rank in range(2 * nodes)]
     assert len({one["host"] for one in found}) == nodes
+
+
+def test_spares_are_a_part_of_the_allocation(slurm, here):
+    (here / "waits.py").write_text(WAITS_FOR_A_SPARE + SHOWS)
+    srun = ("srun", "-N", 3, "--ntasks-per-node=1")
+
+    code, text = end(slurm.popen(*srun, *FLOTA, "--spares", 1, "--nproc_per_node", 2, "waits.py", cwd=here))
+
+    assert code == 0, text
+    assert [one["RANK"] for one in ranks(here)] == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 4])

@@ -285,6 +285,23 @@ def test_a_host_that_is_cut_off_ends_the_job_here_and_there(hosts):
     hosts.wait_until_none_is_left(1, 2, 3)
 
 
+def test_a_host_that_waits_as_a_spare_replaces_one_that_is_cut_off(hosts):
+    hosts.give(WAITS)
+    launcher = hosts.start("--hosts", "host[1-3]", "--spares", "1", "job.py")
+    places = {number: hosts.disk(number) / "waits.1" for number in (2, 3)}
+    wait_until(lambda: any(path.exists() for path in places.values()), "rank 1 on one of two hosts", PATIENCE)
+    [seated] = [number for number, path in places.items() if path.exists()]
+
+    hosts.lab.cut(seated)
+
+    hosts.wait_for(places[5 - seated])
+    launcher.send_signal(signal.SIGINT)
+    _, err = launcher.communicate(timeout=PATIENCE)
+    assert launcher.returncode == 130, err
+    assert f"host{seated} was lost; replaced by the spare host{5 - seated}" in err
+    hosts.wait_until_none_is_left(1, 2, 3)
+
+
 def test_a_launcher_that_is_cut_off_ends_the_job_on_the_hosts(hosts):
     hosts.give(WAITS)
     hosts.start("--hosts", "host[1-3]", "job.py")

@@ -10,7 +10,7 @@ from typing import Any
 
 from flota import errors
 from flota.cli.flags import BY_NAME, FLAGS, WITHOUT_HOSTS, Flag
-from flota.cli.nodes_spec import read_token
+from flota.cli.nodes_spec import read_spares, read_token
 from flota.cli.parse import ACCUMULATED, PER_NODE_FLAGS, CommandLine, Given, nearest, store
 from flota.cli.platform_settings import read_host_file
 from flota.cli.settings import Request, Settings, format_value, gather, to_words, without_parents_variables
@@ -102,6 +102,7 @@ def make_job(line: CommandLine, settings: Settings, nodes: tuple[int, int], envi
         stop_before=get("stop_before"),
         token=read_token(environ) or secrets.token_urlsafe(24),
         preempt_timeout=get("preempt_timeout"),
+        spares=read_spares(settings),
     )
 
 

@@ -88,7 +88,7 @@ def agrees(dest: str, settings: Settings, hints: Hints) -> bool:
         return False
     if dest == "nnodes":
         least, most = settings["nnodes"]
-        return bool(most > 1 and (not hints.nodes or least <= hints.nodes <= most))
+        return bool(most > 1 and (not hints.nodes or least <= hints.nodes <= most + settings["spares"]))
     # Another launcher's variable may be for another job.
     return dest == "master" and precedence(settings.source(dest)) != OTHER_TOOLS
 
@@ -105,7 +105,10 @@ def as_node(settings: Settings, title: str, hints: Hints) -> Settings:
     """Settings for one of several nodes."""
     given = dict(settings.given)
     if not settings.source("nnodes"):
-        store(given, BY_NAME["nnodes"], hints.source, str(hints.nodes))
+        spares = settings["spares"]
+        if spares and spares >= hints.nodes:
+            raise Contradiction(settings.spelled("spares"), f"{title} with {hints.nodes} nodes", "no node would work")
+        store(given, BY_NAME["nnodes"], hints.source, str(hints.nodes - spares))
     if not settings.source("master"):
         if not hints.master:
             raise NoFirstHost(title, hints.nodes or given["nnodes"].value[1])  # type: ignore[index]

@@ -85,12 +85,16 @@ def _find_hosts(settings: Settings) -> tuple[SshHost, ...]:
 
 
 def _count_nodes(settings: Settings, hosts: tuple[SshHost, ...]) -> tuple[int, int]:
-    least, most = settings["nnodes"]
+    """Each host is one node, or a spare."""
+    (least, most), spares = settings["nnodes"], settings["spares"]
+    listed = f"--hosts with {len(hosts)} host{'s' * (len(hosts) > 1)}"
     if not settings.source("nnodes"):
-        return len(hosts), len(hosts)
-    if most != len(hosts):
-        count = f"{len(hosts)} host{'s' * (len(hosts) > 1)}"
-        raise errors.Contradiction(settings.spelled("nnodes"), f"--hosts with {count}", "each host is one node")
+        if spares >= len(hosts):
+            raise errors.Contradiction(settings.spelled("spares"), listed, "no host would work")
+        return len(hosts) - spares, len(hosts) - spares
+    if most + spares != len(hosts):
+        nodes = settings.spelled("nnodes") + (f" {settings.spelled('spares')}" if spares else "")
+        raise errors.Contradiction(nodes, listed, "each host is one node")
     return least, most
 
 

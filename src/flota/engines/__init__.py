@@ -96,6 +96,7 @@ class EngineJob(NamedTuple):
     stop_before: float | None  # seconds before the engine's time limit at which workers are asked to save
     token: str  # never in `text`, in a command line or in a file that others can read
     preempt_timeout: float | None = None  # None: not given
+    spares: int = 0  # nodes beyond `most`, which wait to replace one
 
     def __repr__(self) -> str:
         return f"EngineJob({self.target!r}, …)"
@@ -103,6 +104,15 @@ class EngineJob(NamedTuple):
     @property
     def elastic(self) -> bool:
         return self.least != self.most
+
+    @property
+    def started(self) -> int:
+        """How many nodes the engine starts, at most."""
+        return self.most + self.spares
+
+    @property
+    def least_started(self) -> int:
+        return self.least if self.elastic else self.started
 
     @property
     def nodes(self) -> str:

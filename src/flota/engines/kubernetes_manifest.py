@@ -50,7 +50,7 @@ def job_name(job: EngineJob, *, jobset: bool) -> str:
     if not name:
         raise errors.BadValue("--job_id", job.name, "a name with letters a to z or digits", "--job_id train")
     name = name if name[0].isalpha() else f"job-{name}"
-    return name[: 63 - len(_host("", job.most - 1, jobset=jobset))].rstrip("-")
+    return name[: 63 - len(_host("", job.started - 1, jobset=jobset))].rstrip("-")
 
 
 def _host(name: str, index: int, *, jobset: bool) -> str:
@@ -58,10 +58,10 @@ def _host(name: str, index: int, *, jobset: bool) -> str:
 
 
 def least_nodes(job: EngineJob, options: Options) -> int:
-    """A job of N nodes continues with one less while a pod is replaced, unless its size is fixed."""
+    """A job of N nodes continues with one less while a pod is replaced, unless its size is fixed or it has spares."""
     if job.elastic and options["fixed"]:
         raise errors.Contradiction("--fixed", f"--nodes {job.nodes}", "the second lets the number vary")
-    return job.least if job.elastic or options["fixed"] else max(1, job.most - 1)
+    return job.least if job.elastic or job.spares or options["fixed"] else max(1, job.most - 1)
 
 
 def pod_grace(job: EngineJob) -> int:
@@ -150,12 +150,12 @@ def _resources(options: Options) -> Object:
 
 def make_job(job: EngineJob, options: Options, name: str, template: Object) -> Object:
     """The object that owns the others: deleting it deletes them."""
-    spec: Object = {"completionMode": "Indexed", "completions": job.most, "parallelism": job.most}
+    spec: Object = {"completionMode": "Indexed", "completions": job.started, "parallelism": job.started}
     if options["restart_policy"] == "never":
         spec |= {"backoffLimitPerIndex": options["retries"], "podFailurePolicy": _failure_policy()}
     else:
-        spec["backoffLimit"] = options["retries"] * job.most
-    if least_nodes(job, options) < job.most:
+        spec["backoffLimit"] = options["retries"] * job.started
+    if least_nodes(job, options) < job.started:
         # Node 0 serves the master and is the last to end: a pod that is still being replaced then is not needed.
         spec["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
     spec["template"] = template

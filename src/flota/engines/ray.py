@@ -59,7 +59,7 @@ class RayPlan(NamedTuple):
     @property
     def text(self) -> str:
         where = f"Ray's copy of {self.working_dir}" if self.working_dir else self.directory
-        count = self.job.nodes.replace(":", " to ")
+        count = f"{self.job.least} to {self.job.started}" if self.job.elastic else str(self.job.started)
         resources = ", ".join(f"{name}: {amount}" for name, amount in self.bundle.items())
         command = ["python", "-m", "flota"]
         lines = [
@@ -69,7 +69,7 @@ class RayPlan(NamedTuple):
             f"# in each bundle an actor that runs one node, in {where}: first node 0, then the others",
             *(
                 shlex.join([*command, *node_words(self, "HOST_0:PORT", index)])
-                for index in range(min(self.job.most, 2))
+                for index in range(min(self.job.started, 2))
             ),
         ]
         return "\n".join([*lines, ""])
@@ -99,7 +99,7 @@ def plan(job: EngineJob, options: Options) -> RayPlan:
 def node_words(planned: RayPlan, master: str, index: int) -> list[str]:
     """flota's arguments for one node. Node 0 serves the master, also if another node is on the same host."""
     job, serves = planned.job, "true" if index == 0 else "false"
-    where = [f"--master={master}", f"--rdzv_conf=is_host={serves}"] if job.most > 1 else []
+    where = [f"--master={master}", f"--rdzv_conf=is_host={serves}"] if job.started > 1 else []
     return [f"--nnodes={job.nodes}", *where, *job.words]
 
 
@@ -116,7 +116,8 @@ def count_places(nodes: Iterable[Mapping[str, Any]], bundle: Mapping[str, int], 
 def describe_wait(planned: RayPlan, places: int, total: Mapping[str, float], free: Mapping[str, float]) -> str:
     each = " and ".join(f"{amount} {name}" for name, amount in planned.bundle.items())
     left = " and ".join(f"{free.get(name, 0):g} of {total.get(name, 0):g} {name}" for name in planned.bundle)
-    return f"waiting for {planned.job.least} nodes with {each} each; the cluster has places for {places}; {left} free"
+    least = planned.job.least_started
+    return f"waiting for {least} nodes with {each} each; the cluster has places for {places}; {left} free"
 
 
 class RayJob:
@@ -216,7 +217,7 @@ def _raise_late(*_: object) -> None:
 def _reserve(ray: Any, planned: RayPlan) -> tuple[Any, int]:
     """Wait until the cluster has room. A job of MIN:MAX nodes takes as many as there are."""
     pack = planned.strategy == "PACK"
-    count, least = planned.job.most, planned.job.least
+    count, least = planned.job.started, planned.job.least_started
     if planned.job.elastic:
         count = max(least, min(count, count_places(ray.nodes(), planned.bundle, pack=pack)))
     while True:

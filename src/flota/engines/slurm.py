@@ -107,7 +107,7 @@ def plan(job: EngineJob, options: Options) -> BatchScript:
         "# One flota per node; it finds the other nodes through Slurm's variables. No shell may come between srun and",
         "# flota: it would not pass signals on. --kill-on-bad-exit would kill nodes that still save.",
         f"cd {shlex.quote(job.directory)} || exit",
-        f"srun --ntasks-per-node=1 --kill-on-bad-exit=0{' --no-kill' if job.elastic else ''} \\",
+        f"srun --ntasks-per-node=1 --kill-on-bad-exit=0{' --no-kill' if job.elastic or job.spares else ''} \\",
         f"  {shlex.join(words)}",
         "code=$?",
         "",
@@ -133,7 +133,7 @@ def _added_words(job: EngineJob, options: Options) -> list[str]:
 def _sbatch_options(job: EngineJob, options: Options, log_dir: str) -> list[tuple[str, str]]:
     rows = [
         ("job-name", job.name),
-        ("nodes", f"{job.least}-{job.most}" if job.elastic else str(job.most)),
+        ("nodes", f"{job.least}-{job.started}" if job.elastic else str(job.started)),
         # With a range of nodes it would mean one task, and so one node.
         *([] if job.elastic else [("ntasks-per-node", "1")]),
         ("output", f"{log_dir}/slurm-{'%A_%a' if options['array'] else '%j'}.out"),
@@ -145,7 +145,7 @@ def _sbatch_options(job: EngineJob, options: Options, log_dir: str) -> list[tupl
         value = options[name.replace("-", "_")]
         if value:
             rows.append((name, str(value)))
-    if job.elastic:
+    if job.elastic or job.spares:
         rows.append(("no-kill", ""))
     if job.stop_before:
         sent = job.preempt_signal or "SIGUSR1"

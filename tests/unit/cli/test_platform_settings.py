@@ -10,7 +10,7 @@ from flota.cli.parse import parse
 from flota.cli.platform_settings import read_host_file, read_platform
 from flota.cli.settings import Request, gather
 from flota.devices import find_devices
-from flota.errors import BadPlatformValue, MasterWithoutNodes, NoFirstHost
+from flota.errors import BadPlatformValue, Contradiction, MasterWithoutNodes, NoFirstHost
 from flota.job.nodes import Place
 from flota.job.plan import plan_workers
 from flota.job.roster import Ports, Roster, Seat
@@ -272,3 +272,14 @@ def test_a_file_of_hosts_that_cannot_be_read_is_empty(tmp_path):
 
     assert read_host_file(str(tmp_path / "nodes")) == "gpu01\ngpu\ufffd\n"
     assert read_host_file(str(tmp_path / "missing")) == ""
+
+
+def test_spares_are_nodes_of_the_platform(asked):
+    by_platform = asked("--spares 1", TASK)
+    by_user = asked("--nnodes 1:1 --spares 1", TASK)
+
+    assert by_platform.settings["nnodes"] == (1, 1)
+    assert make_nodes(by_platform.settings, {}).rank == -1  # of two nodes, the second
+    assert by_user.settings["nnodes"] == (1, 1)
+    with pytest.raises(Contradiction, match="no node would work"):
+        asked("--spares 2", TASK)

@@ -7,7 +7,7 @@ import pytest
 from flota.cli.main import main
 from flota.cli.ssh_job import read_ssh_job
 from flota.engines.ssh_hosts import SshHost
-from flota.errors import BadValue, Contradiction, UnreadableFile
+from flota.errors import BadValue, Contradiction, FlotaError, UnreadableFile
 from flota.errors.hosts import EmptyHostfile
 
 
@@ -132,3 +132,14 @@ def test_hosts_are_named_on_the_command_line_only(tmp_path, capsys):
     assert main(["train.py"]) == 2
 
     assert "`hosts` is not a table of groups; name hosts with --hosts" in capsys.readouterr().err
+
+
+def test_spares_are_hosts_beyond_the_nodes():
+    job, _ = read("--hosts", "a,b,c", "--spares", "1", "train.py")
+    assert (job.least, job.most, job.started, job.words) == (2, 2, 3, ("--spares", "1", "train.py"))
+    job, _ = read("--hosts", "a,b,c", "--nnodes", "1:2", "train.py", environ={"FLOTA_SPARES": "1"})
+    assert (job.least, job.most, job.started, job.words) == (1, 2, 3, ("--spares=1", "train.py"))
+    for words in (("--nnodes", "3", "--spares", "1"), ("--spares", "3"), ("--evict-stragglers", "2x")):
+        with pytest.raises(FlotaError) as raised:
+            read("--hosts", "a,b,c", *words, "train.py")
+        assert raised.value.exit_code == 2

@@ -272,3 +272,12 @@ def test_the_host_name_of_the_last_pod_has_at_most_63_characters():
 def test_a_name_of_which_nothing_is_left_is_an_error():
     with pytest.raises(BadValue, match="--job_id"):
         job_name(JOB._replace(job_id="训练"), jobset=False)
+
+
+def test_spares_are_pods_of_the_same_job_whose_size_is_then_fixed():
+    found = objects(JOB._replace(spares=2))
+    spec, env = found["Job"]["spec"], {row["name"]: row.get("value") for row in container_of(found)["env"]}
+
+    assert (spec["completions"], spec["parallelism"]) == (6, 6)
+    assert env["FLOTA_NNODES"] == "4"
+    assert spec["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}

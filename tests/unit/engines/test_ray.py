@@ -104,3 +104,13 @@ def test_a_job_that_stopped_because_of_a_lost_node_may_be_tried_again():
     assert job_after({0: 143}, lost=[1]) == 75
     assert job_after({0: 143}, lost=[1], stopping=True) == 143
     assert job_after({0: 143}) == 143
+
+
+def test_spares_need_places_as_well():
+    spared = planned(JOB._replace(spares=1))
+
+    assert "a placement group of 5 bundles" in spared.text
+    assert "waiting for 5 nodes" in describe_wait(spared, 4, {"CPU": 4}, {"CPU": 0})
+    assert node_words(spared, "a:1", 0)[0] == "--nnodes=4"
+    assert "2 to 5 bundles" in planned(JOB._replace(least=2, spares=1)).text
+    assert node_words(planned(JOB._replace(least=1, most=1, spares=1)), "a:1", 1)[1] == "--master=a:1"

@@ -139,3 +139,13 @@ def test_the_state_of_a_job(monkeypatch, said, state, code):
 
     assert slurm.job_state("7") == (state, code)
     assert (state in slurm.RUNS) == (state in ("RUNNING", "PENDING", "UNREACHABLE"))
+
+
+def test_spares_are_allocated_and_the_job_survives_the_loss_of_a_node():
+    fixed = script(JOB._replace(spares=1, words=("--spares", "1", "train.py"))).text
+
+    assert "nodes=5" in options_of(fixed)
+    assert "no-kill" in options_of(fixed)
+    assert "--no-kill" in fixed
+    assert "--nnodes=4 --grace=28s --spares 1" in fixed
+    assert "nodes=2-5" in options_of(script(JOB._replace(least=2, spares=1)).text)

@@ -76,3 +76,9 @@ def test_the_plan_has_one_command_per_host_and_no_secret():
     for shown in (text, repr(make())):
         assert "secret-token" not in shown
         assert "secret-key" not in shown
+
+
+def test_the_last_hosts_may_be_spares():
+    planned = make(TWO._replace(least=1, most=1, spares=1))
+
+    assert planned.node_words(1, "10.0.0.1:4000")[:3] == ["--nnodes=1", "--rank=1", "--master=10.0.0.1:4000"]

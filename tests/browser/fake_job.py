@@ -58,7 +58,7 @@ class FakeJob:
             *(1, self.texts["job"], "running", 2, 1, 3, self.began, now, self.nodes * self.per_node),
             log_dir="/data/runs/llama-7b/2026-11-18", directory="/data", command=("train.py", "--config", "7b.yaml"),
             nodes=places, restarts=(RestartStatus(0, self.began + 900, self.texts["reason"]), RestartStatus(1, self.began + 2600, "node gpu02 lost", lost=("gpu02",))),
-            slow=slow,
+            slow=slow, spares=(NodePlace(-1, self.host(self.nodes)),),
         )  # fmt: skip
         return JobAnswer(job, tuple(self._node(seat, now) for seat in range(self.nodes)))
 

@@ -43,6 +43,10 @@ def test_it_shows_the_job_and_keeps_the_token_out_of_the_address(serve, open_pag
     page.wait_for_selector(".chart canvas")
     until(page, "document.querySelectorAll('#log li').length > 5")
     assert "rank 7 exit code 1 on gpu01" in text(page, "#events")
+    hosts = page.evaluate("[...document.querySelectorAll('#nodes tr')].map(row => row.innerText)")
+    assert (
+        "spare" in hosts[-1] and "Drain" not in hosts[-1] and "Drain" in hosts[0] and "1 spare" in text(page, "#cards")
+    )
     page.reload()  # the cookie is enough
     ready(page)
 

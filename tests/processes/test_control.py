@@ -75,13 +75,13 @@ def nodes(flota):
     return start_nodes(flota, "--nnodes", 2)
 
 
-def start_nodes(flota, *words):
+def start_nodes(flota, *words, count=2):
     held = hold_free(1, "127.0.0.1")
     place = f"127.0.0.1:{port_of(held[0])}"
     release(held)
     words = (*words, "--master", place, "--framework", "torch", "reports.py")
     env = {"STAGE": str(flota.directory), "FLOTA_TOKEN": TOKEN}
-    found = [flota.start("--log_dir", f"log{number}", *words, env=env) for number in range(2)]
+    found = [flota.start("--log_dir", f"log{number}", *words, env=env) for number in range(count)]
     found[0].wait_for("step.0", "step.1")
     return found
 
@@ -316,6 +316,28 @@ def test_all_nodes_are_asked_through_one(flota, nodes, ask):
     assert (facts["nodes"], facts["hosts"]) == (2, [host, host])
     assert f"2 ({host}, {host})" in command(flota, "ps").stdout
     assert finish(flota, *nodes) == [0, 0]
+
+
+def test_a_spare_is_shown_as_one(flota, ask):
+    nodes = start_nodes(flota, "--nnodes", 2, "--spares", 1, count=3)
+    wait_until(lambda: all(len(ask.status(node).job.spares) == 1 for node in nodes), "a spare that all nodes know")
+
+    states = {node.pid: ask.status(node).node.state for node in nodes}
+
+    assert sorted(states.values()) == ["running", "running", "spare"]
+    [spare] = [node for node in nodes if states[node.pid] == "spare"]
+    status = ask.status(spare)
+    assert (status.job.state, status.job.world_size, len(status.job.nodes)) == ("running", 2, 2)
+    assert (status.node.seat, status.node.ranks, status.job.spares[0].seat) == (-1, (), -1)
+    assert [len(node.ranks) for node in ask.job(spare.pid).status().nodes] == [1, 1]
+    rows = [line.split() for line in command(flota, "ps").stdout.splitlines() if "log" in line]
+    own = {row[1]: (row[2], row[3]) for row in rows if int(row[1]) in states}
+    assert own == {str(pid): (state, "2+1") for pid, state in states.items()}
+    listed = command(flota, "ps", "--at", status.job.spares[0].endpoint, "--json", env={"FLOTA_TOKEN": TOKEN})
+    assert [(row["state"], row["endpoint"]) for row in json.loads(listed.stdout)] == [
+        ("spare", status.job.spares[0].endpoint)
+    ]
+    assert finish(flota, *nodes) == [0, 0, 0]
 
 
 def test_stack_asks_a_job_on_other_machines(flota, nodes, ask):

@@ -8,10 +8,10 @@ from flota.cluster.job_state import GATHERING, JobState
 from flota.cluster.questions import ON_REQUEST
 from flota.cluster.store_access import make_tls
 from flota.control.requests import CannotDo, JobRequests
-from flota.control.status import RESTARTING, WAITING
+from flota.control.status import RESTARTING, RUNNING, WAITING
 from flota.job.nodes import ONE_NODE, NodesSpec
 from flota.job.overview import JobOverview, NodeEndpoint
-from flota.job.roster import Seat, endpoint
+from flota.job.roster import Roster, Seat, endpoint
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.job.survey_outcomes import Result
 from flota.supervise.grace_period import SIGTERM
@@ -28,7 +28,7 @@ class ClusterRequests(JobRequests):
         self._node = node
 
     def overview(self) -> JobOverview:
-        overview = overview_of(self._node.follower.job_state, tls=self._node.nodes.tls)
+        overview = overview_of(self._node.follower.job_state, self._node.follower.name, tls=self._node.nodes.tls)
         return overview._replace(store_seconds=self._node.store.client.last_seconds)
 
     def stop(self) -> str:
@@ -76,11 +76,15 @@ def open_control_port(door: ControlDoor, spec: JobSpec, nodes: NodesSpec, token:
     return str(listener.getsockname()[1])
 
 
-def overview_of(job_state: JobState | None, *, tls: bool) -> JobOverview:
+def overview_of(job_state: JobState | None, own: str, *, tls: bool) -> JobOverview:
     job = job_state or JobState(GATHERING)
     places = tuple(NodeEndpoint(seat.host, seat.address, _endpoint_of(seat, tls=tls)) for seat in job.seats)
     state = (RESTARTING if job.seats else WAITING) if job.phase == GATHERING else ""
-    return JobOverview(places, job.restarts, job.slow, state, job.join_status or job.why)
+    overview = JobOverview(places, job.restarts, job.slow, state, job.join_status or job.why)
+    spares = tuple(NodeEndpoint(seat.host, seat.address, _endpoint_of(seat, tls=tls)) for seat in job.spares)
+    if state or not job.is_spare(own):
+        return overview._replace(spares=spares)
+    return overview._replace(spares=spares, state=RUNNING, waits_in=Roster(job.round, job.attempt, job.seats))
 
 
 def _endpoint_of(seat: Seat, *, tls: bool) -> str:
@@ -91,9 +95,11 @@ def refuse_to_leave(
     job: JobState | None, node: str, nodes: NodesSpec, restarts: RestartPolicy, *, serves: bool
 ) -> None:
     """Raise CannotDo if the job would end without this node. `serves`: it serves the embedded master."""
-    if job is None or job.seat_of(node) < 0:
+    is_spare = job is not None and job.is_spare(node)
+    if job is None or (job.seat_of(node) < 0 and not is_spare):
         raise CannotDo("this node has no place in the running round")
     if serves:
         raise CannotDo("this node serves the job's master: without it the job ends; to end it, use flota stop")
-    if len(job.seats) <= nodes.least and (nodes.elastic or not restarts.enabled):
+    staying = len(job.seats) + len(job.spares) - 1
+    if not is_spare and staying < nodes.least and (nodes.elastic or not restarts.enabled):
         raise CannotDo(f"the job needs at least {nodes.least} node{'s' * (nodes.least > 1)}: to end it, use flota stop")

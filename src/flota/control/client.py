@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from flota.control.status import OFFSET, Done, JobStatus, NodeLogs, NodePlace, NodeStatus, Problem, Status
+from flota.control.status import OFFSET, SPARE, Done, JobStatus, NodeLogs, NodePlace, NodeStatus, Problem, Status
 from flota.errors import CannotAsk
 from flota.host.unix_socket import address_of, peer_of
 from flota.job.printable import printable
@@ -222,7 +222,8 @@ class JobClient:
             self._access = self.entry.access()  # here, because threads cannot share the connection
         with ThreadPoolExecutor(min(ASKED_AT_ONCE, len(others) or 1)) as pool:
             answers = list(pool.map(self._ask, others))
-        found = [first.node, *(one for one in answers if isinstance(one, NodeStatus))]
+        own = [first.node] if first.node.state != SPARE else []  # which `job` names
+        found = [*own, *(one for one in answers if isinstance(one, NodeStatus))]
         missing = [
             (place.host, str(why))
             for place, why in zip(others, answers, strict=True)

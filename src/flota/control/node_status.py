@@ -34,17 +34,18 @@ NUMBER_NAME = 64  # characters
 
 
 def node_status(node: NodeWatch) -> Status:
-    overview, has_begun = node.requests.overview(), bool(node.evidence.rounds)
+    overview = node.requests.overview()
+    roster = overview.waits_in or (node.started.roster if node.evidence.rounds else None)
     job = JobStatus(
         status.VERSION,
         node.spec.job_id,
         status.ENDED if node.ending else overview.state or node_state(node),
-        round=node.started.roster.round if has_begun else 0,
-        attempt=node.started.roster.attempt if has_begun else 0,
+        round=roster.round if roster else 0,
+        attempt=roster.attempt if roster else 0,
         restart_limit=node.spec.restarts.limit if node.spec.restarts.enabled else 0,
         began=node.evidence.began + node.evidence.epoch,
         now=time.time(),
-        world_size=node.started.roster.workers if has_begun else 0,
+        world_size=roster.workers if roster else 0,
         log_dir=node.spec.log.directory,
         directory=os.getcwd(),
         command=(node.spec.command.target, *node.spec.command.args),
@@ -52,8 +53,9 @@ def node_status(node: NodeWatch) -> Status:
         restarts=tuple(RestartStatus(*past) for past in overview.restarts),
         slow=tuple(SlowStatus(*one) for one in overview.slow),
         message=node.ending or overview.message,
+        spares=tuple(NodePlace(-1, *place) for place in overview.spares),
     )
-    return Status(job, _own_status(node, overview.store_seconds))
+    return Status(job, _own_status(node, overview.store_seconds, is_spare=overview.waits_in is not None))
 
 
 def node_state(node: NodeWatch) -> str:
@@ -64,20 +66,21 @@ def node_state(node: NodeWatch) -> str:
     return status.RUNNING if node.supervisor.phase == Phase.RUNNING else status.STOPPING
 
 
-def _own_status(node: NodeWatch, store_seconds: float | None) -> NodeStatus:
-    seat = node.started.seat if node.evidence.rounds else 0
+def _own_status(node: NodeWatch, store_seconds: float | None, *, is_spare: bool) -> NodeStatus:
+    works = bool(node.evidence.rounds) and not is_spare
+    seat = -1 if is_spare else node.started.seat if works else 0
     total, available = _memory()
     return NodeStatus(
         os.uname().nodename,
         os.getpid(),
         seat,
-        node_state(node),
+        status.SPARE if is_spare else node_state(node),
         node.spec.address,
         os.cpu_count() or 1,
         round(os.getloadavg()[0], 2),
         total,
         total - available,
-        tuple(_rank_status(node, number) for number in range(len(node.started.plans))) if node.evidence.rounds else (),
+        tuple(_rank_status(node, number) for number in range(len(node.started.plans))) if works else (),
         None if store_seconds is None else round(store_seconds, 6),
     )
 

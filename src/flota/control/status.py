@@ -14,11 +14,13 @@ VERSION = 1
 OFFSET = "flota-offset"  # the header with the offset at which a part of a file begins
 # States of a job, and of a rank.
 WAITING, RUNNING, RESTARTING, STOPPING, ENDED = "waiting", "running", "restarting", "stopping", "ended"
+SPARE = "spare"  # a node that waits to replace another
 STARTING, DONE, FAILED, STOPPED = "starting", "done", "failed", "stopped"
 
 
 class NodePlace(Struct, frozen=True):
-    """One node of the running round, and the endpoint at which it can be asked; empty: it cannot be."""
+    """One node of the running round, or a spare, which has seat -1; and the endpoint at which it can be asked; empty:
+    it cannot be."""
 
     seat: int
     host: str
@@ -64,6 +66,7 @@ class JobStatus(Struct, frozen=True):
     restarts: tuple[RestartStatus, ...] = ()
     slow: tuple[SlowStatus, ...] = ()
     message: str = ""  # what the job waits for, for people
+    spares: tuple[NodePlace, ...] = ()  # nodes that wait to replace others
 
 
 class RankStatus(Struct, frozen=True):

@@ -74,7 +74,11 @@ class FinishedJob:
         return {
             **snapshot,
             "live": False,
-            "job": {**snapshot["job"], "exit_code": None if self._killed else report.exit_code},
+            "job": {
+                **snapshot["job"],
+                "exit_code": None if self._killed else report.exit_code,
+                "spares": list(report.spares),
+            },
             "ledger": ledger_for_page(ledger) if ledger else None,
             "report": [printable(line) for line in _report_lines(report, killed=self._killed)],
         }

@@ -70,6 +70,7 @@ class _JobCollector:
         silent = len(snapshot["missing"])
         states = Counter(snapshot["ranks"]["state"])
         yield from self._gauges("workers", "Workers by state.", "state", dict(sorted(states.items())))
+        yield from self._gauge("spares", "Nodes that wait to replace others.", len(job["spares"]))
         yield from self._gauge(
             "nodes", "Nodes of the running round.", len(snapshot["nodes"]) + len(snapshot["missing"])
         )
@@ -137,6 +138,8 @@ def cause_of(restart: Json) -> str:
     """A short name with few different values: a number in a label would create a new time series each time."""
     if restart["lost"]:
         return "node lost"
-    reason = re.sub(r"^\S+ \d+ ", "", str(restart["reason"]))  # without the rank
+    if " is evicted: " in restart["reason"]:
+        return "node evicted"
+    reason = re.sub(r"^\S+ \d+ ", "", str(restart["reason"]).partition(";")[0])  # without the rank, and the spare
     words = [word for word in reason.split() if not any(letter.isdigit() for letter in word)]
     return " ".join(words)[:64] or "unknown"

@@ -48,6 +48,7 @@ def _job(job: JobStatus) -> Json:
             {"round": one.round, "at": one.at, "reason": one.reason, "counted": one.counted, "lost": one.lost}
             for one in job.restarts
         ],
+        "spares": [place.host for place in job.spares],
         "slow": [{"rank": one.rank, "role": one.role, "host": one.host, "factor": one.factor} for one in job.slow],
     }
 

@@ -7,6 +7,7 @@ from flota.values import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.job.report import PastRestart
+    from flota.job.roster import Roster
     from flota.stragglers.detector import SlowRank
 
 
@@ -28,3 +29,5 @@ class JobOverview(NamedTuple):
     state: str = ""
     message: str = ""
     store_seconds: float | None = None
+    spares: tuple[NodeEndpoint, ...] = ()
+    waits_in: Roster | None = None  # the running round, if this node is a spare

@@ -111,6 +111,8 @@ def job_line(model: JobModel, width: int, glyphs: Glyphs) -> Line:
     else:
         ranks = f"{job.world_size} {noun('rank', job.world_size)}"
     nodes = f" on {len(job.nodes)} nodes" if len(job.nodes) > 1 else f" on {job.nodes[0].host}" if job.nodes else ""
+    if job.spares:
+        nodes += f" and {len(job.spares)} {noun('spare', len(job.spares))}"
     limit = f" of {job.restart_limit}" if job.restart_limit else ""
     facts: list[Line] = [
         [(printable(f"{ranks}{nodes}"), PLAIN)],

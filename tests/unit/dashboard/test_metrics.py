@@ -15,6 +15,8 @@ from flota.dashboard.snapshot import take_snapshot
         ("rank 12 SIGKILL", [], "SIGKILL"),
         ("server 3 exit code 1", [], "exit code"),
         ("node gpu02 lost", ["gpu02"], "node lost"),
+        ("gpu02 left; replaced by the spare gpu-b", [], "left"),
+        ("gpu-a is evicted: the steps of rank 3 take 2.0 times as long as", [], "node evicted"),
         ("", [], "unknown"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from flota.control.status import NodePlace
 from flota.view.model import JobModel
 from flota.view.text import (
     AsciiGlyphs,
@@ -101,3 +102,10 @@ def test_numbers_are_short():
     ]
     assert bar(0.5, 8, Glyphs()) == "━━━━" and bar(9.0, 4, Glyphs()) == "━━━━"
     assert sparkline([1.0, 2.0, float("nan"), 3.0], 3, AsciiGlyphs()) == "_+@"
+
+
+def test_spares_are_counted():
+    made = model(2)
+    made.job = replace(made.job, spares=(NodePlace(-1, "host3"),))
+
+    assert " and 1 spare" in text(job_line(made, 200, Glyphs()))

@@ -32,8 +32,8 @@ DRAIN = f"""\
 usage: flota drain NODE [--job ID] [--at HOST:PORT] [--json]
 
 Let one node leave a running job. NODE is its number or its host name. The others
-go on without it in an elastic job (--nnodes MIN:MAX), or wait for a node that
-takes its place in a job with --max_restart.
+go on without it in an elastic job (--nnodes MIN:MAX), with a spare (--spares), or
+wait for a node that takes its place in a job with --max_restart.
 {JOB}"""
 
 

@@ -9,7 +9,7 @@ from flota.cli.find_job import RunningNode, running_nodes
 from flota.cli.print_json import print_json
 from flota.cli.table import table
 from flota.control.client import job_at
-from flota.control.status import JobStatus, NodeStatus
+from flota.control.status import SPARE, JobStatus, NodeStatus
 from flota.humanize import duration_in_words
 from flota.job.printable import printable
 from flota.job.report import NO_STEP, Report
@@ -54,19 +54,21 @@ def main(words: list[str]) -> int:
 def _as_dict(job: JobStatus, node: NodeStatus) -> dict[str, object]:
     """`steps`: the least and the greatest step of the ranks on this node."""
     steps = sorted(rank.step for rank in node.ranks if rank.step != NO_STEP)
+    places = (*job.nodes, *job.spares)
     return {
         "job_id": job.job_id,
         "pid": node.pid,
-        "state": job.state,
+        "state": SPARE if node.state == SPARE else job.state,
         "nodes": len(job.nodes),
         "hosts": [place.host for place in job.nodes],
+        "spares": [place.host for place in job.spares],
         "ranks": job.world_size,
         "attempt": job.attempt,
         "restarts": len(job.restarts),
         "steps": [steps[0], steps[-1]] if steps else [],
         "total": max((rank.total for rank in node.ranks), default=0),
         "began": job.began,
-        "endpoint": next((place.endpoint for place in job.nodes if place.seat == node.seat), ""),
+        "endpoint": next((one.endpoint for one in places if (one.seat, one.host) == (node.seat, node.host)), ""),
         "log_dir": job.log_dir,
     }
 
@@ -99,7 +101,10 @@ def row_of(facts: dict[str, object]) -> tuple[str, ...]:
     facts = {**facts, "nodes": _nodes(facts["nodes"], facts["hosts"])}
     names = ("job_id", "pid", "state", "nodes", "ranks", "attempt")
     cells = ("-" if facts[name] is None else printable(str(facts[name])) for name in names)
-    return (*cells, step or "-", age, printable(_short(str(facts["log_dir"]))))
+    job_id, pid, state, nodes, *rest = cells
+    spares = facts.get("spares")
+    nodes += f"+{len(spares)}" if isinstance(spares, list) and spares else ""
+    return (job_id, pid, state, nodes, *rest, step or "-", age, printable(_short(str(facts["log_dir"]))))
 
 
 def _nodes(count: object, hosts: object) -> object:

@@ -47,6 +47,8 @@ function card(name, value, more = "", { share = null, warn = false } = {}) {
   return element;
 }
 
+const sparesInWords = ({ spares = [] }) => (spares.length ? ` and ${count(spares.length)} spare${spares.length === 1 ? "" : "s"}` : "");
+
 function showCards({ job, progress, ranks, nodes, ledger, live }) {
   const cards = [];
   const states = Object.entries(ranks.state.reduce((all, state) => ({ ...all, [state]: (all[state] || 0) + 1 }), {}));
@@ -59,7 +61,7 @@ function showCards({ job, progress, ranks, nodes, ledger, live }) {
   }
   for (const [name, value] of Object.entries(progress.numbers || {}).filter(([name]) => name === "loss")) cards.push(card(name, decimal(value), "mean of all ranks"));
   if (ledger && ledger.goodput !== null && ledger.goodput !== undefined) cards.push(card("Goodput", `${(ledger.goodput * 100).toFixed(1)} %`, ledger.unknown_ranks ? `without ${count(ledger.unknown_ranks)} unknown ranks` : "of the time in steps that counted", { share: ledger.goodput }));
-  cards.push(card("Ranks", count(ranks.rank.length || job.world_size), `on ${count(nodes.length)} node${nodes.length === 1 ? "" : "s"}: ` + states.map(([state, number]) => `${count(number)} ${state}`).join(", "), { warn: states.some(([state]) => state === "failed") }));
+  cards.push(card("Ranks", count(ranks.rank.length || job.world_size), `on ${count(nodes.length)} node${nodes.length === 1 ? "" : "s"}${sparesInWords(job)}: ` + states.map(([state, number]) => `${count(number)} ${state}`).join(", "), { warn: states.some(([state]) => state === "failed") }));
   const restarts = job.restarts.length;
   cards.push(card("Restarts", job.restart_limit ? `${restarts} of ${job.restart_limit}` : count(restarts), restarts ? job.restarts.at(-1).reason : "", { warn: restarts > 0 }));
   cards.push(card(live ? "Running for" : "Ran for", duration(job.now - job.began), `since ${clock(job.began)}`));
@@ -105,12 +107,13 @@ function nodeRow(node) {
   return make("tr", {}, ...cells);
 }
 
-function showNodes({ nodes, live }) {
-  setText(byId("nodes-note"), count(nodes.length));
-  const names = String(nodes.map((node) => [node.seat, node.host]));
-  if (names !== nodesShown) byId("nodes").replaceChildren(...nodes.map(nodeRow));
+function showNodes({ job, nodes, live }) {
+  setText(byId("nodes-note"), count(nodes.length) + sparesInWords(job));
+  const shown = [...nodes, ...(job.spares ?? []).map((host) => ({ seat: -1, host, state: "spare", ranks: 0 }))];
+  const names = String(shown.map((node) => [node.seat, node.host]));
+  if (names !== nodesShown) byId("nodes").replaceChildren(...shown.map(nodeRow));
   nodesShown = names;
-  nodes.forEach((node, number) => {
+  shown.forEach((node, number) => {
     const [host, state, ranks, load, memory, actions] = byId("nodes").rows[number].cells;
     setText(host.firstChild, node.host || `node ${node.seat}`);
     setText(host.lastChild, node.address || "");
@@ -119,7 +122,7 @@ function showNodes({ nodes, live }) {
     setText(ranks, count(node.ranks));
     if (node.cpus) setMeter(load, node.load / node.cpus, `${node.load.toFixed(1)} on ${node.cpus} CPUs`); else setText(load, "–");
     if (node.memory) setMeter(memory, node.memory_used / node.memory, `${bytes(node.memory_used)} of ${bytes(node.memory)}`); else setText(memory, "–");
-    actions.firstChild.hidden = !live || nodes.length < 2;
+    actions.firstChild.hidden = !live || nodes.length < 2 || node.seat < 0;
   });
 }
 

@@ -112,8 +112,9 @@ class SimNode:
         self.workers = self.world.random.randint(1, 4)
         self._wake_at: float | None = None
         blank = NodeRecord(
-            terms.job, host, f"10.0.0.{name}", NO_PORTS, terms.least, terms.most, terms.frameworks, rank, serves
-        )
+            terms.job, host, f"10.0.0.{name}", NO_PORTS, terms.least, terms.most, terms.frameworks, rank, serves,
+            spares=terms.spares,
+        )  # fmt: skip
         follower = Follower(
             name,
             blank,

@@ -98,19 +98,17 @@ def row_of(facts: dict[str, object]) -> tuple[str, ...]:
     assert isinstance(began, float)
     step = "-".join(dict.fromkeys(f"{step:,}" for step in steps)) + (f"/{total:,}" if steps and total else "")
     age = duration_in_words(time.time() - began) if facts["pid"] else _moment(began)
-    facts = {**facts, "nodes": _nodes(facts["nodes"], facts["hosts"])}
+    facts = {**facts, "nodes": _nodes(facts["nodes"], facts["hosts"], facts.get("spares"))}
     names = ("job_id", "pid", "state", "nodes", "ranks", "attempt")
     cells = ("-" if facts[name] is None else printable(str(facts[name])) for name in names)
-    job_id, pid, state, nodes, *rest = cells
-    spares = facts.get("spares")
-    nodes += f"+{len(spares)}" if isinstance(spares, list) and spares else ""
-    return (job_id, pid, state, nodes, *rest, step or "-", age, printable(_short(str(facts["log_dir"]))))
+    return (*cells, step or "-", age, printable(_short(str(facts["log_dir"]))))
 
 
-def _nodes(count: object, hosts: object) -> object:
-    """For example `2 (gpu01, gpu02)`."""
+def _nodes(count: object, hosts: object, spares: object) -> object:
+    """For example `2+1 (gpu01, gpu02)`, with one spare."""
     assert isinstance(hosts, list)
-    return f"{count} ({', '.join(hosts)})" if 1 < len(hosts) <= MOST_HOSTS else count
+    number = f"{count}+{len(spares)}" if isinstance(spares, list) and spares else count
+    return f"{number} ({', '.join(hosts)})" if 1 < len(hosts) <= MOST_HOSTS else number
 
 
 def _moment(began: float) -> str:

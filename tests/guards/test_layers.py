@@ -15,7 +15,7 @@ LAYERS = [
     {"cli"},
     {"cluster", "engines", "view", "dashboard"},
     {"run"},
-    {"hangs", "preemption", "stragglers", "standby", "control", "ledger", "chaos"},
+    {"hangs", "preemption", "stragglers", "standby", "control", "ledger", "chaos", "etcd"},
     {"failures"},
     {"store", "host", "logs", "frameworks", "devices", "binding"},
     {"supervise"},

@@ -57,7 +57,8 @@ def _nodes_in_words(spec: JobSpec, nodes: NodesSpec) -> str:
     """Where the nodes would join."""
     count = str(nodes.most) if not nodes.elastic else f"{nodes.least} to {nodes.most}"
     places = ",".join(endpoint(place.host, str(place.port)) for place in nodes.places)
-    where = f"etcd at {places}" if nodes.etcd else places or f"a free port on {spec.address}"
+    etcd = "the etcd that these hosts run: " if nodes.members else "etcd at "
+    where = f"{etcd}{places}" if nodes.etcd else places or f"a free port on {spec.address}"
     return f"{count} nodes join at {where}; this node's address is {spec.address}"
 
 

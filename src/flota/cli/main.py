@@ -187,11 +187,12 @@ def startup_notes(request: Request, spec: JobSpec) -> tuple[str, ...]:
         notes += memory_notes()
     if spec.nodes is None:
         return tuple(notes)
-    from flota.cli.nodes_spec import node_notes
+    from flota.cli.nodes_spec import member_notes, node_notes
 
     return (
         *(note for note in notes if not note.endswith(ON_ONE_MACHINE)),
         *node_notes(request.settings, request.environ),
+        *member_notes(spec.nodes),
     )
 
 

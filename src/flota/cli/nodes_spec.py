@@ -59,7 +59,9 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
     hints = settings.hints
     if hints and hints.master and get("master") == hints.master:
         where = where._replace(spare_ports=hints.spare_ports, serves=None if hints.may_serve else False)
-    secrets = read_secrets(settings, environ, etcd=where.etcd)
+    secrets = read_secrets(settings, environ, etcd=where.etcd and not where.members)
+    if where.members:
+        check_members(settings, where, secrets, most)
     return where._replace(
         least=least,
         most=most,
@@ -120,6 +122,16 @@ def node_notes(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...
         if environ.get(variable) and _is_open_to_others(environ[variable])
     ]
     return (*([f"{settings.source('rdzv_conf')}: {unused}"] if ignored else []), *files)
+
+
+def member_notes(nodes: NodesSpec) -> tuple[str, ...]:
+    """A note if the job could go on with fewer nodes than its etcd."""
+    count = len(nodes.places)
+    majority = count // 2 + 1
+    if not nodes.members or nodes.least >= majority:
+        return ()
+    limit = f"the job ends when fewer than {majority} of the {count} hosts in --master are left"
+    return (f"--nnodes {nodes.least}:{nodes.most}: etcd needs most of its members, so {limit}",)
 
 
 def read_hosts(settings: Settings) -> tuple[str, ...]:
@@ -206,7 +218,7 @@ def _check_against_torch_flags(settings: Settings, where: NodesSpec) -> NodesSpe
 
 
 def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None = None) -> NodesSpec:
-    """Parse `[SCHEME://]HOST[:PORT]`, for etcd also a list.
+    """Parse `[SCHEME://]HOST[:PORT]`, or a list: of the members of an etcd, or of the hosts that run one for this job.
 
     `scheme` and `port` are defaults. etcd has its own default port; without `port`, other addresses must include one.
     """
@@ -216,12 +228,27 @@ def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None 
     etcd, tls = SCHEMES[named.lower() if separator else scheme]
     etcd = etcd or SCHEMES[scheme][0]  # with --rdzv-backend etcd, http:// is an etcd server as well
     parts = (rest if separator else word).rstrip("/").split(",")
-    if len(parts) > 1 and not etcd:
-        raise errors.BadValue(
-            flag, word, "one address (only etcd can have several)", "--master etcd://10.0.0.1,10.0.0.2"
-        )
     places = tuple(read_place(flag, part.strip(), ETCD_PORT if etcd else port) for part in parts)
-    return NodesSpec(etcd=etcd, tls=tls, places=places)
+    members = len(parts) > 1 and not etcd
+    if members and len(parts) == 2:
+        raise errors.TwoMembers(flag, word, parts[0].strip())
+    ports = [Place(place.host, number) for place in places for number in (place.port, place.port + 1)]
+    twice = next((place for place in ports if ports.count(place) > 1), None)
+    if members and twice:
+        raise errors.MembersOverlap(flag, word, f"{twice.host}:{twice.port}")
+    return NodesSpec(etcd=etcd or members, members=members, tls=tls, places=places)
+
+
+def check_members(settings: Settings, where: NodesSpec, secrets: Secrets, most: int) -> None:
+    """Raise an error if the nodes of this job cannot run an etcd of these members."""
+    count = len(where.places)
+    if count > most:
+        raise errors.FewerNodesThanMembers(settings.source("master") or "--master", count, most)
+    files = {"--tls-ca": secrets.authority, "--tls-cert": secrets.certificate}
+    given = where.tls or any(files.values())
+    missing = next((flag for flag, path in files.items() if not path), "")
+    if given and missing:
+        raise errors.MemberWithoutCertificate(missing)
 
 
 def read_place(flag: str, word: str, port: int | None) -> Place:
@@ -336,6 +363,9 @@ def choose_address(settings: Settings, nodes: NodesSpec) -> str:
         host = nodes.hosts[nodes.rank]
         return addresses.resolve_own(host) or host
     host = nodes.places[0].host if nodes.places else ""
+    if nodes.members:
+        listed = filter(None, (addresses.resolve_own(place.host) for place in nodes.places))
+        return next(listed, None) or addresses.reachable_address(host)
     if nodes.etcd or not host:
         return addresses.reachable_address(host)  # etcd may run on this machine: its address does not matter
     return addresses.resolve_own(host) or addresses.reachable_address(host)

@@ -16,10 +16,18 @@ from flota.store.etcd_json import BadServerCertificate, KeyValue, NotAStore, Ref
 
 LAST_TRY = 1.0  # seconds to remove this node's record from a store that does not answer
 PERMISSION_DENIED = 7  # gRPC code
+MEMBERS = "the etcd members "  # begins the address of a store that nodes of the job run
 DECISION = 100e-6  # seconds between decisions, per record: thousands of joining nodes must not keep it busy
 
 
 def refusal_in_words(refusal: Refusal, where: str) -> str:
+    if where.startswith(MEMBERS) and isinstance(refusal, (NotAStore, BadServerCertificate)):
+        advice = "set the same FLOTA_TOKEN on all nodes, or give all of them certificates of the same CA"
+        return f"{where} and this node do not trust each other: {refusal.words.rstrip('.')}; {advice}"
+    return _refusal_of_other_store(refusal, where)
+
+
+def _refusal_of_other_store(refusal: Refusal, where: str) -> str:
     if where.startswith("etcd"):
         is_denied = "user name is empty" in refusal.words or refusal.code == PERMISSION_DENIED
         if isinstance(refusal, Unauthenticated) or is_denied:

@@ -67,7 +67,7 @@ class ClusterMessages:
             self.console.say("INFO", f"port {port} is in use by {owner}: the nodes join at {store.where}")
         if store.accepts_anyone:
             who = "every user of this machine" if store.is_local_only else "anyone"
-            self.console.say("WARNING", f"the store at {store.where} accepts {who}: set FLOTA_TOKEN on all nodes")
+            self.console.say("WARNING", f"the store at {store.addresses} accepts {who}: set FLOTA_TOKEN on all nodes")
 
     def _show_command(self, store: StoreAccess) -> None:
         """On a terminal the command contains the token. A log must not, so there the token is in a file."""

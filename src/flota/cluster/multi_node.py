@@ -91,9 +91,10 @@ class MultiNode(NodeWatch):
         self.agreed_step = NOW
         self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
         self.messages = ClusterMessages(self.console, nodes, self._quiet_seconds)
-        said = self.messages
-        self.store = StoreAccess(spec, nodes, self.loop, said.report_wrong_token, said.report_full_store)
-        self.control_port = open_control_port(self.control, spec, nodes, self.requests.token)
+        heard = self.messages.report_wrong_token, self.messages.report_full_store
+        self.store = StoreAccess(spec, nodes, environ, self.loop, self.console, *heard)
+        self.nodes = self.store.nodes  # with the certificates that were made for this node
+        self.control_port = open_control_port(self.control, spec, self.nodes, self.requests.token)
         self.facts = collect_facts(spec)
         self.reach_check = ReachCheck(self.loop, self._on_unreached)
         self.run_name = f"{spec.run_id}/{self._propose_log_time()}"
@@ -122,8 +123,7 @@ class MultiNode(NodeWatch):
 
     def _make_member(self, name: str, began: float) -> Member:
         spec, nodes = self.spec, self.nodes
-        serves = self.store.master is not None
-        host = os.uname().nodename
+        serves, host = self.store.master is not None, os.uname().nodename
         blank = blank_record(spec, nodes, host, serves=serves, facts=self.facts, control=self.control_port)
         ttl = lease_of(nodes)
         follower = Follower(
@@ -155,22 +155,24 @@ class MultiNode(NodeWatch):
         while self.final is None:
             self._turn()
         give_up = time.monotonic() + LEAVE_TIMEOUT
-        while not self.member.is_gone(time.monotonic()) and not self.exit_now and time.monotonic() < give_up:
+        while self._must_stay() and time.monotonic() < give_up:
             self._turn(give_up)
-        job_state = self.follower.job_state
-        self._use_run_name(job_state.run_name if job_state else "")  # if no round has begun
+        self._use_run_name(job.run_name if (job := self.follower.job_state) else "")  # if no round has begun
         job_events.report_own_failure(self, self.final)
         runs_command = job_events.runs_command_at_end(self, self.final)
         report, printed_by = self._report(self.final), self._printed_by()
         return self.conclude(report, writes=self._has_rank_0(), printed_by=printed_by, runs_command=runs_command)
 
+    def _must_stay(self) -> bool:
+        is_gone = self.member.is_gone(time.monotonic())
+        return not self.exit_now and (not is_gone or self.store.is_needed(self.keys, self.follower.job_state))
+
     def _printed_by(self) -> str:
         """The node that prints the report on the console that all nodes share; empty: this node does."""
-        job_state = self.follower.job_state
-        if not self.spec.log.shared_console or job_state is None or job_state.ending != self.final:
+        job, own = self.follower.job_state, self.follower.name
+        if not self.spec.log.shared_console or job is None or job.ending != self.final or job.reports == own:
             return ""  # each has its own console, or the job ended for this node only
-        seat = job_state.seat_of(job_state.reports)
-        return "" if job_state.reports == self.follower.name else f"node {seat} ({job_state.seats[seat].host})"
+        return f"node {job.seat_of(job.reports)} ({job.seats[job.seat_of(job.reports)].host})"
 
     def _propose_log_time(self) -> str:
         """For `{time}` in --log_dir, if this node is the first coordinator. The one that serves surely is."""
@@ -222,8 +224,7 @@ class MultiNode(NodeWatch):
         return self.member.silent_since is not None and self.has_not_begun()
 
     def has_not_begun(self) -> bool:
-        job_state = self.follower.job_state
-        return job_state is None or not job_state.seats
+        return self.follower.job_state is None or not self.follower.job_state.seats
 
     def advance(self) -> None:
         """Perform actions until there are none left."""

@@ -1,13 +1,14 @@
-"""This node's access to the job's store: the embedded master, if this node serves it, and the client."""
+"""This node's access to the job's store: the client, and the embedded master or the etcd that this node runs."""
 
 from __future__ import annotations
 
 import errno
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from flota.cluster.lease_times import lease_of
+from flota.cluster.member import MEMBERS
 from flota.errors import BadCertificate, CannotServe
 from flota.host.addresses import is_loopback, resolve_own
 from flota.host.loop import Loop
@@ -17,9 +18,11 @@ from flota.job.nodes import NodesSpec, Place, Secrets
 from flota.job.printable import printable
 from flota.job.roster import endpoint
 from flota.job.spec import JobSpec
+from flota.run.console import Console
 from flota.store.client import ANSWER_TIME, Client
 from flota.store.dns import numeric
 from flota.store.http_server import MOST_CONNECTIONS
+from flota.store.keys import Keys
 from flota.store.revoke_lease import revoke
 from flota.store.server import Master
 
@@ -27,25 +30,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
 
+    from flota.cluster.job_state import JobState
+    from flota.etcd.node_etcd import NodeEtcd
+
 TOKEN_BYTES = 16
 OWN_FILES, WORKERS_FILES = 64, 12  # besides the connections of clients, and per worker: logs, pipes, reserved ports
 
 
 class StoreAccess:
-    """`master`: the embedded master, if this node serves it. `chosen`: flota chose its address, so it must be shown."""
+    """`master`: the embedded master, if this node serves it. `chosen`: flota chose its address, so it must be shown.
+    `nodes`: this node's settings, with the certificates that were made for it."""
 
     def __init__(
         self,
         spec: JobSpec,
         nodes: NodesSpec,
+        environ: Mapping[str, str],
         loop: Loop,
+        console: Console,
         on_refused: Callable[[str], None],
         on_full: Callable[[int], None],
     ) -> None:
-        self._loop = loop
+        self._loop, self._console = loop, console
         self._own_files = OWN_FILES + WORKERS_FILES * spec.workers
         self._on_refused, self._on_full = on_refused, on_full
-        self._nodes, self._secrets = nodes, nodes.secrets
+        self._etcd = _run_etcd(spec, nodes, environ, loop, console) if nodes.members else None
+        nodes = self._etcd.nodes if self._etcd else nodes
+        self.nodes, self._secrets = nodes, nodes.secrets
         self._served = ""  # the address on which the master listens
         self._port_in_use = False  # by another process of this machine
         self.lacks_certificate = False  # this machine has the master's address, but no certificate
@@ -57,11 +68,13 @@ class StoreAccess:
         self._job = f"{zlib.crc32(run.encode()):08x}"
         self.tls = make_tls(nodes.secrets, server=False) if nodes.tls else None
         self.master = self._serve()
-        self.client = self._make_client()
+        self.client = self._make_client(self._etcd.places if self._etcd else self.places)
+        if self._etcd:
+            self._etcd.client = self.client
 
-    def _make_client(self) -> Client:
-        members, tls = self.places, self.tls
-        spare = () if self.master else self._nodes.spare_ports
+    def _make_client(self, members: tuple[Place, ...]) -> Client:
+        tls = self.tls
+        spare = () if self.master else self.nodes.spare_ports
         if self.master:
             members = (Place(self._served, self.master.port),)
             self.places = (Place(self.places[0].host, self.master.port),)
@@ -74,7 +87,7 @@ class StoreAccess:
             tls.verify_mode = ssl.CERT_NONE
         # Of several members one may be silent: the next is asked before the lease expires. A single one gets more time:
         # when thousands of nodes start at once, retries would only add load.
-        patience = max(1.0 if self._nodes.etcd else ANSWER_TIME, lease_of(self._nodes) / 5)
+        patience = max(1.0 if self.nodes.etcd else ANSWER_TIME, lease_of(self.nodes) / 5)
         user, password = self._secrets.user, self._secrets.password
         return Client(
             members,
@@ -84,15 +97,19 @@ class StoreAccess:
             user=user,
             password=password,
             answer_time=patience,
-            accepts_etcd=self._nodes.etcd,
+            accepts_etcd=self.nodes.etcd,
             spare_ports=spare,
             job=self._job if spare else "",
         )
 
     @property
+    def addresses(self) -> str:
+        return ",".join(endpoint(place.host, str(place.port)) for place in self.places)
+
+    @property
     def where(self) -> str:
-        listed = ",".join(endpoint(place.host, str(place.port)) for place in self.places)
-        return f"etcd at {listed}" if self._nodes.etcd else listed
+        kind = (MEMBERS if self.nodes.members else "etcd at ") if self.nodes.etcd else ""
+        return f"{kind}{self.addresses}"
 
     @property
     def is_numeric(self) -> bool:
@@ -106,22 +123,30 @@ class StoreAccess:
     @property
     def port_was_taken(self) -> bool:
         """Whether the master has one of the spare ports, because another program has its own."""
-        return self.master is not None and self.master.port in self._nodes.spare_ports
+        return self.master is not None and self.master.port in self.nodes.spare_ports
 
     @property
     def accepts_anyone(self) -> bool:
-        """Whether the job is open to anyone who can reach the master."""
-        return self.master is not None and not self.token
+        """Whether the job is open to anyone who can reach its store."""
+        return (self.master is not None and not self.token) or (self._etcd is not None and not self.nodes.tls)
 
     @property
     def deadline(self) -> float | None:
-        times = (self.client.deadline, self.master.deadline if self.master else None)
+        parts = (self.client, self.master, self._etcd)
+        times = (part.deadline if part else None for part in parts)
         return min((time for time in times if time is not None), default=None)
 
     def on_time(self, now: float) -> None:
         self.client.on_time(now)
         if self.master and self.master.deadline is not None and now >= self.master.deadline:
             self.master.on_time(now)
+        if self._etcd:
+            self._etcd.on_time(now)
+
+    def is_needed(self, keys: Keys, job_state: JobState | None) -> bool:
+        """Whether other nodes need the etcd of this node, after it has left the job."""
+        over = job_state is not None and job_state.ending is not None
+        return self._etcd is not None and self._etcd.is_needed(lambda own: self._make_client((own,)), keys, over=over)
 
     def on_node_death(self, lease: int, final_put: tuple[bytes, bytes]) -> Callable[[], object]:
         """What a shepherd does when its node dies, before it kills the workers: mark the node dead in the store.
@@ -131,7 +156,8 @@ class StoreAccess:
         if self.master:
             return bool
         headers, user, password = self.client.headers(), self._secrets.user, self._secrets.password
-        return lambda: revoke(self.client.members, lease, headers, self.tls, user, password, final_put)
+        ends = self._etcd.on_node_death if self._etcd else bool
+        return lambda: (revoke(self.client.members, lease, headers, self.tls, user, password, final_put), ends())
 
     def take_over(self) -> bool:
         """Serve the master now if this machine has acquired the address, or the port has become free."""
@@ -139,7 +165,7 @@ class StoreAccess:
             self.master = self._serve()
             if self.master:
                 self.client.close()
-                self.client = self._make_client()
+                self.client = self._make_client(self.places)
                 return True
         return False
 
@@ -153,27 +179,29 @@ class StoreAccess:
         self.client.close()
         if self.master:
             self.master.close()
+        if self._etcd:
+            self._etcd.close(self._console.spec.log.directory)
 
     def _serve(self) -> Master | None:
         """Serve if this machine has the address and the port is free. All other nodes are clients."""
-        if self._nodes.etcd or self._nodes.serves is False:
+        if self.nodes.etcd or self.nodes.serves is False:
             return None
         host, port = self.places[0]
         address = resolve_own(host)
         self._served = address or ""
         if address is None:
-            if self._nodes.serves:
+            if self.nodes.serves:
                 raise CannotServe(endpoint(host, str(port)), "it is not an address of this machine")
             return None
-        self.lacks_certificate = self._nodes.tls and not self._secrets.certificate
+        self.lacks_certificate = self.nodes.tls and not self._secrets.certificate
         if self.lacks_certificate:
             return None  # another node of this machine may have one
         limit = raise_open_files(MOST_CONNECTIONS + self._own_files)
         most = limit - min(self._own_files, limit // 2)
         self._port_in_use = False
-        tls = make_tls(self._secrets, server=True) if self._nodes.tls else None
+        tls = make_tls(self._secrets, server=True) if self.nodes.tls else None
         told = self._on_refused, self._on_full
-        for number in (port, *self._nodes.spare_ports):
+        for number in (port, *self.nodes.spare_ports):
             try:
                 return Master(address, number, self._loop, self.token, tls, *told, most, self._job)
             except OSError as error:
@@ -181,6 +209,12 @@ class StoreAccess:
                     raise CannotServe(endpoint(address, str(number)), error.strerror or str(error)) from None
         self._port_in_use = True
         return None
+
+
+def _run_etcd(spec: JobSpec, nodes: NodesSpec, environ: Mapping[str, str], loop: Loop, console: Console) -> NodeEtcd:
+    from flota.etcd.node_etcd import NodeEtcd
+
+    return NodeEtcd(spec, nodes, environ, loop, console.say)
 
 
 def _is_flota(pid: int) -> bool:

@@ -107,16 +107,23 @@ def disagreement(record: NodeRecord, terms: Terms) -> str:
         (record.rank >= terms.most, f"rank {record.rank} is out of range in a job of {terms.most} nodes"),
         (roles != jobs_roles, f"it has {roles}, this job has {jobs_roles}"),
         (record.mode != terms.mode, f"its run mode is {record.mode}, this job's is {terms.mode}"),
-        (record.agreed != terms.agreed, "its address lists, --gloo_port or --with_gloo differ from this job's"),
+        (
+            record.agreed != terms.agreed,
+            "its address lists (also in --master), --gloo_port or --with_gloo differ from this job's",
+        ),
     )
     return next((why for disagrees, why in checks if disagrees), "")
 
 
 def agreed(spec: JobSpec) -> str:
     """A checksum of flags that must be the same on all nodes: the lists themselves may be long."""
-    if not spec.roles:
+    parts: list[str] = []
+    if spec.roles:
+        parts = [*(",".join(role.endpoints) for role in spec.roles), str(spec.gloo_port), spec.gloo]
+    if spec.nodes and spec.nodes.members:  # in one spelling: etcd compares the texts as well
+        parts += [",".join(f"{host}:{port}" for host, port in spec.nodes.places)]
+    if not parts:
         return ""
-    parts = [*(",".join(role.endpoints) for role in spec.roles), str(spec.gloo_port), spec.gloo]
     return f"{zlib.crc32(';'.join(parts).encode(errors='surrogateescape')):08x}"
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flota.errors.control import *
     from flota.errors.devices import *
     from flota.errors.engines import *
+    from flota.errors.etcd_members import *
     from flota.errors.hosts import *
     from flota.errors.job_roles import *
     from flota.errors.platforms import *
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 else:
     FEATURES = (
         *("usage", "devices", "rendezvous", "job_roles", "commands", "control"),
-        *("binding", "platforms", "engines", "hosts"),
+        *("binding", "platforms", "engines", "hosts", "etcd_members"),
     )
 
     def __getattr__(name):

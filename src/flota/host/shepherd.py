@@ -14,7 +14,7 @@ import time
 from _collections_abc import Callable, Iterable
 
 from flota.errors import BUG
-from flota.host.kill_tree import exited_child, kill, kill_descendants
+from flota.host.kill_tree import exited_child, kill, kill_descendants, other_children
 from flota.host.process_start import (
     ProcessSpec,
     become_subreaper,
@@ -53,6 +53,7 @@ def fork_shepherd(
 
         def prepared() -> Shepherd:
             forget_wakeup()
+            other_children.clear()  # they are children of the node
             os.close(command_end)
             os.close(report_end)
             if on_node_death or close_fds:

@@ -63,6 +63,7 @@ class Client:
         `job`: the job whose master is meant. The master of another job refuses."""
         self.members = members
         self.token = token
+        self.has_answered = False
         self._spare_ports, self._job = spare_ports, job
         self._loop, self._tls = loop, tls
         self._user, self._password = user, password
@@ -198,6 +199,7 @@ class Client:
             return
         pending, self._sent = self._sent, None
         self.last_seconds = time.monotonic() - pending.sent_at
+        self.has_answered = self.has_answered or isinstance(answer, etcd.StoreAnswer)
         if isinstance(answer, etcd.Refusal) and answer.code in CANNOT_SERVE:
             self._drop_member(self._connection_turn, answer.words)
         if isinstance(answer, etcd.Refusal) and not pending.retried and self.is_token_expired(answer):

@@ -25,6 +25,7 @@ Key = Annotated[bytes, Meta(max_length=MAX_KEY)]
 Value = Annotated[bytes, Meta(max_length=MAX_VALUE)]
 Number = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Digits = Annotated[str, Meta(pattern=r"^[0-9]{1,19}\Z")]  # a number in an answer
+MemberId = Annotated[str, Meta(pattern=r"^[0-9]{1,20}\Z")]  # an unsigned number
 ZERO = "0"
 HeaderValue = Annotated[str, Meta(pattern=r"^[!-~]{0,8192}\Z")]
 
@@ -34,10 +35,12 @@ class StoreRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Range(StoreRequest, frozen=True):
-    """Entries are sorted by key. etcd3gw always sends a sort order: only this one is accepted."""
+    """Entries are sorted by key. etcd3gw always sends a sort order: only this one is accepted. `serializable`: a member
+    of etcd answers even if it has no majority, and may not know the latest values."""
 
     key: Key = b""
     range_end: Key = b""
+    serializable: bool = False
     sort_order: Literal[0, "NONE"] = 0
     sort_target: Literal[0, "KEY"] = 0
 
@@ -106,6 +109,28 @@ class Authenticate(StoreRequest, frozen=True):
     password: str = ""
 
 
+# Changes of an etcd cluster. The embedded master has no members.
+
+
+class MemberList(StoreRequest, frozen=True):
+    pass
+
+
+class MemberAdd(StoreRequest, frozen=True, rename={"peer_urls": "peerURLs", "is_learner": "isLearner"}):
+    """A learner has no vote until it is promoted: a member that is not up to date cannot delay the others."""
+
+    peer_urls: list[str] = []
+    is_learner: bool = False
+
+
+class MemberRemove(StoreRequest, frozen=True, rename={"id": "ID"}):
+    id: MemberId
+
+
+class MemberPromote(StoreRequest, frozen=True, rename={"id": "ID"}):
+    id: MemberId
+
+
 class AnswerPart(Struct, frozen=True, omit_defaults=True):
     """etcd sends more fields than flota reads; defaults are omitted."""
 
@@ -163,6 +188,21 @@ class LeaseAnswer(StoreAnswer, frozen=True, rename={"ttl": "TTL", "id": "ID"}):
     ttl: Digits = ZERO
 
 
+class EtcdMember(AnswerPart, frozen=True, rename={"id": "ID", "peer_urls": "peerURLs"}):
+    """`name`: empty until it has started."""
+
+    id: MemberId = ZERO
+    name: str = ""
+    peer_urls: list[str] = []
+
+
+class MembersAnswer(StoreAnswer, frozen=True):
+    """`member`: the one that was added."""
+
+    members: list[EtcdMember] = []
+    member: EtcdMember | None = None
+
+
 class AuthenticateAnswer(StoreAnswer, frozen=True):
     token: HeaderValue = ""
 
@@ -185,7 +225,12 @@ ROUTES: dict[type[StoreRequest], tuple[str, type[StoreAnswer]]] = {
     LeaseKeepAlive: ("/v3/lease/keepalive", LeaseAnswer),
     WatchRequest: ("/v3/watch", WatchAnswer),
     Authenticate: ("/v3/auth/authenticate", AuthenticateAnswer),
+    MemberList: ("/v3/cluster/member/list", MembersAnswer),
+    MemberAdd: ("/v3/cluster/member/add", MembersAnswer),
+    MemberRemove: ("/v3/cluster/member/remove", MembersAnswer),
+    MemberPromote: ("/v3/cluster/member/promote", MembersAnswer),
 }
+ONLY_ETCD = (Authenticate, MemberList, MemberAdd, MemberRemove, MemberPromote)  # not of the embedded master
 STREAMED = (LeaseKeepAlive, WatchRequest)  # their answers are wrapped in `result`
 
 

@@ -29,7 +29,7 @@ LONGEST_LEASE_ID = 19  # digits
 JOB_HEADER = b"x-flota-job"  # names the job of a client that only assumes that its master has this port
 VERSION = b"3.4.0"  # clients choose the path of the API by it
 STATUS = "/v3/maintenance/status"
-REQUESTS = {path: kind for kind, (path, _) in etcd.ROUTES.items() if kind is not etcd.Authenticate}
+REQUESTS = {path: kind for kind, (path, _) in etcd.ROUTES.items() if kind not in etcd.ONLY_ETCD}
 REQUESTS["/v3/kv/lease/revoke"] = etcd.LeaseRevoke  # etcd's other path for the same request
 # From gRPC codes to HTTP status, as in etcd's gateway.
 HTTP_STATUS = {3: 400, 5: 404, 8: 429, 9: 400, 11: 400, 12: 501, 16: 401}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flota.cli.build_spec import restart_policy
-from flota.cli.nodes_spec import make_nodes, node_notes
+from flota.cli.nodes_spec import make_nodes, member_notes, node_notes
 from flota.cli.parse import parse
 from flota.cli.settings import gather
 from flota.errors import FlotaError, MasterWithoutNodes
@@ -305,11 +305,12 @@ WRONG = [
         "invalid value `zk://a:1` for --master: expected one of http://, https://, etcd://, etcds://",
         "--master",
     ),
-    (
-        "--master a:1,b:1",
-        "invalid value `a:1,b:1` for --master: expected one address (only etcd can have several)",
-        "etcd://",
-    ),
+    ("--master a:1,b:1", "--master lists two hosts: `a:1,b:1`; an etcd of two members is lost", "--master a:1; or use"),
+    ("--master a:1,b:1,c:1", "--master lists 3 hosts, but the job has only 2 nodes", "three of four"),
+    ("--master a:1,b:1,a:1", "--master `a:1,b:1,a:1` uses a:1 twice", "gpu01:8090,gpu02:8090"),
+    ("--master a:1,a:2,b:1", "uses a:2 twice: each member has its port and the next one", "gpu01:8090,gpu02:8090"),
+    ("--master a:1,b,c:1", "--master has no port: `b`", "--master b:8090"),
+    ("--master https://a:1,b:1,c:1 --nnodes 3", "etcd members with TLS need the certificate", "FLOTA_TOKEN"),
     ("--master a/b:1", "invalid value `a/b:1` for --master: expected HOST:PORT", "--master"),
     ("--master etcd://a,,b", "invalid value `` for --master: expected HOST:PORT", "--master"),
     ("--rdzv-endpoint a:x", "for --rdzv-endpoint: expected a port", "--rdzv-endpoint 10.0.0.1"),
@@ -514,3 +515,27 @@ def test_spares_that_cannot_be(nodes_spec, words, message):
     assert message in raised.value.message
     assert raised.value.hint
     assert raised.value.exit_code == 2
+
+
+def test_several_hosts_run_an_etcd_of_their_own(nodes_spec):
+    made = nodes_spec("--nnodes 3:4 --master a:1,[fd00::2]:2,c:3", FLOTA_TOKEN="secret", FLOTA_ETCD_USER="root")
+
+    assert (made.members, made.etcd, made.tls) == (True, True, False)
+    assert made.places == (Place("a", 1), Place("fd00::2", 2), Place("c", 3))
+    assert made.secrets == Secrets("secret")  # the users of another etcd are not known to this one
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ("--nnodes 1:3 --master a:1,b:1,c:1", ("fewer than 2 of the 3 hosts in --master are left",)),
+        ("--nnodes 2:5 --master a:1,b:1,c:1,d:1,e:1", ("fewer than 3 of the 5 hosts in --master are left",)),
+        ("--nnodes 2:3 --master a:1,b:1,c:1", ()),
+        ("--nnodes 1:3 --master etcd://a,b,c", ()),
+        ("--nnodes 1:3 --master a:1", ()),
+    ],
+)
+def test_a_job_of_fewer_nodes_than_its_etcd_needs_is_noted(nodes_spec, words, note):
+    notes = member_notes(nodes_spec(words))
+
+    assert len(notes) == len(note) and all(wanted in text for wanted, text in zip(note, notes, strict=True))

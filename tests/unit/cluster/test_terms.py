@@ -15,7 +15,7 @@ SERVERS, TRAINERS = Role("server", 1, endpoints=("a:1",)), Role("trainer", 1, en
 NODES = NodesSpec(2, 2)
 COMMAND = Command("script", "train.py", (), "python")
 JOB = JobSpec(COMMAND, 2, LogSpec("/log"), frameworks=("torch",), roles=(SERVERS, TRAINERS), mode=PS, gloo_port=6767)
-OTHER_LISTS = "its address lists, --gloo_port or --with_gloo differ from this job's"
+OTHER_LISTS = "its address lists (also in --master), --gloo_port or --with_gloo differ from this job's"
 
 
 @pytest.mark.parametrize(

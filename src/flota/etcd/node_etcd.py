@@ -1,0 +1,152 @@
+"""The etcd that this node runs if its host is in --master: files, certificates and process; and what clients need."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from flota.etcd.job_certificates import make_certificates
+from flota.etcd.last_reader import LastReader
+from flota.etcd.member_flags import TlsFiles, cluster_token, command_line, member_environment, peer_place
+from flota.etcd.member_process import SIGKILL, SIGTERM, MemberProcess, remove_after_death
+from flota.etcd.membership import Membership
+from flota.etcd.private_directory import NEEDED, PrivateDirectory
+from flota.etcd.program import EtcdProgram, find_program
+from flota.host.addresses import own_addresses, resolve_own
+from flota.host.loop import Loop
+from flota.job.log_template import as_file_name
+from flota.job.nodes import NodesSpec, Place
+from flota.job.printable import printable
+from flota.job.spec import JobSpec
+from flota.logs.directory import append, open_append
+from flota.store.client import Client
+from flota.store.client_connection import Lost
+from flota.store.etcd_json import Refusal, StoreAnswer, StoreRequest
+from flota.store.keys import Keys
+
+SMALL = 1 << 20  # bytes, for certificates alone
+
+
+class NodeEtcd:
+    """`nodes`: the settings with which this node is a client. `client` must be set before the first `on_time`."""
+
+    client: Client
+
+    def __init__(
+        self, spec: JobSpec, nodes: NodesSpec, environ: Mapping[str, str], loop: Loop, say: Callable[[str, str], object]
+    ) -> None:
+        self._spec, self._environ, self._loop, self.say = spec, environ, loop, say
+        self._addresses = {place: address for place in nodes.places if (address := resolve_own(place.host))}
+        self._program = find_program(environ) if self._addresses else EtcdProgram("", "")
+        self._directory = PrivateDirectory(environ, needed=NEEDED if self._addresses else SMALL)
+        self._process: MemberProcess | None = None
+        self._last_reader: LastReader | None = None
+        self._is_over = False
+        self._announced: Place | None = None
+        self._token = cluster_token(nodes.places, printable(spec.job_id))
+        try:
+            self.nodes = self._with_certificates(nodes)
+        except BaseException:
+            self._directory.remove()
+            raise
+        secrets = self.nodes.secrets
+        self._tls = TlsFiles(secrets.authority, secrets.certificate, secrets.key) if self.nodes.tls else None
+        own = tuple(self._addresses)
+        self.membership = Membership(nodes.places, own, self, time.monotonic, tls=self.nodes.tls)
+
+    def _with_certificates(self, nodes: NodesSpec) -> NodesSpec:
+        """With TLS if the job has a token, or if users have given certificates of their own."""
+        secrets = nodes.secrets
+        if nodes.tls or not secrets.token:
+            return nodes
+        # Members also check that a certificate is for the address from which another member connects.
+        hosts = [*(place.host for place in self._addresses), *(address for _, address in own_addresses())]
+        files = make_certificates(self._directory.path, secrets.token, [*hosts, self._spec.address])
+        made = secrets._replace(authority=files.authority, certificate=files.certificate, key=files.key)
+        return nodes._replace(tls=True, secrets=made)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where clients ask: first at this node's own member, whose name may resolve to another address here."""
+        own = [Place(address, place.port) for place, address in self._addresses.items()]
+        return (*own, *(place for place in self.nodes.places if place not in self._addresses))
+
+    @property
+    def deadline(self) -> float | None:
+        reader = self._last_reader
+        times = (self.membership.deadline, reader.deadline if reader else None)
+        return min((time for time in times if time is not None), default=None)
+
+    def on_time(self, now: float) -> None:
+        if self.client.has_answered:
+            self.membership.note_answer()
+        self.membership.on_time(now)
+        if self._last_reader:
+            self._last_reader.on_time(now)
+
+    def is_needed(self, own_client: Callable[[Place], Client], keys: Keys, *, over: bool) -> bool:
+        """Whether other nodes need this member, after this node has left the job. `over`: the job has ended for all.
+        Otherwise it leaves the cluster first."""
+        self._is_over = over
+        place = self.membership.place
+        if over and place and not self._last_reader:
+            own = own_client(Place(self._addresses[place], place.port))
+            self._last_reader = LastReader(own, keys)
+        elif not over and not self.membership.leaving:
+            self.membership.leave()
+        return not (self._last_reader.done if self._last_reader else over or self.membership.has_left)
+
+    def on_node_death(self) -> None:
+        """In the shepherd."""
+        remove_after_death(self._process.pid if self._process else 0, self._directory.path)
+
+    def close(self, log_directory: str) -> None:
+        """If no node needs the store any more, there is nothing to pass on."""
+        if self._process:
+            self._process.stop(SIGKILL if self._is_over else SIGTERM)
+            self._process = None
+        if self._spec.log.per_run and os.path.exists(self._log):
+            with open(self._log, "rb") as log:
+                end = open_append(f"{log_directory}/{os.path.basename(self._log)}")
+                append(end, log.read())
+                os.close(end)
+        self._directory.remove()
+
+    @property
+    def _log(self) -> str:
+        """While the directory of this run is not known, the log is with the data, and is copied at the end."""
+        own = f"etcd.{as_file_name(os.uname().nodename)}.log"
+        return f"{self._directory.path if self._spec.log.per_run else self._spec.log.directory}/{own}"
+
+    # Steps of the membership.
+
+    def launch(self, place: Place, cluster: Mapping[str, str], *, joins: bool) -> None:
+        data = self._directory.new_data()
+        argv = command_line(
+            *(self._program.path, place, self._addresses[place], data, cluster, self._token, self._tls), joins=joins
+        )
+        env = member_environment(self._environ)
+        self._process = MemberProcess(argv, env, self._log, self._directory, self._loop, self._on_exit)
+        if place != self._announced:
+            self._announced = place
+            ports = f"ports {place.port} and {peer_place(place).port}"
+            self.say("INFO", f"this node runs etcd {self._program.version} ({ports}); its log is {self._log}")
+
+    def _on_exit(self) -> None:
+        self._process = None
+        self.membership.on_exit()
+
+    def are_ports_free(self, place: Place) -> bool:
+        address = self._addresses[place]
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        for port in (place.port, peer_place(place).port):
+            try:
+                socket.create_server((address, port), family=family).close()
+            except OSError:
+                return False
+        return True
+
+    def ask(self, request: StoreRequest, then: Callable[[StoreAnswer | Refusal | Lost], None]) -> None:
+        self.client.ask(request, then, time.monotonic())

@@ -1,0 +1,149 @@
+"""Jobs whose nodes run their own etcd: --master with several hosts. Any node may be lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.lab import Lab, missing
+from tests.launching import children, name_of, wait_until
+from tests.netns.jobs import Job, last_words
+from tests.netns.members import MembersJob
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+ELASTIC = "--nnodes 2:3 --elastic_timeout 2s --max_restart 5"
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with Lab(4) as lab:
+        yield lab
+
+
+@pytest.fixture
+def job(hosts, tmp_path):
+    job = MembersJob(hosts, tmp_path)
+    yield job
+    hosts.heal()
+    for number in range(1, 5):
+        hosts.crash(number)
+
+
+@pytest.mark.parametrize("token", ["", "0123456789abcdef"])
+def test_the_nodes_run_an_etcd_that_ends_with_the_job(job, token):
+    nodes = job.start([1, 2, 3, 4], "--nnodes 4", env={"FLOTA_TOKEN": token} if token else None)
+    job.round(0, 4)
+    pids = [job.etcd_pid(number) for number in (1, 2, 3, 4)]
+
+    job.finish()
+
+    assert job.codes() == [0, 0, 0, 0]
+    assert [bool(pid) for pid in pids] == [True, True, True, False]
+    assert ("accepts anyone" in nodes[0].err) == (not token)
+    job.assert_nothing_left([1, 2, 3, 4])
+    assert (nodes[0].directory / "log" / "etcd.host1.log").exists()
+
+
+def test_a_killed_node_leaves_nothing_behind_and_is_missed_at_once(job):
+    job.start([1, 2, 3], ELASTIC)
+    first = job.settle(3)
+
+    job.kill_node(1)
+
+    assert set(job.settle(2, first.number).hosts) == {"host2", "host3"}
+    job.assert_nothing_left([1])
+    job.finish()
+    assert job.codes() == [-9, 0, 0]
+
+
+def test_a_replacement_on_a_listed_host_becomes_a_member(job):
+    job.start([1, 2, 3], ELASTIC)
+    before = job.settle(3)
+    job.wait_for_members()
+    job.lab.crash(1)
+    job.settle(2, before.number)
+
+    job.node(1, ELASTIC)
+
+    full = job.settle(3, before.number + 1)
+    job.wait_for_members()
+    job.lab.crash(2)  # of the first three two are lost now
+    assert set(job.settle(2, full.number).hosts) == {"host1", "host3"}
+    job.finish()
+    assert job.codes() == [-9, -9, 0, 0]
+
+
+def test_an_etcd_that_was_killed_is_replaced_while_the_workers_run(job):
+    job.start([1, 2, 3], ELASTIC)
+    job.settle(3)
+    job.wait_for_members()
+    pid = job.etcd_pid(2)
+
+    os.kill(pid, signal.SIGKILL)
+
+    wait_until(lambda: job.etcd_pid(2) not in (0, pid), "another etcd on host2")
+    job.wait_for_members()
+    assert len(job.rounds()) == 1
+    job.finish()
+    assert job.codes() == [0, 0, 0]
+
+
+def test_the_death_of_a_shepherd_spares_the_etcd_of_its_node(job):
+    nodes = job.start([1, 2, 3], "--nnodes 3 --max_restart 5")
+    job.round(0, 3)
+    job.wait_for_members()
+    pid = job.etcd_pid(1)
+    (shepherd,) = [child for child in children(nodes[0].process.pid) if name_of(child) == "shepherd"]
+
+    os.kill(shepherd, signal.SIGKILL)
+
+    job.round(job.next_round(0), 3)
+    assert job.etcd_pid(1) == pid
+    job.finish()
+    assert job.codes() == [0, 0, 0]
+
+
+def test_nodes_that_leave_take_their_members_along(job):
+    """One member carries the job then: two that were lost would have ended it."""
+    nodes = job.start([1, 2, 3], "--nnodes 1:3 --elastic_timeout 2s")
+    before = job.settle(3)
+    job.wait_for_members()
+
+    for count in (2, 1):
+        nodes[2 - count].process.terminate()
+        before = job.settle(count, before.number)
+
+    assert before.hosts == ["host3"]
+    assert "etcd needs most of its members" in nodes[0].err
+    job.finish()
+    assert job.codes() == [143, 143, 0]
+
+
+def test_another_token_is_refused_at_once(job):
+    token = {"FLOTA_TOKEN": "0123456789abcdef"}
+    job.start([1, 2, 3], "--nnodes 3:4 --elastic_timeout 1s", env=token)
+    job.settle(3)
+
+    stranger = job.node(4, "--nnodes 3:4", env={"FLOTA_TOKEN": "another"})
+
+    assert stranger.wait() == 2
+    assert "set the same FLOTA_TOKEN on all nodes" in last_words(stranger)
+    job.finish()
+    assert job.codes() == [0, 0, 0, 2]
+
+
+def test_a_node_with_the_list_in_another_spelling_is_refused(hosts, job, tmp_path):
+    words = "--nnodes 3:4 --elastic_timeout 1s"
+    job.start([1, 2, 3], words)
+    job.settle(3)
+    other = Job(hosts, tmp_path / "other", "host1:8090,host2:8090,host3:8090", job.name)
+
+    stranger = other.node(4, words)
+
+    assert stranger.wait() == 2
+    assert "--master" in last_words(stranger)
+    job.finish()
+    assert job.codes() == [0, 0, 0]

@@ -133,7 +133,7 @@ FLAGS = (
     Flag("run-mode", "choice:collective,ps,ps-heter,rpc", "collective", "nodes", "collective, ps, ps-heter or rpc [derived from other flags]", "MODE", variables="PADDLE_RUN_MODE", origin="paddle launch"),
     Flag("ips", "text", "127.0.0.1", "nodes", "addresses of all nodes [127.0.0.1]", "ADDRS", variables="PADDLE_IPS", origin="paddle launch, fleetrun"),
     Flag("sort-ip", "bool", False, "nodes", "number nodes in order of their addresses", variables="PADDLE_SORT_IP", origin="paddle launch", note=ON_ONE_MACHINE),
-    Flag("elastic-timeout", "duration", 30.0, "nodes", "with at least MIN nodes, start when none has joined or left for this long [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="paddle launch", note=ON_ONE_MACHINE),
+    Flag("elastic-timeout", "duration", 30.0, "nodes", "with at least MIN nodes, start when none has joined or left for this long; after a loss, at most a second [30s]", "TIME", variables="PADDLE_ELASTIC_TIMEOUT", origin="paddle launch", note=ON_ONE_MACHINE),
     Flag("join-timeout", "duration", 600.0, "nodes", "how long to wait for other nodes, or, on a restart, for a fixed port to become free [10m]", "TIME"),
     Flag("strict", "switch", False, "nodes", "end the job if nodes differ (Python, script, clock …) instead of only warning", note=ON_ONE_MACHINE),
     Flag("network-interface", "text", None, "nodes", "use this network interface and its address, e.g. eth0", "NAME", note=ON_ONE_MACHINE),

@@ -209,6 +209,7 @@ class Coordinator:
         why = "joined" if self.terms.elastic else "joined to replace a lost node"
         newcomers = self.spares.find_newcomers(self.job_state, view.present)
         self._next_round(f"{hosts_in_words(newcomers)} {why}", view.now)
+        self.gathering.expect_more()
 
     def _evict_straggler(self, view: View) -> None:
         self.job_state, why = self.spares.evict(self.job_state)

@@ -9,6 +9,9 @@ from flota.humanize import list_in_words
 from flota.job.roster import Seat
 
 FIRST_MESSAGE, NEXT_MESSAGE = 2.0, 30.0  # seconds until the first message, and between later ones
+# Seconds to wait for more nodes after a round, at most: no training happens meanwhile, and a node that comes later
+# still gets its place, in another round.
+LATER_WAIT = 1.0
 
 
 class Gathering:
@@ -20,13 +23,19 @@ class Gathering:
         self.members: set[str] = set()
         self._changed_at = now
         self._may_begin_at = now
+        self._wait = terms.elastic_timeout
         self.begin(now)
 
     def begin(self, now: float, delay: float = 0.0) -> None:
         """Begin to gather for the next round, which starts after `delay` seconds at the earliest."""
+        self._expects_more = False
         self.gives_up_at = now + self.terms.join_timeout
         self._next_message = now + FIRST_MESSAGE
         self._may_begin_at = max(self._may_begin_at, now + delay)
+
+    def expect_more(self) -> None:
+        """A new node has ended the round, and more may follow."""
+        self._expects_more = True
 
     def note(self, present: list[Present], now: float) -> None:
         members = {one.node for one in present}
@@ -35,11 +44,14 @@ class Gathering:
             self._changed_at = now
 
     def may_start(self, present: list[Present], before: tuple[Seat, ...], round_number: int, now: float) -> bool:
-        """At once with MAX nodes; with MIN or more when no node has joined or left for the elastic timeout."""
+        """At once with MAX nodes; with MIN or more when no node has joined or left for the elastic timeout, or after a
+        round that ended for another reason than a new node, for LATER_WAIT."""
         self.deadline = None
+        later = bool(before) and not self._expects_more
+        self._wait = min(self.terms.elastic_timeout, LATER_WAIT) if later else self.terms.elastic_timeout
         if _late(present, round_number) or lacks_a_role(present, before) or len(present) < self.terms.least:
             return False
-        settled = self._changed_at + (0.0 if len(present) == self.terms.most else self.terms.elastic_timeout)
+        settled = self._changed_at + (0.0 if len(present) == self.terms.most else self._wait)
         starts_at = max(self._may_begin_at, settled)
         self.deadline = starts_at if now < starts_at else None
         return now >= starts_at
@@ -57,7 +69,7 @@ class Gathering:
             elif late := _late(present, round_number):
                 words += f"; {list_in_words(sorted(late))} not ready yet"
             elif len(present) < self.terms.most:
-                settled = self._changed_at + self.terms.elastic_timeout
+                settled = self._changed_at + self._wait
                 words += f"; starting in {_countdown(max(0.0, settled - now))} unless more join"
             else:
                 words += "; starting soon"

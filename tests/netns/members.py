@@ -94,7 +94,9 @@ class MembersJob(Job):
         keys = keys_of(self.name)
         begin, end = (base64.b64encode(key).decode() for key in (keys.prefix.encode(), end_of(keys.prefix.encode())))
         found = self.ask_any("/v3/kv/range", {"key": begin, "range_end": end})
-        values = {base64.b64decode(entry["key"]): base64.b64decode(entry["value"]) for entry in found.get("kvs", [])}
+        values = {
+            base64.b64decode(entry["key"]): base64.b64decode(entry.get("value", "")) for entry in found.get("kvs", [])
+        }
         node = values.get(keys.coordinator)
         record = json.loads(values.get(keys.nodes + node, b"{}")) if node else {}
         return int(record.get("host", "host0").removeprefix("host"))

@@ -130,6 +130,28 @@ def test_nodes_that_leave_take_their_members_along(job):
     assert job.codes() == [143, 143, 0]
 
 
+@pytest.mark.parametrize("way", ["leaves", *(["is lost"] if os.environ.get("FLOTA_SOAK") else [])])
+def test_a_node_on_another_host_becomes_a_member_in_the_place_of_one_that(job, way):
+    """A host that is lost keeps its place for half a minute."""
+    words = "--nnodes 2:4 --elastic_timeout 2s --max_restart 5"
+    nodes = job.start([1, 2, 3, 4], words)
+    before = job.settle(4)
+    job.wait_for_members()
+
+    if way == "leaves":
+        nodes[0].process.terminate()
+    else:
+        job.lab.crash(1)
+
+    before = job.settle(3, before.number)
+    job.listed = [2, 3, 4]
+    job.wait_for_members()
+    job.lab.crash(2)
+    assert set(job.settle(2, before.number).hosts) == {"host3", "host4"}
+    job.finish()
+    assert job.codes() == [143 if way == "leaves" else -9, -9, 0, 0]
+
+
 def test_another_token_is_refused_at_once(job):
     token = {"FLOTA_TOKEN": "0123456789abcdef"}
     job.start([1, 2, 3], "--nnodes 3:4 --elastic_timeout 1s", env=token)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from flota.etcd.node_etcd import NodeEtcd
 
 TOKEN_BYTES = 16
+ELECTION = 2.5  # seconds until the members that are left have elected a leader, if the node that died had it
 OWN_FILES, WORKERS_FILES = 64, 12  # besides the connections of clients, and per worker: logs, pipes, reserved ports
 
 
@@ -156,8 +157,11 @@ class StoreAccess:
         if self.master:
             return bool
         headers, user, password = self.client.headers(), self._secrets.user, self._secrets.password
-        ends = self._etcd.on_node_death if self._etcd else bool
-        return lambda: (revoke(self.client.members, lease, headers, self.tls, user, password, final_put), ends())
+        given = self.client.members, lease, headers, self.tls, user, password, final_put
+        if self._etcd is None:
+            return lambda: revoke(*given)
+        clean_up: Callable[[], object] = self._etcd.on_node_death
+        return lambda: [clean_up(), revoke(*given, seconds=ELECTION)]
 
     def take_over(self) -> bool:
         """Serve the master now if this machine has acquired the address, or the port has become free."""

@@ -3,7 +3,9 @@
 Each listed host starts a member of a new cluster. etcd refuses that where the cluster already exists: its place belongs
 to a member that is lost. A data directory is never used twice, so the node removes that member, adds itself as a
 learner, and promotes itself to a voter when it has caught up. That the lost one is dead is certain: its ports are free.
-Pure.
+
+A node on another host does the same for a member that has not answered for long, or for one that has left. The cluster
+never has more members than the list. Pure.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from flota.etcd.member_flags import initial_cluster, name_of, peer_url
 from flota.job.nodes import Place
 from flota.store.client_connection import Lost
 from flota.store.etcd_json import (
+    EtcdMember,
+    LeaseAnswer,
+    LeaseGrant,
     MemberAdd,
     MemberList,
     MemberPromote,
@@ -23,6 +28,7 @@ from flota.store.etcd_json import (
     Refusal,
     StoreAnswer,
     StoreRequest,
+    TxnAnswer,
 )
 
 RETRY = 0.1  # seconds, doubled each time, between attempts to start or to join
@@ -30,6 +36,8 @@ LONGEST_RETRY = 5.0
 PORTS_RETRY = 1.0  # seconds between looks at ports that are in use: their user may be the last job, or another node
 PROMOTE_RETRY = 0.1
 LEAVE_RETRY = 0.2
+SPARE_CHECK = 10.0  # seconds between looks for a lost member
+TURN = 30  # seconds for one node to replace a member
 STABLE = 10.0  # seconds after which a member is not one that fails to start
 MANY_STARTS = 5  # without success, until the user is informed
 
@@ -42,6 +50,13 @@ class MemberSteps(Protocol):
     def are_ports_free(self, place: Place) -> bool: ...
 
     def ask(self, request: StoreRequest, then: Callable[[StoreAnswer | Refusal | Lost], None]) -> None: ...
+
+    def probe(self, members: list[EtcdMember], then: Callable[[list[str]], object]) -> None:
+        """Call `then` with the ids of those that do not answer."""
+
+    def find_lost(self, silent: list[str]) -> str: ...
+
+    def take_turn(self, lease: int) -> StoreRequest: ...
 
     @property
     def say(self) -> Callable[[str, str], object]: ...
@@ -58,19 +73,26 @@ class Membership:
         clock: Callable[[], float],
         *,
         tls: bool,
+        spare: Place | None = None,
+        interval: float = SPARE_CHECK,
     ) -> None:
-        """`own`: the places of this machine; other nodes on it may have some of them."""
+        """`own`: the places of this machine; other nodes on it may have some of them. If there are none, it may run a
+        member at `spare`, in the place of a lost one, for which it looks at each `interval`."""
         self.place: Place | None = None  # of the running etcd
-        self.deadline: float | None = clock() if own else None
+        self.deadline: float | None = clock() + (0.0 if own else interval) if own or spare else None
+        self._interval = interval
+        own = own or ((spare,) if spare else ())
+        self._is_spare = bool(spare)
         self._places, self._own, self._tls, self._steps, self._clock = places, own, tls, steps, clock
         self._exists = False  # the cluster has answered: it must not be started again
         self._asks = False  # whether the next attempt asks if it exists
         self._started_at = 0.0
         self._tries = 0
         self._waits = False  # for free ports
+        self._turn_ends = 0.0  # until then no other node replaces a member
         self._learner = ""  # the id of this member while it has no vote
         self.leaving = False
-        self.has_left = not own
+        self.has_left = False
 
     def note_answer(self) -> None:
         self._exists = True
@@ -104,7 +126,7 @@ class Membership:
         The job goes on without this node."""
         self.leaving, self._learner = True, ""
         self.has_left = self.place is None
-        self.deadline = self._clock()
+        self.deadline = None if self.has_left else self._clock()
 
     # Starting.
 
@@ -112,11 +134,11 @@ class Membership:
         place = next(filter(self._steps.are_ports_free, self._own), None)
         if place is None:
             self.deadline = self._clock() + PORTS_RETRY
-            if not self._waits:
+            if not self._waits and not self._is_spare:
                 listed = ",".join(map(name_of, self._own))
                 self._steps.say("INFO", f"the ports of {listed} are in use: this node waits with its etcd")
             self._waits = True
-        elif self._exists or self._asks:
+        elif self._exists or self._asks or self._is_spare:
             self._ask(MemberList(), lambda answer: self._on_list(answer, place))
         else:
             self._launch(place, initial_cluster(self._places, tls=self._tls), joins=False)
@@ -129,17 +151,51 @@ class Membership:
         """The cluster exists."""
         self._exists = True
         url = peer_url(place, tls=self._tls)
-        lost = next((one for one in answer.members if url in one.peer_urls), None)
-        add = MemberAdd([url], is_learner=True)
+        own = next((one for one in answer.members if url in one.peer_urls), None)
+        if own:
+            self._replace(own.id, place)
+        elif len(answer.members) < len(self._places):
+            # etcd refuses to add a member until the others have been connected for 5 s.
+            if place in self._places or self._clock() < self._turn_ends:
+                self._replace("", place)
+            else:
+                self._take_turn("", place)
+        else:
+            self._is_spare = True
+            self._steps.probe(answer.members, lambda silent: self._on_probed(silent, place))
+
+    def _on_probed(self, silent: list[str], place: Place) -> None:
+        self.deadline = self._clock() + self._interval
+        if lost := self._steps.find_lost(silent):
+            self.deadline = None
+            self._take_turn(lost, place)
+
+    def _take_turn(self, lost: str, place: Place) -> None:
+        """Another node may want to replace the same member."""
+
+        def on_answer(answer: TxnAnswer) -> None:
+            if answer.succeeded:
+                self._turn_ends = self._clock() + TURN / 2
+                self._replace(lost, place)
+            else:
+                self.deadline = self._clock() + self._interval
+
+        def on_granted(answer: LeaseAnswer) -> None:
+            self._ask(self._steps.take_turn(int(answer.id)), on_answer, self._interval)
+
+        self._ask(LeaseGrant(ttl=TURN), on_granted, self._interval)
+
+    def _replace(self, lost: str, place: Place) -> None:
+        add = MemberAdd([peer_url(place, tls=self._tls)], is_learner=True)
         if lost:
-            self._ask(MemberRemove(lost.id), lambda _: self._ask(add, lambda added: self._on_added(added, place)))
+            self._ask(MemberRemove(lost), lambda _: self._ask(add, lambda added: self._on_added(added, place)))
         else:
             self._ask(add, lambda added: self._on_added(added, place))
 
     def _on_added(self, answer: MembersAnswer, place: Place) -> None:
         url = peer_url(place, tls=self._tls)
         own = next((one for one in answer.members if url in one.peer_urls), None)
-        if own is None:
+        if own is None or self.leaving:
             self._retry()
             return
         names = {one.name or one.peer_urls[0]: one.peer_urls[0] for one in answer.members if one.peer_urls}
@@ -169,7 +225,7 @@ class Membership:
         """`delay`: until the next attempt if it fails."""
 
         def on_answer(answer: StoreAnswer | Refusal | Lost) -> None:
-            if isinstance(answer, MembersAnswer):
+            if isinstance(answer, StoreAnswer):
                 then(answer)
             elif self.place is not None and not self._learner and not self.leaving:
                 pass  # it was started meanwhile

@@ -8,15 +8,16 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 
-from flota.errors import OtherMembers
+from flota.errors import NoEtcd, NoRoomForEtcd, OtherMembers
 from flota.etcd.job_certificates import make_certificates
 from flota.etcd.last_reader import LastReader
 from flota.etcd.list_check import ListCheck
 from flota.etcd.member_flags import TlsFiles, cluster_token, command_line, member_environment, name_of, peer_place
 from flota.etcd.member_process import SIGKILL, SIGTERM, MemberProcess, remove_after_death
-from flota.etcd.membership import Membership
-from flota.etcd.private_directory import NEEDED, PrivateDirectory
-from flota.etcd.program import EtcdProgram, find_program
+from flota.etcd.membership import SPARE_CHECK, Membership
+from flota.etcd.private_directory import PrivateDirectory
+from flota.etcd.program import find_program
+from flota.etcd.spare_member import MemberProbe, MissingMembers, take_turn
 from flota.host.addresses import own_addresses, resolve_own
 from flota.host.loop import Loop
 from flota.job.log_template import as_file_name
@@ -26,10 +27,11 @@ from flota.job.spec import JobSpec
 from flota.logs.directory import append, open_append
 from flota.store.client import Client
 from flota.store.client_connection import Lost
-from flota.store.etcd_json import Refusal, StoreAnswer, StoreRequest
-from flota.store.keys import Keys
+from flota.store.etcd_json import EtcdMember, Refusal, StoreAnswer, StoreRequest
+from flota.store.keys import Keys, keys_of
 
 SMALL = 1 << 20  # bytes, for certificates alone
+SPARES_PER_SECOND = 4  # that look for a lost member: thousands of nodes must not keep the members busy
 LIST_CHECK = 3.0  # seconds without an answer until the lists of the members are compared, and between comparisons
 
 
@@ -45,11 +47,20 @@ class NodeEtcd:
     ) -> None:
         self._spec, self._environ, self._loop, self.say = spec, environ, loop, say
         self._addresses = {place: address for place in nodes.places if (address := resolve_own(place.host))}
-        self._program = find_program(environ) if self._addresses else EtcdProgram("", "")
-        self._directory = PrivateDirectory(environ, needed=NEEDED if self._addresses else SMALL)
+        self._spare = None if self._addresses else Place(spec.address, nodes.places[0].port)
+        try:
+            self._program = find_program(environ)
+            self._directory = PrivateDirectory(environ)
+        except (NoEtcd, NoRoomForEtcd):
+            if not self._spare:
+                raise
+            self._spare = None
+            self._directory = PrivateDirectory(environ, needed=SMALL)
         self._process: MemberProcess | None = None
         self._last_reader: LastReader | None = None
         self._is_over = False
+        self._probe: MemberProbe | None = None
+        self._missing = MissingMembers()
         self._list_check: ListCheck | None = None
         self._check_list_at = time.monotonic() + LIST_CHECK
         self._announced: Place | None = None
@@ -62,7 +73,10 @@ class NodeEtcd:
         secrets = self.nodes.secrets
         self._tls = TlsFiles(secrets.authority, secrets.certificate, secrets.key) if self.nodes.tls else None
         own = tuple(self._addresses)
-        self.membership = Membership(nodes.places, own, self, time.monotonic, tls=self.nodes.tls)
+        tls, interval = self.nodes.tls, max(SPARE_CHECK, nodes.most / SPARES_PER_SECOND)
+        self.membership = Membership(
+            nodes.places, own, self, time.monotonic, tls=tls, spare=self._spare, interval=interval
+        )
 
     def _with_certificates(self, nodes: NodesSpec) -> NodesSpec:
         """With TLS if the job has a token, or if users have given certificates of their own."""
@@ -83,9 +97,9 @@ class NodeEtcd:
 
     @property
     def deadline(self) -> float | None:
-        reader = self._last_reader
+        parts = (self.membership, self._last_reader, self._probe)
         check_list = None if self.client.has_answered else self._check_list_at
-        times = (self.membership.deadline, reader.deadline if reader else None, check_list)
+        times = (*(part.deadline if part else None for part in parts), check_list)
         return min((time for time in times if time is not None), default=None)
 
     def on_time(self, now: float) -> None:
@@ -94,15 +108,16 @@ class NodeEtcd:
         elif now >= self._check_list_at:
             self._check_list(now)
         self.membership.on_time(now)
-        if self._last_reader:
-            self._last_reader.on_time(now)
+        for part in (self._last_reader, self._probe):
+            if part:
+                part.on_time(now)
 
     def _check_list(self, now: float) -> None:
         """No member answers: they may have been started with different lists."""
         self._check_list_at = now + LIST_CHECK
         place = self.membership.place
         if place and (self._list_check is None or self._list_check.is_done):
-            own, others = Place(self._addresses[place], place.port), [one for one in self.nodes.places if one != place]
+            own, others = Place(self._address(place), place.port), [one for one in self.nodes.places if one != place]
             self._list_check = ListCheck(own, others, self.tls, self._loop, self._on_other_list)
 
     def _on_other_list(self, place: Place) -> None:
@@ -115,7 +130,7 @@ class NodeEtcd:
         self._is_over = over
         place = self.membership.place
         if over and place and not self._last_reader:
-            own = own_client(Place(self._addresses[place], place.port))
+            own = own_client(Place(self._address(place), place.port))
             self._last_reader = LastReader(own, keys)
         elif not over and not self.membership.leaving:
             self.membership.leave()
@@ -127,8 +142,9 @@ class NodeEtcd:
 
     def close(self, log_directory: str) -> None:
         """If no node needs the store any more, there is nothing to pass on."""
-        if self._list_check:
-            self._list_check.close()
+        for part in (self._list_check, self._probe):
+            if part:
+                part.close()
         if self._process:
             self._process.stop(SIGKILL if self._is_over else SIGTERM)
             self._process = None
@@ -145,12 +161,15 @@ class NodeEtcd:
         own = f"etcd.{as_file_name(os.uname().nodename)}.log"
         return f"{self._directory.path if self._spec.log.per_run else self._spec.log.directory}/{own}"
 
+    def _address(self, place: Place) -> str:
+        return self._addresses.get(place, place.host)  # a spare's own address
+
     # Steps of the membership.
 
     def launch(self, place: Place, cluster: Mapping[str, str], *, joins: bool) -> None:
         data = self._directory.new_data()
         argv = command_line(
-            *(self._program.path, place, self._addresses[place], data, cluster, self._token, self._tls), joins=joins
+            *(self._program.path, place, self._address(place), data, cluster, self._token, self._tls), joins=joins
         )
         env = member_environment(self._environ)
         self._process = MemberProcess(argv, env, self._log, self._directory, self._loop, self._on_exit)
@@ -164,7 +183,7 @@ class NodeEtcd:
         self.membership.on_exit()
 
     def are_ports_free(self, place: Place) -> bool:
-        address = self._addresses[place]
+        address = self._address(place)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         for port in (place.port, peer_place(place).port):
             try:
@@ -175,3 +194,12 @@ class NodeEtcd:
 
     def ask(self, request: StoreRequest, then: Callable[[StoreAnswer | Refusal | Lost], None]) -> None:
         self.client.ask(request, then, time.monotonic())
+
+    def probe(self, members: list[EtcdMember], then: Callable[[list[str]], object]) -> None:
+        self._probe = MemberProbe(members, self._loop, self.tls, then)
+
+    def find_lost(self, silent: list[str]) -> str:
+        return self._missing.find_lost(silent, time.monotonic())
+
+    def take_turn(self, lease: int) -> StoreRequest:
+        return take_turn(keys_of(printable(self._spec.job_id)), lease)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Headers = Sequence[tuple[str, str]]
 Ask = Callable[[str, dict[str, str], Headers], bytes]
-LONGEST = 0.5  # seconds in total
+LONGEST = 0.5  # seconds for an answer, and in total
+RETRY = 0.05  # seconds between attempts, if there is time for more than one
 FINAL_TTL = 5  # seconds that the final value stays
 LARGEST_ANSWER = 16 << 10
 GONE = b"requested lease not found"
@@ -34,16 +35,28 @@ def revoke(
     user: str = "",
     password: str = "",
     final_put: tuple[bytes, bytes] | None = None,
+    seconds: float = LONGEST,
 ) -> bool:
     """Revoke the lease at all members in parallel. Returns whether one of them has confirmed it in time. Never raises.
 
     `final_put`: a key, and a value that it keeps for a few more seconds, for nodes that watch or read it.
 
     etcd's token in `headers` may have expired: with `user` and `password` a new one is requested.
+
+    `seconds`: in total. With more than LONGEST it is tried again: a request that went to a leader which has just died
+    is never answered.
     """
     results: SimpleQueue[bool] = SimpleQueue()
+    end = time.monotonic() + seconds
 
     def ask_member(host: str, port: int) -> None:
+        gone = try_member(host, port)
+        while not gone and time.monotonic() < end - LONGEST:
+            time.sleep(RETRY)
+            gone = try_member(host, port)
+        results.put(gone)
+
+    def try_member(host: str, port: int) -> bool:
         gone = False
         try:
             for address in dns.numeric(host, port) or dns.find_addresses(host, port):
@@ -57,9 +70,8 @@ def revoke(
                     break
         except Exception:  # noqa: S110  another member may succeed
             pass
-        results.put(gone)
+        return gone
 
-    end = time.monotonic() + LONGEST
     for host, port in places:
         try:
             _thread.start_new_thread(ask_member, (host, port))

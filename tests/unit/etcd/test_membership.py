@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from flota.etcd.membership import MANY_STARTS, PORTS_RETRY, STABLE, Membership
+from flota.etcd.membership import MANY_STARTS, PORTS_RETRY, SPARE_CHECK, STABLE, TURN, Membership
 from flota.job.nodes import Place
 from flota.store.client_connection import Lost
 from flota.store.etcd_json import (
     EtcdMember,
     Header,
+    LeaseAnswer,
+    LeaseGrant,
     MemberAdd,
     MemberList,
     MemberPromote,
     MemberRemove,
     MembersAnswer,
     Refusal,
+    TxnAnswer,
 )
 
 PLACES = tuple(Place(host, 8090) for host in ("a", "b", "c"))
@@ -29,14 +32,16 @@ NOT_IN_SYNC = Refusal(9, "etcdserver: can only promote a learner member which is
 class World:
     """Records what a membership does, on places `own`."""
 
-    def __init__(self, *own: str, used: tuple[str, ...] = ()) -> None:
+    def __init__(self, *own: str, used: tuple[str, ...] = (), spare: Place | None = None) -> None:
         self.now = 0.0
         self.used = set(used)
         self.launched: list[tuple[str, dict[str, str], bool]] = []
         self.asked: list[tuple[object, object]] = []
         self.said: list[str] = []
         places = tuple(place for place in PLACES if place.host in own)
-        self.membership = Membership(PLACES, places, self, lambda: self.now, tls=False)
+        self.probed: list[object] = []
+        self.lost = ""
+        self.membership = Membership(PLACES, places, self, lambda: self.now, tls=False, spare=spare)
         self.advance(0)
 
     def launch(self, place, cluster, *, joins):
@@ -47,6 +52,15 @@ class World:
 
     def ask(self, request, then):
         self.asked.append((request, then))
+
+    def probe(self, members, then):
+        self.probed.append(then)
+
+    def find_lost(self, silent):
+        return self.lost
+
+    def take_turn(self, lease):
+        return f"turn with lease {lease}"
 
     def say(self, level, words):
         self.said.append(words)
@@ -63,7 +77,8 @@ class World:
         """Answer the open question, which must be `request`."""
         asked, then = self.asked.pop(0)
         assert asked == request
-        then(members[0] if isinstance(members[0], (Lost, Refusal)) else MembersAnswer(Header(), list(members)))
+        given = members[0] if members and not isinstance(members[0], EtcdMember) else None
+        then(given or MembersAnswer(Header(), list(members)))
 
 
 def test_each_listed_host_starts_a_member_of_a_new_cluster():
@@ -75,7 +90,7 @@ def test_each_listed_host_starts_a_member_of_a_new_cluster():
 def test_other_nodes_run_none():
     world = World()
 
-    assert (world.launched, world.membership.deadline, world.membership.has_left) == ([], None, True)
+    assert (world.launched, world.membership.deadline) == ([], None)
 
 
 def test_a_second_node_of_a_host_takes_the_next_place_that_is_free():
@@ -184,3 +199,65 @@ def test_a_node_that_leaves_has_its_member_removed():
     world.exit()
     world.advance(100)
     assert len(world.launched) == 1
+
+
+SPARE = Place("10.0.0.4", 8090)
+ADD_SPARE = MemberAdd(["http://10.0.0.4:8091"], is_learner=True)
+
+
+def take_turn(world, *, succeeds=True):
+    world.answer(LeaseAnswer(Header(), "7"), request=LeaseGrant(ttl=TURN))
+    world.answer(TxnAnswer(Header(), succeeded=succeeds), request="turn with lease 7")
+
+
+def test_a_node_on_another_host_takes_the_place_of_a_lost_member():
+    world = World(spare=SPARE)
+    assert world.launched == []  # it starts no cluster
+    world.advance(SPARE_CHECK)
+    world.answer(*LISTED, request=MemberList())
+    world.probed.pop()([])
+    assert world.asked == []
+
+    world.lost = "2"
+    world.advance(SPARE_CHECK)
+    world.answer(*LISTED, request=MemberList())
+    world.probed.pop()(["2"])
+    take_turn(world)
+    left = [LISTED[0], LISTED[2]]
+    world.answer(*left, request=MemberRemove("2"))
+    world.answer(*left, EtcdMember("9", "", ADD_SPARE.peer_urls), request=ADD_SPARE)
+
+    ((place, cluster, joins),) = world.launched
+    assert (place, joins) == ("10.0.0.4", True)
+    assert set(cluster) == {"a:8090", "c:8090", "10.0.0.4:8090"}
+
+
+def test_it_takes_the_place_of_one_that_has_left():
+    world = World(spare=SPARE)
+    world.advance(SPARE_CHECK)
+    world.answer(*LISTED[:2], request=MemberList())
+
+    take_turn(world)
+
+    assert [request for request, _ in world.asked] == [ADD_SPARE]
+
+
+def test_of_two_nodes_only_one_replaces_a_member():
+    world = World(spare=SPARE)
+    world.advance(SPARE_CHECK)
+    world.answer(*LISTED[:2], request=MemberList())
+
+    take_turn(world, succeeds=False)
+
+    assert world.asked == [] and world.membership.deadline == world.now + SPARE_CHECK
+
+
+def test_a_listed_host_that_comes_back_too_late_waits_until_it_is_needed():
+    world = World("a")
+    world.exit()
+    world.advance(5)
+
+    world.answer(EtcdMember("8", "d:8090", ["http://d:8091"]), *LISTED[1:], request=MemberList())
+
+    world.probed.pop()([])
+    assert len(world.launched) == 1 and world.membership.deadline == world.now + SPARE_CHECK

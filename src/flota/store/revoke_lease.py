@@ -49,28 +49,17 @@ def revoke(
     results: SimpleQueue[bool] = SimpleQueue()
     end = time.monotonic() + seconds
 
-    def ask_member(host: str, port: int) -> None:
-        gone = try_member(host, port)
-        while not gone and time.monotonic() < end - LONGEST:
-            time.sleep(RETRY)
-            gone = try_member(host, port)
-        results.put(gone)
+    def revoke_at(ask: Ask) -> bool:
+        given = _authorization(ask, user, password) if user else headers
+        if final_put:
+            _put(ask, *final_put, given)
+        answer = ask("/v3/lease/revoke", {"ID": str(lease)}, given)
+        return answer[:13].endswith(b" 200 ") or GONE in answer
 
-    def try_member(host: str, port: int) -> bool:
-        gone = False
-        try:
-            for address in dns.numeric(host, port) or dns.find_addresses(host, port):
-                ask = _asker(address, host, port, tls)
-                given = _authorization(ask, user, password) if user else headers
-                if final_put:
-                    _put(ask, *final_put, given)
-                answer = ask("/v3/lease/revoke", {"ID": str(lease)}, given)
-                gone = answer[:13].endswith(b" 200 ") or GONE in answer
-                if gone:
-                    break
-        except Exception:  # noqa: S110  another member may succeed
-            pass
-        return gone
+    def ask_member(host: str, port: int) -> None:
+        while not (gone := _try_member(host, port, tls, revoke_at)) and time.monotonic() < end - LONGEST:
+            time.sleep(RETRY)
+        results.put(gone)
 
     for host, port in places:
         try:
@@ -80,6 +69,14 @@ def revoke(
     try:
         return any(results.get(timeout=max(0.0, end - time.monotonic())) for _ in places)
     except Empty:
+        return False
+
+
+def _try_member(host: str, port: int, tls: ssl.SSLContext | None, revoke_at: Callable[[Ask], bool]) -> bool:
+    try:
+        addresses = dns.numeric(host, port) or dns.find_addresses(host, port)
+        return any(revoke_at(_asker(address, host, port, tls)) for address in addresses)
+    except Exception:  # another member may succeed
         return False
 
 

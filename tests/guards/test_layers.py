@@ -23,7 +23,7 @@ LAYERS = [
     {"platforms"},
     {"job"},
     {"worker"},
-    {"errors", "values", "libc", "files", "__init__"},
+    {"errors", "values", "libc", "files", "free_memory", "__init__"},
 ]
 IMPURE = {
     "os",

@@ -9,7 +9,7 @@ from functools import partial
 from socket import socket
 from typing import Any
 
-from flota.failures.oom import available
+from flota.free_memory import available
 from flota.host.channel import Channel
 from flota.host.loop import READABLE, Loop
 from flota.host.process_start import ProcessSpec

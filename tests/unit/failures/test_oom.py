@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flota.failures.oom import ALL_PROCESSES, RECENT, MemoryWatch, available, find_cgroup
+from flota.failures.oom import ALL_PROCESSES, RECENT, MemoryWatch
+from flota.free_memory import available, find_cgroup
 from flota.run.evidence import FailureEvidence
 from flota.supervise.events import WorkerExited
 

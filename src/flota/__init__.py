@@ -21,6 +21,7 @@ PUBLIC = {
     "record": "flota.worker.record_error",
     "should_stop": "flota.worker.heartbeat",
     "shutdown": "flota.worker.parallel",
+    "snapshot": "flota.worker.state_snapshot",
     "spawn": "flota.spawning.spawn_call",
 }
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from flota.worker.parallel import shutdown as shutdown
     from flota.worker.phases import phase as phase
     from flota.worker.record_error import record as record
+    from flota.worker.state_snapshot import snapshot as snapshot
     from flota.worker.stop_callbacks import on_stop as on_stop
 
 

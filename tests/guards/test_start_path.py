@@ -18,7 +18,7 @@ RARE = (
     *("nodes", "address", "ipu", "cli.platform", "platforms.", "cli.roles", "cli.commands", "cli.help", "servers"),
     *("errors.", "bind", "affinity"),
 )
-MOST_CODE = 312_000  # bytes on Python 3.11; less on later versions
+MOST_CODE = 314_000  # bytes on Python 3.11; less on later versions
 PROBE = """
 import os, sys
 real = os.fork

@@ -23,6 +23,7 @@ EXAMPLES = {
     "plain_python": "jax",  # any environment will do
     "torch_ddp": "torch",
     "torch_checkpoint": "torch",
+    "torch_snapshot": "torch",
     "paddle_low_level": "paddle",
     "paddle_model_fit": "paddle",
     "paddle_fleet": "paddle",
@@ -35,7 +36,7 @@ SPAWNING = {
     "spawn_jax": "jax",
     "spawn_tensorflow": "tensorflow",
 }
-ALONE = ["plain_python", "torch_ddp", "paddle_low_level", "paddle_model_fit", "jax", "tensorflow"]
+ALONE = ["plain_python", "torch_ddp", "torch_snapshot", "paddle_low_level", "paddle_model_fit", "jax", "tensorflow"]
 LEARNED = "y = 3.00 x + -2.00"
 
 

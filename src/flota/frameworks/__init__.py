@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 REGISTRY = ("torch", "paddle", "jax", "tensorflow")  # also the default of --framework
 KEPT = ("POD_NAME", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "JAX_LOCAL_DEVICE_IDS")  # not changed if set
 SECRETS = ("FLOTA_TOKEN", "FLOTA_TOKEN_FILE", "FLOTA_ETCD_PASSWORD", "FLOTA_ETCD_PASSWORD_FILE")
-OF_FLOTA = ("TORCHELASTIC_ERROR_FILE",)  # not inherited by workers: the file that flota itself writes
+# Not inherited by workers: the file that flota itself writes, and the memory of a worker that runs flota.
+OF_FLOTA = ("TORCHELASTIC_ERROR_FILE", "FLOTA_SNAPSHOT", "FLOTA_SNAPSHOT_FROM")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 

@@ -149,6 +149,7 @@ class JobSpec(NamedTuple):
     view: bool = False  # show the job on the terminal, as flota top does
     warm: tuple[str, ...] = ()  # modules to import in advance; empty: each worker imports its own
     warm_memory: int | None = None  # bytes for parked interpreters; None: a part of the available memory
+    snapshot_memory: int | None = None  # bytes for states of all ranks; None: a part of the available memory
     legacy_local_rank: bool = False
     virtual_local_rank: bool = False
     nodes: NodesSpec | None = None  # None: this machine only

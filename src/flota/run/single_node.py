@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from flota.hangs.wait_sites import RankPosition
     from flota.run.control_requests import SingleNodeRequests
+    from flota.snapshots.memory import SnapshotMemory
     from flota.standby.warm_start import WarmStart
     from flota.stragglers.detector import SlowRank, StepTime
 
@@ -40,8 +41,10 @@ class SingleNode(NodeWatch):
         signals: Signals,
         started: Started,
         warm: WarmStart | None = None,
+        snapshots: SnapshotMemory | None = None,
     ) -> None:
         super().__init__(spec, environ, signals, warm)
+        self.snapshots = snapshots
         self.evidence.began = started.began
         self.verdict: Verdict | None = None
         self._pending_restart: StartRound | None = None  # a restart that waits for its backoff or its ports
@@ -93,7 +96,7 @@ class SingleNode(NodeWatch):
     def _start(self, action: StartRound) -> None:
         self._pending_restart = None
         try:
-            started = start_round(self.spec, self.environ, action.round, action.attempt, self.warm)
+            started = start_round(self.spec, self.environ, action.round, action.attempt, self.warm, self.snapshots)
         except FlotaError as error:
             next_try = self._port_wait.next_try(error, time.monotonic())
             if next_try is not None:

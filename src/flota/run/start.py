@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from flota.job.report import Report
     from flota.logs.rotation import RotatingLog
+    from flota.snapshots.agreement import AgreedStep
+    from flota.snapshots.memory import SnapshotMemory
     from flota.standby.warm_start import WarmStart
 
     Rows = tuple[tuple[str, str], ...]
@@ -76,10 +78,11 @@ def run(
         signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL, *preempt])
         if run_multi_node:
             return run_multi_node(spec, environ, signals, configuration, notes, warm)
-        started = start_round(spec, environ, 0, spec.restarts.earlier, warm)
+        snapshots = open_snapshots(spec) if spec.restarts.enabled else None
+        started = start_round(spec, environ, 0, spec.restarts.earlier, warm, snapshots)
         from flota.run.single_node import SingleNode
 
-        return SingleNode(spec, environ, signals, started, warm).run(configuration, notes)
+        return SingleNode(spec, environ, signals, started, warm, snapshots).run(configuration, notes)
     finally:
         if warm:
             warm.close()
@@ -87,13 +90,25 @@ def run(
             os.close(lock)
 
 
+def open_snapshots(spec: JobSpec) -> SnapshotMemory | None:
+    """The memory for states that later rounds load."""
+    from flota.snapshots.memory import SnapshotMemory
+
+    return SnapshotMemory(spec.snapshot_memory) if hasattr(os, "memfd_create") else None
+
+
 def start_round(
-    spec: JobSpec, environ: Mapping[str, str], round_number: int, attempt: int, warm: WarmStart | None = None
+    spec: JobSpec,
+    environ: Mapping[str, str],
+    round_number: int,
+    attempt: int,
+    warm: WarmStart | None = None,
+    snapshots: SnapshotMemory | None = None,
 ) -> Started:
     """Start a round of a job on one machine."""
     held, ports = hold_ports(spec)
     roster = one_node_roster(spec, ports, round_number, attempt)
-    return start_workers(spec, environ, roster, 0, held, first=round_number == 0, warm=warm)
+    return start_workers(spec, environ, roster, 0, held, first=round_number == 0, warm=warm, snapshots=snapshots)
 
 
 def expected_processes(spec: JobSpec, environ: Mapping[str, str]) -> list[ProcessSpec]:
@@ -125,8 +140,11 @@ def start_workers(
     first: bool,
     on_node_death: Callable[[], object] | None = None,
     warm: WarmStart | None = None,
+    snapshots: SnapshotMemory | None = None,
+    agreed: tuple[AgreedStep, ...] | None = None,
 ) -> Started:
-    """Start this node's workers. `first`: this is the job's first round. See Round for `on_node_death`."""
+    """Start this node's workers. `first`: this is the job's first round. See Round for `on_node_death`. `agreed`: see
+    SnapshotMemory.begin_round."""
     began = time.monotonic()
     workers = plan_workers(spec, roster, seat)
     read = [worker for worker in workers if spec.log.max_size is not None or spec.log.shows(worker.rank)]
@@ -135,6 +153,8 @@ def start_workers(
     plans = tuple(
         add_variables(spec, roster, worker, environ, channel.page_path(number)) for number, worker in enumerate(workers)
     )
+    if snapshots:
+        snapshots.begin_round(plans, agreed)
     marks = {} if spec.interactive else write_round_headers(spec, roster, workers, first=first)
     for worker in workers:
         remove(own_file(spec, worker, ERROR))

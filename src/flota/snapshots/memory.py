@@ -1,0 +1,105 @@
+"""A node's memory for snapshots: one file without a name per rank, which outlives the workers.
+
+It is created empty, so a job that saves nothing pays only for a descriptor. It is sealed: it can grow, but not shrink,
+so no process that has mapped it can be ended by another. The node reads it with system calls only. Most starts have
+nothing to load, and do not import the modules that read it.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.job.plan import Worker, WorkerPlan
+    from flota.snapshots.agreement import AgreedStep, HeldSnapshot
+    from flota.snapshots.state_file import StateFile
+
+    RankKey = tuple[str, int]  # role and rank
+
+OWN = ""  # this node, in an agreement that needs no other
+
+
+class SnapshotMemory:
+    """`limit`: bytes for all ranks of this node; None: a share of what is available."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._fds: dict[RankKey, int] = {}  # of this node's ranks, and copies of the states of others
+        self.loaded: tuple[AgreedStep, ...] = ()  # what the ranks of the round load
+
+    @property
+    def files(self) -> list[StateFile]:
+        from flota.snapshots.state_file import StateFile
+
+        return [StateFile(*key, fd) for key, fd in self._fds.items()]
+
+    def held(self) -> tuple[HeldSnapshot, ...]:
+        """What ranks of the next round can load from this node. None of its workers may be running."""
+        return tuple(held for file in self.files if (held := file.held()))
+
+    def begin_round(self, plans: tuple[WorkerPlan, ...], agreed: tuple[AgreedStep, ...] | None = None) -> None:
+        """Give each worker its rank's memory, and the state to load. `agreed`: by all nodes; None if this is the only
+        one."""
+        workers = [plan.worker for plan in plans]
+        if self._fds:
+            self._prepare_to_load(workers, agreed)
+        for worker in workers:
+            key = worker.name, worker.rank
+            if key not in self._fds:
+                self._fds[key] = create_memory()
+        for plan in plans:
+            self._add_variables(plan, len(plans))
+
+    def _prepare_to_load(self, workers: list[Worker], agreed: tuple[AgreedStep, ...] | None) -> None:
+        """Forget what no rank of the round can load, and no later round should."""
+        if agreed is None:
+            from flota.snapshots.agreement import agree
+
+            places: dict[str, list[str]] = {}
+            for worker in workers:
+                places.setdefault(worker.name, []).append(OWN)
+            agreed = agree({OWN: self.held()}, places)
+        self.loaded = agreed
+        steps = {one.role: one.step for one in agreed}
+        for file in self.files:
+            file.forget_after(steps.get(file.role, -1))
+            file.unpin()
+
+    def take(self, role: str, rank: int, fd: int) -> None:
+        """Take over the memory with a rank's state, which another node has sent."""
+        former = self._fds.pop((role, rank), -1)
+        if former >= 0:
+            os.close(former)
+        self._fds[role, rank] = fd
+
+    def _add_variables(self, plan: WorkerPlan, workers: int) -> None:
+        worker = plan.worker
+        limit = "" if self._limit is None else str(self._limit // workers)
+        # FLOTA_SNAPSHOT: the memory for `flota.snapshot`, and how many bytes of it may be used
+        given = {"FLOTA_SNAPSHOT": f"{self._path(worker.name, worker.rank)}:{limit}"}
+        for agreed in self.loaded:
+            if agreed.role == worker.name:
+                world = agreed.world if agreed.sharded else 0
+                path = self._path(worker.name, agreed.source_of(worker.rank).source)
+                # FLOTA_SNAPSHOT_FROM: the state that `flota.snapshot` loads: where it is, its step, of how many ranks
+                given["FLOTA_SNAPSHOT_FROM"] = f"{path}:{agreed.step}:{world}"
+        plan.env.update(given)
+        plan.env["FLOTA_GIVEN"] = ",".join([plan.env["FLOTA_GIVEN"], *given])
+
+    def _path(self, role: str, rank: int) -> str:
+        fd = self._fds.get((role, rank), -1)
+        return f"/proc/{os.getpid()}/fd/{fd}" if fd >= 0 else ""
+
+    def close(self) -> None:
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+
+
+def create_memory() -> int:
+    from fcntl import F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, fcntl
+
+    fd = os.memfd_create("flota-snapshot", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL)
+    return fd

@@ -1,0 +1,98 @@
+"""Snapshots as files in a directory: one file per step and rank, in the layout of a rank's memory.
+
+Without flota a worker writes them itself; with --snapshot_dir its node does (snapshots/disk.py).
+"""
+
+from __future__ import annotations
+
+import os
+from mmap import mmap
+
+from flota.values import NamedTuple
+from flota.worker import snapshot_layout as layout
+from flota.worker.snapshot_layout import Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.worker.snapshot_tree import Flattened
+
+ENDING = "snapshot"
+
+
+class SavedFile(NamedTuple):
+    """The name of a file says what is in it: `train.trainer.100.0.2.snapshot`."""
+
+    name: str
+    role: str
+    step: int
+    rank: int
+    world: int
+
+    @property
+    def filename(self) -> str:
+        return ".".join([*map(str, self), ENDING])
+
+
+def parse_filename(filename: str) -> SavedFile | None:
+    name, *rest = filename.split(".")
+    if len(rest) != 5 or rest[-1] != ENDING or not all(one.isdecimal() for one in rest[1:4]):
+        return None
+    return SavedFile(name, rest[0], *map(int, rest[1:4]))
+
+
+def list_files(directory: str, name: str = "") -> list[SavedFile]:
+    """The snapshots in a directory, of this name or of any, in the order of their steps."""
+    try:
+        found = [parse_filename(one) for one in os.listdir(directory)]
+    except OSError:
+        return []
+    return sorted((one for one in found if one and name in ("", one.name)), key=lambda one: (one.step, one.rank))
+
+
+def write_state(directory: str, file: SavedFile, state: Flattened, tree: bytes, *, sharded: bool) -> None:
+    """Write a state of this process to a file."""
+    from flota.worker.snapshot_memory import copy_state, make_views
+
+    entry = Entry(*(file.step, file.step + 1, 0, 0, state.size, len(tree), file.rank, file.world), sharded=int(sharded))
+    page, entry = layout.single_file(entry)
+
+    def write(fd: int) -> None:
+        os.truncate(fd, entry.offset + entry.capacity)
+        memory = mmap(fd, entry.capacity, offset=entry.offset)
+        copy_state(state, tree, memory, make_views(memory, state.saved))
+        memory.flush()
+        os.pwrite(fd, page, 0)
+
+    replace_file(directory, file.filename, write)
+
+
+def replace_file(directory: str, filename: str, write: object) -> None:
+    """Create a file that is either whole or not there, also after a power failure."""
+    os.makedirs(directory, exist_ok=True)
+    temporary = f"{directory}/.{filename}.{os.getpid()}"
+    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            write(fd)  # type: ignore[operator]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, f"{directory}/{filename}")
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_old(directory: str, name: str, role: str, rank: int, keep: int) -> None:
+    """Remove all but the newest files of a rank."""
+    mine = [one for one in list_files(directory, name) if (one.role, one.rank) == (role, rank)]
+    for one in mine[: max(0, len(mine) - keep)]:
+        try:
+            os.unlink(f"{directory}/{one.filename}")
+        except FileNotFoundError:
+            pass  # another job in the same directory

@@ -1,0 +1,126 @@
+"""The bytes of a snapshot: the same in a rank's memory, on the way to another node, and in a file.
+
+A page with one entry per buffer, then the buffers. A worker writes an entry as incomplete, copies its state into the
+buffer, and writes the entry again as complete: if it dies in between, the buffers with earlier steps are still whole.
+An entry has a checksum, because a node may read it while the worker writes it. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+from flota.values import NamedTuple
+
+PAGE = 4096
+ALIGNMENT = 64
+BUFFER_ALIGNMENT = 1 << 16  # the largest page size of a processor: a part of a file can be mapped from there on
+MAGIC = b"flota snapshot 1"
+BUFFERS = 3  # one is written, one is complete, and one is being copied to another node
+FIRST_ENTRY, ENTRY_SIZE = 256, 256
+PINNED_AT = 2048  # the node's word: 1 + the buffer that it is copying, which must not be overwritten; 0: none
+NO_STEP = -1
+LARGEST = 1 << 46  # bytes of a file
+_ENTRY = struct.Struct("<qqQQQQIIII")
+_CHECKSUM = struct.Struct("<I")
+_WORD = struct.Struct("<Q")
+
+
+class Entry(NamedTuple):
+    """One buffer: where it is in the file, and the state in it. Arrays come first, then the tree at `tree_at`."""
+
+    step: int = NO_STEP  # of the state; NO_STEP: none
+    complete: int = 0  # step + 1 if the state is whole
+    offset: int = 0
+    capacity: int = 0
+    tree_at: int = 0  # from the offset on
+    tree_size: int = 0
+    rank: int = 0
+    world: int = 0
+    sharded: int = 0  # whether other ranks have other parts of the state
+    checksum: int = 0  # of the state's bytes, in a file or a copy; 0: not known
+
+    @property
+    def is_complete(self) -> bool:
+        return self.step >= 0 and self.complete == self.step + 1
+
+    @property
+    def size(self) -> int:
+        return self.tree_at + self.tree_size
+
+
+EMPTY = Entry()
+
+
+def align(size: int, unit: int = ALIGNMENT) -> int:
+    return -(-size // unit) * unit
+
+
+def entry_at(buffer: int) -> int:
+    """The place of a buffer's entry in the first page."""
+    return FIRST_ENTRY + buffer * ENTRY_SIZE
+
+
+def pack_entry(entry: Entry) -> bytes:
+    fields = _ENTRY.pack(*entry)
+    return _CHECKSUM.pack(crc32(fields)) + fields
+
+
+def read_entry(page: bytes, buffer: int, file_size: int) -> Entry:
+    """Returns EMPTY if the entry is being written, or cannot be of a file of this size."""
+    at = entry_at(buffer)
+    if page[: len(MAGIC)] != MAGIC:
+        return EMPTY
+    try:
+        (checksum,) = _CHECKSUM.unpack_from(page, at)
+        entry = Entry(*_ENTRY.unpack_from(page, at + _CHECKSUM.size))
+    except struct.error:
+        return EMPTY
+    if checksum != crc32(page[at + _CHECKSUM.size : at + _CHECKSUM.size + _ENTRY.size]):
+        return EMPTY
+    fits = entry.size <= entry.capacity and entry.offset + entry.capacity <= min(file_size, LARGEST)
+    return entry if fits and entry.offset > 0 and entry.offset % BUFFER_ALIGNMENT == 0 else EMPTY
+
+
+def read_entries(page: bytes, file_size: int) -> list[Entry]:
+    return [read_entry(page, buffer, file_size) for buffer in range(BUFFERS)]
+
+
+def complete_steps(entries: list[Entry]) -> dict[int, int]:
+    """The steps of all whole states, in order, each with its buffer."""
+    return dict(sorted((entry.step, buffer) for buffer, entry in enumerate(entries) if entry.is_complete))
+
+
+def choose_buffer(entries: list[Entry], pinned: int) -> int:
+    """The buffer for the next state: an empty one, or that with the oldest state that is not `pinned`. The newest whole
+    state stays, because there is another buffer that is not pinned."""
+    free = [buffer for buffer in range(len(entries)) if buffer != pinned]
+    return min(free, key=lambda buffer: entries[buffer].step if entries[buffer].is_complete else NO_STEP)
+
+
+def place_buffer(entries: list[Entry], buffer: int, size: int, file_size: int) -> tuple[int, int]:
+    """Return the offset and capacity of a buffer for a state of this size: where it is, or at the end of the file."""
+    entry = entries[buffer]
+    if entry.capacity >= size and entry.offset:
+        return entry.offset, entry.capacity
+    return align(max(file_size, PAGE), BUFFER_ALIGNMENT), align(size + size // 64 + PAGE, BUFFER_ALIGNMENT)
+
+
+def read_pin(page: bytes) -> int:
+    """The buffer that the node is copying; -1: none."""
+    (word,) = _WORD.unpack_from(page, PINNED_AT)
+    return int(word) - 1 if word <= BUFFERS else -1
+
+
+def pack_pin(buffer: int) -> bytes:
+    return _WORD.pack(buffer + 1)
+
+
+def single_file(entry: Entry) -> tuple[bytes, Entry]:
+    """The first page of a file that has only this state, and its entry there."""
+    moved = entry._replace(offset=BUFFER_ALIGNMENT, capacity=align(entry.size, BUFFER_ALIGNMENT))
+    page = bytearray(PAGE)
+    page[: len(MAGIC)] = MAGIC
+    packed = pack_entry(moved)
+    page[FIRST_ENTRY : FIRST_ENTRY + len(packed)] = packed
+    return bytes(page), moved

@@ -1,0 +1,125 @@
+"""States that outlive workers, in real processes without a framework."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import pytest
+
+from tests.launching import WORKERS, children, environment, wait_until
+
+KILLS = 50 if os.environ.get("FLOTA_SOAK") else 4
+STEPS = 40 * KILLS
+
+
+def starts_and_saves(log: str) -> list[tuple[int, int]]:
+    """Of each attempt in a rank's log: the step that it began at, and the last step that it saved."""
+    found = []
+    for part in log.split("start ")[1:]:
+        start = int(part.split()[0])
+        found.append((start, max([start, *map(int, re.findall(r"^saved (\d+)$", part, re.MULTILINE))])))
+    return found
+
+
+@pytest.mark.parametrize("words", [(), ("sharded",), ("warm",)], ids=["replicated", "sharded", "standby"])
+def test_ranks_that_are_killed_at_any_moment_lose_at_most_a_step(flota, words):
+    options = ["--warm", "json"] if "warm" in words else []
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+
+    job = flota.start(
+        *("--nproc_per_node", 2, "--max_restart", 3 * KILLS, "--crash_loop", 0, "--backoff", "0.05s", "--grace", "2s"),
+        *(*options, "saves.py", STEPS, *words),
+    )
+    for kill in range(KILLS):
+        wait_until(lambda before=kill: _has_saved(flota, before), "the next steps")
+        time.sleep(chance.random() / 10)
+        workers = [pid for shepherd in job.shepherds() for pid in children(shepherd)]
+        if workers:
+            os.kill(chance.choice(workers), signal.SIGKILL)
+    _, err = job.output(120)
+
+    assert job.process.returncode == 0, err
+    attempts = [starts_and_saves(flota.log(rank)) for rank in (0, 1)]
+    assert len(attempts[0]) == len(attempts[1]) > 1
+    for before, after in pairwise(zip(*attempts, strict=True)):
+        reached = [last for _, last in before]
+        [start] = {first for first, _ in after}
+        assert max(reached) - 1 <= start <= max(reached) + 1  # a state may be whole before its line is printed
+    for rank in (0, 1):
+        total = sum(range(STEPS)) * (1 + rank if "sharded" in words else 1)
+        assert f"end {total} {list(range(STEPS - 10, STEPS))}" in flota.log(rank)
+
+
+def _has_saved(flota, kills):
+    """Whether both ranks have saved some steps since that many restarts."""
+    try:
+        logs = [flota.log(rank) for rank in (0, 1)]
+    except FileNotFoundError:
+        return False
+    parts = [log.split("start ") for log in logs]
+    return all(len(part) > kills + 1 and part[-1].count("saved") > 5 for part in parts)
+
+
+def test_a_job_that_cannot_restart_writes_files(flota):
+    first = flota.run("saves.py", 3)
+    second = flota.run("saves.py", 5)
+
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert "start 3\nsaved 4\n" in flota.log(0)
+    assert sorted(os.listdir(flota.directory / "snapshots")) == [
+        f"train.trainer.{step}.0.1.snapshot" for step in (4, 5)
+    ]
+
+
+def test_a_state_that_is_too_large_is_reported_and_the_job_goes_on(flota):
+    ended = flota.run("--max_restart", 1, "--snapshot_memory", "100K", "saves.py", 5)
+
+    assert ended.returncode == 0
+    log = flota.log(0)
+    assert log.count("flota: warning: snapshots are off: rank 0 needs") == 1
+    assert "may take 0 MB; see --snapshot_memory" in log
+    assert f"end {sum(range(5))}" in log
+
+
+def test_a_program_and_a_fork_of_a_worker_do_not_write_its_state(flota):
+    inner = "import flota; flota.snapshot('train', directory='inner').save(90, n=1)"
+    (flota.directory / "train.py").write_text(
+        "import flota, os, subprocess, sys\n"
+        "snap = flota.snapshot('train')\n"
+        "print('start', snap.load(), snap.value('n'), flush=True)\n"
+        "snap.save(5, n=1)\n"
+        "if os.fork() == 0:\n"
+        "    snap.save(80, n=2)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        f"subprocess.run([sys.executable, '-c', {inner!r}], check=True)\n"
+        "sys.exit(flota.env().attempt == 0)\n"
+    )
+
+    ended = flota.run("--max_restart", 1, "--backoff", "0s", "train.py")
+
+    assert ended.returncode == 0, ended.stderr
+    assert flota.log(0).splitlines() == ["start 0 None", "start 5 1"]
+
+
+def test_a_plain_script_continues_from_its_files(tmp_path):
+    for steps in (4, 6):
+        ended = subprocess.run(
+            [sys.executable, WORKERS / "saves.py", str(steps)],
+            cwd=tmp_path,
+            env=environment({"FLOTA_ROUND": "0"}),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert ended.stdout.splitlines() == ["start 4", "saved 5", "saved 6", "end 15 [0, 1, 2, 3, 4, 5]"]

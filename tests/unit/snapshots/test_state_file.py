@@ -1,0 +1,70 @@
+"""A file with states of one rank, as a node reads it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from flota.snapshots.agreement import HeldSnapshot
+from flota.snapshots.memory import create_memory
+from flota.snapshots.state_file import StateFile
+from flota.worker.snapshot_layout import PAGE, read_pin
+from flota.worker.snapshot_memory import RankMemory
+from flota.worker.snapshot_tree import Flattened
+
+
+@pytest.fixture
+def file():
+    fd = create_memory()
+    yield StateFile("trainer", 1, fd)
+    os.close(fd)
+
+
+def save(file, *steps, world=2):
+    for step in steps:
+        state = Flattened()
+        RankMemory(f"/proc/self/fd/{file.fd}", 1 << 30, 1).write(
+            step, state, state.to_json("train"), rank=1, world=world, sharded=True
+        )
+
+
+def test_an_empty_memory_holds_nothing(file):
+    file.forget_after(3)
+    file.unpin()
+
+    assert file.held() is None
+    assert os.fstat(file.fd).st_size == 0
+
+
+def test_states_of_the_newest_number_of_ranks_are_held(file):
+    save(file, 1, world=4)
+    save(file, 2, 3)
+
+    assert file.held() == HeldSnapshot("trainer", 1, 2, sharded=True, steps=(2, 3))
+
+
+def test_later_states_are_forgotten(file):
+    save(file, 1, 2, 3)
+
+    file.forget_after(2)
+
+    assert file.held().steps == (1, 2)
+
+
+def test_a_pin_is_set_and_removed(file):
+    save(file, 1)
+
+    pins = []
+    for buffer in (2, -1):
+        file.pin(buffer)
+        pins.append(read_pin(os.pread(file.fd, PAGE, 0)))
+
+    assert pins == [2, -1]
+
+
+def test_the_memory_cannot_shrink(file):
+    save(file, 1)
+
+    with pytest.raises(PermissionError):
+        os.ftruncate(file.fd, 0)

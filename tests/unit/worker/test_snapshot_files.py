@@ -1,0 +1,62 @@
+"""Snapshots as files: whole or not there, and only the newest."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from flota.worker.snapshot_files import SavedFile, list_files, parse_filename, remove_old, replace_file, write_state
+from flota.worker.snapshot_memory import open_state
+from flota.worker.snapshot_tree import Flattened
+
+
+def write(directory, step, rank=0):
+    state = Flattened()
+    state.add_part("n", step)
+    file = SavedFile("train", "trainer", step, rank, 2)
+    write_state(str(directory), file, state, state.to_json("train"), sharded=True)
+    return f"{directory}/{file.filename}"
+
+
+def test_a_state_comes_back_from_its_file(tmp_path):
+    path = write(tmp_path / "new", 7, rank=1)
+
+    entry, tree = open_state(path, 7)
+
+    assert tree.part("n") == 7
+    assert (entry.rank, entry.world, entry.sharded) == (1, 2, 1)
+    assert os.listdir(tmp_path / "new") == ["train.trainer.7.1.2.snapshot"]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path):
+    def fail(fd):
+        os.write(fd, b"half")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        replace_file(str(tmp_path), "it", fail)
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_only_the_newest_files_of_a_rank_are_kept(tmp_path):
+    for step in (9, 10, 100):
+        write(tmp_path, step)
+    write(tmp_path, 9, rank=1)
+
+    remove_old(str(tmp_path), "train", "trainer", 0, keep=2)
+
+    assert [(one.step, one.rank) for one in list_files(str(tmp_path), "train")] == [(9, 1), (10, 0), (100, 0)]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "notes.txt", "train.trainer.x.0.2.snapshot", "train.trainer.1.0.2.tmp", "a.b.1.2.snapshot"]
+)
+def test_other_files_are_left_alone(name):
+    assert parse_filename(name) is None
+    assert parse_filename("train.trainer.1.0.2.snapshot") == SavedFile("train", "trainer", 1, 0, 2)
+
+
+def test_a_directory_that_is_not_there_has_no_files(tmp_path):
+    assert list_files(str(tmp_path / "nowhere")) == []

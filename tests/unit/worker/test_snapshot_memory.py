@@ -1,0 +1,104 @@
+"""A rank's memory, in files: what it takes, what stays after each write, and what is too large."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from flota.errors.snapshots import BrokenSnapshot
+from flota.worker.snapshot_layout import BUFFER_ALIGNMENT, PINNED_AT, complete_steps, pack_pin
+from flota.worker.snapshot_memory import RankMemory, TooLarge, open_state
+from flota.worker.snapshot_tree import Flattened
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "memory").touch()
+    return str(tmp_path / "memory")
+
+
+def save(memory, step, **parts):
+    state = Flattened()
+    for name, value in parts.items():
+        state.add_part(name, value)
+    memory.write(step, state, state.to_json("train"), rank=1, world=2, sharded=False)
+
+
+def steps(memory):
+    return list(complete_steps(memory.entries()))
+
+
+def test_the_last_states_are_kept(path):
+    memory = RankMemory(path, 1 << 30, 1)
+    for step in range(1, 6):
+        save(memory, step, n=step)
+
+    assert steps(memory) == [3, 4, 5]
+    entry, tree = open_state(path, 4)
+    assert (tree.part("n"), tree.name, entry.rank, entry.world) == (4, "train", 1, 2)
+
+
+def test_a_pinned_state_is_not_overwritten(path):
+    memory = RankMemory(path, 1 << 30, 1)
+    save(memory, 1, n=1)
+    with open(path, "r+b") as file:
+        os.pwrite(file.fileno(), pack_pin(complete_steps(memory.entries())[1]), PINNED_AT)
+
+    for step in range(2, 6):
+        save(memory, step, n=step)
+
+    assert steps(memory) == [1, 4, 5]
+
+
+def test_a_state_that_grows_moves_and_the_others_stay(path):
+    memory = RankMemory(path, 1 << 30, 1)
+    for step in range(1, 4):
+        save(memory, step, n=step)
+
+    save(memory, 4, text="x" * 3 * BUFFER_ALIGNMENT)
+
+    assert steps(memory) == [2, 3, 4]
+    assert len(open_state(path, 4)[1].part("text")) == 3 * BUFFER_ALIGNMENT
+    assert open_state(path, 3)[1].part("n") == 3
+
+
+def test_training_that_goes_back_forgets_later_states(path):
+    memory = RankMemory(path, 1 << 30, 1)
+    for step in (7, 8, 9):
+        save(memory, step, n=step)
+
+    save(memory, 8, n=80)
+
+    assert steps(memory) == [8]
+    assert open_state(path, 8)[1].part("n") == 80
+
+
+def test_a_worker_that_is_restarted_continues_in_the_same_memory(path):
+    save(RankMemory(path, 1 << 30, 1), 1, n=1)
+    size = os.path.getsize(path)
+
+    again = RankMemory(path, 1 << 30, 1)
+    save(again, 2, n=2)
+
+    assert steps(again) == [1, 2]
+    assert os.path.getsize(path) == size
+
+
+def test_what_is_too_large_takes_no_memory(path):
+    memory = RankMemory(path, 3 * BUFFER_ALIGNMENT - 1, 1)
+
+    with pytest.raises(TooLarge) as refused:
+        save(memory, 1, n=1)
+
+    assert refused.value.args == (3 * BUFFER_ALIGNMENT, 3 * BUFFER_ALIGNMENT - 1)
+    assert os.path.getsize(path) == 0
+
+
+def test_a_state_that_is_not_there_is_one_error(path):
+    save(RankMemory(path, 1 << 30, 1), 1, n=1)
+
+    with pytest.raises(BrokenSnapshot, match="no state of step 2"):
+        open_state(path, 2)
+    with pytest.raises(BrokenSnapshot, match="No such file"):
+        open_state(f"{path}x", 1)

@@ -1,0 +1,133 @@
+"""flota.snapshot without a node: what is loaded where, and what is an error."""
+
+from __future__ import annotations
+
+import pytest
+
+import flota.worker.state_snapshot as module
+from flota.errors import FlotaError
+from flota.errors.snapshots import BadSnapshotName, BadStep, PartMissing, SecondSnapshot, WorldChanged
+from flota.worker.environment import Env
+
+
+class Model:
+    def __init__(self, weight=0):
+        self.weight = weight
+
+    def state_dict(self):
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state):
+        self.weight = state["weight"]
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """A worker that starts, in one directory."""
+
+    def start(rank=0, world=1, **options):
+        monkeypatch.setattr(module, "_current", None)
+        monkeypatch.setattr(module, "env", lambda: Env(rank=rank, world_size=world))
+        return module.snapshot("train", directory=str(tmp_path), **options)
+
+    return start
+
+
+def test_each_part_is_loaded_where_it_can_be_changed(start):
+    start().save(3, model=Model(5), table={"a": [1]}, rows=[1, 2], pair=(1, 2), left_out="x")
+    model, table, rows = Model(), {"b": 2}, [0]
+
+    snap = start()
+    step = snap.load(model=model, table=table, rows=rows, pair=(0, 0))
+
+    assert (step, model.weight, table, rows) == (3, 5, {"a": [1]}, [1, 2])
+    assert (snap.value("pair"), snap.value("left_out"), snap.value("none", 9)) == ((1, 2), "x", 9)
+
+
+def test_without_a_state_training_begins_at_zero(start):
+    model = Model(1)
+
+    assert start().load(model=model) == 0
+    assert model.weight == 1
+
+
+def test_other_steps_are_skipped(start):
+    snap = start(every=10)
+    for step in range(1, 26):
+        snap.save(step, n=step)
+
+    again = start()
+    assert (again.load(), again.value("n")) == (20, 20)
+
+
+def test_rank_0_writes_what_all_ranks_have(start):
+    start(rank=1, world=2).save(4, n=1)
+    assert start(rank=1, world=2).load() == 0
+
+    start(rank=0, world=2).save(4, n=0)
+    assert start(rank=1, world=2).load() == 4
+    assert start(rank=2, world=3).load() == 4
+
+
+def test_parts_of_ranks_are_loaded_when_all_are_there(start):
+    for step in (4, 5):
+        start(rank=0, world=2, sharded=True).save(step, n=[step, 0])
+    start(rank=1, world=2, sharded=True).save(4, n=[4, 1])
+
+    snap = start(rank=1, world=2, sharded=True)
+
+    assert (snap.load(), snap.value("n")) == (4, [4, 1])
+
+
+def test_parts_of_another_number_of_ranks_need_a_function(start):
+    for rank in (0, 1):
+        start(rank=rank, world=2, sharded=True).save(4, model=Model(10 + rank))
+    model = Model()
+
+    with pytest.raises(WorldChanged, match="parts of 2 ranks, and the job has 1 now"):
+        start(sharded=True).load(model=model)
+
+    def reshard(parts, env):
+        assert env.world_size == 1
+        return {"model": {"weight": sum(one["model"]["weight"] for one in parts)}}
+
+    assert start(sharded=True, reshard=reshard).load(model=model) == 4
+    assert model.weight == 21
+
+
+def test_a_missing_part_is_named(start):
+    start().save(1, model=Model(1))
+
+    with pytest.raises(PartMissing, match="has no part `optim`, only model"):
+        start().load(optim=Model())
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "a.b", 3, None, "ä"])
+def test_a_name_that_is_not_a_word_is_refused(name):
+    with pytest.raises(BadSnapshotName):
+        module.snapshot(name)
+
+
+def test_a_worker_has_one_snapshot(start):
+    snap = start()
+
+    assert module.snapshot("train") is snap
+    with pytest.raises(SecondSnapshot):
+        module.snapshot("other")
+
+
+def test_a_step_below_zero_is_refused(start):
+    with pytest.raises(BadStep):
+        start().save(-1)
+
+
+def test_every_error_is_one_of_flota(start):
+    with pytest.raises(FlotaError, match=r"cannot save `model\.weight`"):
+        start().save(1, model=Model(object()))
+
+
+@pytest.mark.parametrize(
+    ("text", "source"), [("", ("", -1, 0)), ("/proc/1/fd/3:7:2", ("/proc/1/fd/3", 7, 2)), (":7:2", ("", 7, 2))]
+)
+def test_the_source_is_read_from_its_variable(text, source):
+    assert module.parse_source(text) == source

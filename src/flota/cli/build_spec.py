@@ -19,7 +19,7 @@ from flota.values import NamedTuple
 SAME_NAME = (
     *("job_id", "port_range", "grace", "join_timeout", "hang_timeout", "native_stacks", "preempt_timeout", "env"),
     *("timeout", "on_event", "chaos", "view", "dashboard", "backend", "role", "interactive", "warm", "warm_memory"),
-    *("restart_grace", "virtual_local_rank", "snapshot_memory"),
+    *("restart_grace", "virtual_local_rank", "snapshot_memory", "snapshot_copies"),
 )
 
 MOST_READ = 256 << 10  # bytes of a script

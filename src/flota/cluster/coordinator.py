@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from flota.cluster.admission import Admission
+from flota.cluster.agreed_snapshots import agree_on_snapshots
 from flota.cluster.differences import find_problems, with_unreached
 from flota.cluster.gathering import Gathering, hosts_in_words, joined_in_words
 from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING, JobState, next_round, with_restart
@@ -267,7 +268,8 @@ class Coordinator:
             if self._note_problems(find_problems([one.record for one in present], offsets)):
                 return
             seats = seat(chosen, job.seats, by_address=self.terms.by_address)
-            self.job_state = self.job_state.begin(seats, self.terms.run_name, view.now - self.round_began)
+            begun = self.job_state.begin(seats, self.terms.run_name, view.now - self.round_began)
+            self.job_state = replace(begun, snapshots=agree_on_snapshots(present, seats))
             self.round_began = view.now
         elif view.now >= gathering.gives_up_at:
             words = joined_in_words(chosen, self.terms)

@@ -23,6 +23,7 @@ from flota.job.report import INCOMPLETE, STOPPED, SUCCEEDED, FailedWorker, JobEn
 from flota.job.roster import Ports
 from flota.job.spec import RestartPolicy
 from flota.job.survey_outcomes import Question
+from flota.snapshots.agreement import HeldSnapshot
 from flota.stragglers.detector import StepTime, reported_steps
 from flota.supervise.restart_policy import has_restarts_left
 from flota.values import NamedTuple
@@ -111,9 +112,10 @@ class Follower:
 
     # What happens on this node.
 
-    def offered(self, ports: Ports, round_number: int) -> None:
+    def offered(self, ports: Ports, round_number: int, snapshots: tuple[HeldSnapshot, ...] = ()) -> None:
         run_name = self.job_state.run_name if self.job_state else ""
-        self.record = replace(self._blank, ports=ports, round=round_number, state=READY, run_name=run_name)
+        record = replace(self._blank, ports=ports, round=round_number, state=READY, run_name=run_name)
+        self.record = replace(record, snapshots=snapshots)
         self._offering = -1
         self._asked = 0, False  # questions of earlier rounds no longer count
         self._deciding = False

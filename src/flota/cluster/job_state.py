@@ -16,6 +16,7 @@ from flota.cluster.node_record import NodeRecord
 from flota.job.report import MOST_RESTARTS, FailedWorker, JobEnding, PastRestart, failure_in_brief
 from flota.job.roster import Seat
 from flota.job.survey_outcomes import Question, Result
+from flota.snapshots.agreement import AgreedStep
 from flota.store.decoding import BadMessage, decode_json
 from flota.stragglers.detector import SlowRank
 from flota.supervise.restart_policy import History
@@ -58,6 +59,7 @@ class JobState(Struct, frozen=True, omit_defaults=True):
     spares: tuple[Seat, ...] = ()  # nodes without a seat, which wait for one
     evicted: tuple[str, ...] = ()  # nodes that were swapped for a spare because of a slow rank
     results: dict[str, Result] = {}  # of questions that users asked, by kind
+    snapshots: tuple[AgreedStep, ...] = ()  # the states that the ranks of the round load
     run_name: str = ""  # from the first round on: the run id, a slash, and what `{time}` in --log_dir stands for
 
     def seat_of(self, node: str) -> int:
@@ -120,7 +122,7 @@ def next_round(
 
 
 def take_seat(node: str, record: NodeRecord) -> Seat:
-    return Seat(node, record.host, record.address, record.ports, record.workers_by_role, record.control)
+    return Seat(node, record.host, record.address, record.ports, record.workers_by_role, record.control, record.copier)
 
 
 def encode_state(job_state: JobState) -> bytes:

@@ -6,6 +6,7 @@ import os
 import time
 from _socket import socket
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -40,11 +41,13 @@ from flota.job.roster import Roster, with_endpoints
 from flota.job.spec import JobSpec, RestartPolicy
 from flota.job.survey_outcomes import Question
 from flota.logs.directory import open_directory
-from flota.logs.run_directory import choose_time, claim_time, resolve
+from flota.logs.run_directory import propose_time, resolve
 from flota.preemption.stop_step import NOW
 from flota.run.node_watch import NodeWatch
 from flota.run.start import expected_processes, start_workers
 from flota.run.worker_ports import PortWait, hold_ports
+from flota.snapshots.copier_process import open_copier
+from flota.snapshots.memory import SnapshotMemory
 from flota.store.keys import keys_of
 from flota.supervise.actions import StartRound
 from flota.supervise.events import Event, RoundRecalled
@@ -95,9 +98,11 @@ class MultiNode(NodeWatch):
         self.store = StoreAccess(spec, nodes, environ, self.loop, self.console, *heard)
         self.nodes = self.store.nodes  # with the certificates that were made for this node
         self.control_port = open_control_port(self.control, spec, self.nodes, self.requests.token)
+        self.snapshots = SnapshotMemory(spec.snapshot_memory)
+        self.copier = open_copier(self)
         self.facts = collect_facts(spec)
         self.reach_check = ReachCheck(self.loop, self._on_unreached)
-        self.run_name = f"{spec.run_id}/{self._propose_log_time()}"
+        self.run_name = f"{spec.run_id}/{propose_time(spec, serves=self.store.master is not None)}"
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.serve_again_at = time.monotonic() + SERVE_RETRY
         self.held_ports: list[socket] = []  # from the offer on: the roster promises them to all nodes
@@ -110,7 +115,7 @@ class MultiNode(NodeWatch):
         self.last_restart: tuple[PastRestart, ...] = ()  # the last one that this node has heard of
 
     def close(self) -> None:
-        for part in (self.store, self.messages, self.reach_check):
+        for part in (self.store, self.messages, self.reach_check, self.copier, self.snapshots):
             part.close()
         if self.log_lock >= 0:
             os.close(self.log_lock)
@@ -124,7 +129,8 @@ class MultiNode(NodeWatch):
     def _make_member(self, name: str, began: float) -> Member:
         spec, nodes = self.spec, self.nodes
         serves, host = self.store.master is not None, os.uname().nodename
-        blank = blank_record(spec, nodes, host, serves=serves, facts=self.facts, control=self.control_port)
+        ports = {"control": self.control_port, "copier": self.copier.port}
+        blank = blank_record(spec, nodes, host, serves=serves, facts=self.facts, **ports)
         ttl = lease_of(nodes)
         follower = Follower(
             name,
@@ -174,12 +180,6 @@ class MultiNode(NodeWatch):
             return ""  # each has its own console, or the job ended for this node only
         return f"node {job.seat_of(job.reports)} ({job.seats[job.seat_of(job.reports)].host})"
 
-    def _propose_log_time(self) -> str:
-        """For `{time}` in --log_dir, if this node is the first coordinator. The one that serves surely is."""
-        if not self.spec.log.per_run:
-            return ""
-        return claim_time(self.spec) if self.store.master else choose_time(self.spec)
-
     def _use_run_name(self, run_name: str) -> None:
         """Use the run id that the nodes agreed on. Open the directory of this run, unless that has been done."""
         run_id, _, log_time = (run_name or self.run_name).rpartition("/")
@@ -192,7 +192,7 @@ class MultiNode(NodeWatch):
             self.link_latest()
 
     def _turn(self, until: float | None = None) -> None:
-        parts = (self.member, self.store, self.messages, self.stack_answers.taker, self.reach_check)
+        parts = (self.member, self.store, self.messages, self.stack_answers.taker, self.reach_check, self.copier)
         retries = (self.serve_again_at if self._waits_for_store() else None, self.offer_again[0] or None)
         times = [*(part.deadline for part in parts), *retries, until]
         self.turn(min((time for time in times if time is not None), default=None))
@@ -202,8 +202,8 @@ class MultiNode(NodeWatch):
         self._serve_if_no_node_does(now)
         if self.offer_again[0] and now >= self.offer_again[0]:
             self._offer(self.offer_again[1])
-        self.stack_answers.taker.on_time(now)
-        self.reach_check.on_time(now)
+        for part in (self.stack_answers.taker, self.reach_check, self.copier):
+            part.on_time(now)
         deadline = self.member.registration.deadline
         if deadline is not None and now >= deadline:
             self.member.registration.reconcile()
@@ -281,7 +281,7 @@ class MultiNode(NodeWatch):
                 self.offer_again = again, round_number
             return
         self.port_wait.end()
-        self.follower.offered(ports, round_number)
+        self.follower.offered(ports, round_number, self.snapshots.held())
 
     def _on_unreached(self, where: str) -> None:
         self.follower.report_unreached(where)
@@ -303,15 +303,15 @@ class MultiNode(NodeWatch):
         self.reach_check.begin(job_state.seats, seat, time.monotonic())
         try:
             self._use_run_name(job_state.run_name)
-            started = start_workers(
-                self.spec, self.environ, roster, seat, held, first=first, on_node_death=report_death, warm=self.warm
-            )
+            start = partial(start_workers, on_node_death=report_death, snapshots=self.snapshots, warm=self.warm)
+            started = start(self.spec, self.environ, roster, seat, held, first=first, agreed=job_state.snapshots)
         except FlotaError as error:
             self._release_ports()
             self.follower.workers_ended(succeeded=False)
             self._give_up(error)
             return
         self.held_ports = []  # now owned by the round
+        self.copier.begin_round(job_state.seats, seat, started.plans, time.monotonic())
         self.failure_reported = self.secondary_reported = self.idle_servers_reported = False
         self.messages.report_round(started)
         # The coordinator decides what follows a failure: here the first one ends the round.

@@ -14,6 +14,7 @@ from flota.job.report import FailedWorker
 from flota.job.roles import COLLECTIVE
 from flota.job.roster import Ports
 from flota.job.survey_outcomes import Question
+from flota.snapshots.agreement import HeldSnapshot, is_sound_holding
 from flota.store.decoding import BadMessage, decode_json
 from flota.stragglers.detector import StepTime, is_step_time
 
@@ -72,6 +73,8 @@ class NodeRecord(Struct, frozen=True, omit_defaults=True):
     warming: bool = False  # its interpreters still import: until then, its workers would start cold
     control: str = ""  # the port at which this node can be asked about the job; empty: none
     run_name: str = ""  # the job state's, for a coordinator that has seen none
+    snapshots: tuple[HeldSnapshot, ...] = ()  # the states that this node has, when it offers its ports for a round
+    copier: str = ""  # the port at which other nodes fetch and send states; empty: none
 
     @property
     def workers(self) -> int:
@@ -132,5 +135,8 @@ def is_sound(record: NodeRecord) -> bool:
         and min(record.workers_by_role, default=0) >= 0
         and sum(record.workers_by_role) == (record.workers if record.roles else 0)
         and all(is_port(port) for port in (*workers, *masters, *([record.control] if record.control else [])))
+        and are_printable([held.role for held in record.snapshots])
+        and is_sound_holding(record.snapshots)
+        and (not record.copier or is_port(record.copier))
         and max(record.round, *asked) < MOST_ROUNDS  # other nodes count up from them
     )

@@ -66,7 +66,14 @@ def terms_of(spec: JobSpec, nodes: NodesSpec, run_name: str = "") -> Terms:
 
 
 def blank_record(
-    spec: JobSpec, nodes: NodesSpec, host: str, *, serves: bool, facts: NodeFacts | None = None, control: str = ""
+    spec: JobSpec,
+    nodes: NodesSpec,
+    host: str,
+    *,
+    serves: bool,
+    facts: NodeFacts | None = None,
+    control: str = "",
+    copier: str = "",
 ) -> NodeRecord:
     """The record of a node before it has ports for a round."""
     return NodeRecord(
@@ -86,6 +93,7 @@ def blank_record(
         agreed=agreed(spec),
         facts=facts,
         control=control,
+        copier=copier,
     )
 
 

@@ -26,7 +26,8 @@ NO_PORTS = Ports((), "", "", "")
 
 class Seat(NamedTuple):
     """One node's place in the roster. `node` is its name in the store, if there is one. `workers_by_role` is the number
-    of its workers per role; empty if all have role 0. `control`: the port at which it can be asked; empty: none."""
+    of its workers per role; empty if all have role 0. `control`: the port at which it can be asked; empty: none.
+    `copier`: the port at which other nodes fetch and send states of ranks; empty: none."""
 
     node: str
     host: str
@@ -34,6 +35,7 @@ class Seat(NamedTuple):
     ports: Ports
     workers_by_role: tuple[int, ...] = ()
     control: str = ""
+    copier: str = ""
 
     @property
     def workers(self) -> int:

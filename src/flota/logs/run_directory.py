@@ -46,6 +46,13 @@ def choose_time(spec: JobSpec) -> str:
     return next(one for one in times() if not os.path.lexists(resolve(spec, one).log.directory))
 
 
+def propose_time(spec: JobSpec, *, serves: bool) -> str:
+    """For `{time}` in --log_dir, if this node is the first coordinator. The one that serves surely is."""
+    if not spec.log.per_run:
+        return ""
+    return claim_time(spec) if serves else choose_time(spec)
+
+
 def claim_time(spec: JobSpec, option: str = "--log_dir") -> str:
     """The same, with its directory made: no other run gets it."""
     return next(one for one in times() if _make(resolve(spec, one).log.directory, option))

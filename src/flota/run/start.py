@@ -78,7 +78,11 @@ def run(
         signals = Signals([*spec.stop_signals, *PASSED_ON, *JOB_CONTROL, *preempt])
         if run_multi_node:
             return run_multi_node(spec, environ, signals, configuration, notes, warm)
-        snapshots = open_snapshots(spec) if spec.restarts.enabled else None
+        snapshots = None
+        if spec.restarts.enabled:
+            from flota.snapshots.memory import SnapshotMemory
+
+            snapshots = SnapshotMemory(spec.snapshot_memory)
         started = start_round(spec, environ, 0, spec.restarts.earlier, warm, snapshots)
         from flota.run.single_node import SingleNode
 
@@ -88,13 +92,6 @@ def run(
             warm.close()
         if lock >= 0:
             os.close(lock)
-
-
-def open_snapshots(spec: JobSpec) -> SnapshotMemory | None:
-    """The memory for states that later rounds load."""
-    from flota.snapshots.memory import SnapshotMemory
-
-    return SnapshotMemory(spec.snapshot_memory) if hasattr(os, "memfd_create") else None
 
 
 def start_round(

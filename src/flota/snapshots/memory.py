@@ -27,6 +27,7 @@ class SnapshotMemory:
         self._limit = limit
         self._fds: dict[RankKey, int] = {}  # of this node's ranks, and copies of the states of others
         self.loaded: tuple[AgreedStep, ...] = ()  # what the ranks of the round load
+        self.fetches: list[tuple[str, int, int, str]] = []  # role, rank, step, node: states that other nodes have
 
     @property
     def files(self) -> list[StateFile]:
@@ -41,13 +42,13 @@ class SnapshotMemory:
     def begin_round(self, plans: tuple[WorkerPlan, ...], agreed: tuple[AgreedStep, ...] | None = None) -> None:
         """Give each worker its rank's memory, and the state to load. `agreed`: by all nodes; None if this is the only
         one."""
+        if not hasattr(os, "memfd_create"):
+            return
         workers = [plan.worker for plan in plans]
-        if self._fds:
+        if self._fds or agreed:
             self._prepare_to_load(workers, agreed)
-        for worker in workers:
-            key = worker.name, worker.rank
-            if key not in self._fds:
-                self._fds[key] = create_memory()
+        for role, rank in [(worker.name, worker.rank) for worker in workers]:
+            self._ensure(role, rank)
         for plan in plans:
             self._add_variables(plan, len(plans))
 
@@ -64,7 +65,16 @@ class SnapshotMemory:
         steps = {one.role: one.step for one in agreed}
         for file in self.files:
             file.forget_after(steps.get(file.role, -1))
-            file.unpin()
+            file.keep(0)
+        wanted = {(one.role, worker.rank): one for one in agreed for worker in workers if worker.name == one.role}
+        sources = {(one, one.source_of(rank)) for (_, rank), one in wanted.items()}
+        self.fetches = sorted({(one.role, from_.source, one.step, from_.node) for one, from_ in sources if from_.node})
+        for role, rank, _, _ in self.fetches:
+            self._ensure(role, rank)
+
+    def _ensure(self, role: str, rank: int) -> None:
+        if (role, rank) not in self._fds:
+            self._fds[role, rank] = create_memory()
 
     def take(self, role: str, rank: int, fd: int) -> None:
         """Take over the memory with a rank's state, which another node has sent."""

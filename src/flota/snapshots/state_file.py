@@ -34,13 +34,27 @@ class StateFile(NamedTuple):
         """Forget the states of later steps: the ranks go back to this one, and may not reach the same states again."""
         for buffer, entry in enumerate(self.entries()):
             if entry.step > step:
-                packed = layout.pack_entry(entry._replace(step=NO_STEP, complete=0))
-                os.pwrite(self.fd, packed, layout.entry_at(buffer))
+                self.put(buffer, entry._replace(step=NO_STEP, complete=0))
 
-    def pin(self, buffer: int) -> None:
-        """Keep a buffer from being overwritten; -1: none."""
+    def put(self, buffer: int, entry: Entry) -> None:
+        os.pwrite(self.fd, layout.pack_entry(entry), layout.entry_at(buffer))
+
+    def has(self, step: int) -> bool:
+        return step in layout.complete_steps(self.entries())
+
+    def begin(self, size: int) -> None:
+        """Let the file grow to this size."""
+        if os.fstat(self.fd).st_size < PAGE:
+            os.ftruncate(self.fd, PAGE)
+            os.pwrite(self.fd, layout.MAGIC, 0)
+        os.ftruncate(self.fd, size)
+
+    def fail(self, step: int) -> None:
+        """A worker may wait for this state: there is none."""
+        self.begin(max(os.fstat(self.fd).st_size, layout.BUFFER_ALIGNMENT))
+        self.put(0, Entry(step, layout.FAILED, layout.BUFFER_ALIGNMENT))
+
+    def keep(self, stride: int) -> None:
+        """Have the worker keep the last states of steps that this divides; 0: of none."""
         if os.fstat(self.fd).st_size >= PAGE:
-            os.pwrite(self.fd, layout.pack_pin(buffer), layout.PINNED_AT)
-
-    def unpin(self) -> None:
-        self.pin(-1)
+            os.pwrite(self.fd, layout.pack_stride(stride), layout.STRIDE_AT)

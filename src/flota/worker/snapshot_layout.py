@@ -16,10 +16,15 @@ PAGE = 4096
 ALIGNMENT = 64
 BUFFER_ALIGNMENT = 1 << 16  # the largest page size of a processor: a part of a file can be mapped from there on
 MAGIC = b"flota snapshot 1"
-BUFFERS = 3  # one is written, one is complete, and one is being copied to another node
+BUFFERS = 3  # one is written, and two are complete
+SHARDED_BUFFERS = 4  # two are kept because they are sent to another node; of the others one is complete
+COPY_BUFFERS = 3  # of a rank of another node
+ENTRIES = 4
 FIRST_ENTRY, ENTRY_SIZE = 256, 256
-PINNED_AT = 2048  # the node's word: 1 + the buffer that it is copying, which must not be overwritten; 0: none
+STRIDE_AT = 2048  # the node's word: the last two states of steps that this divides are kept; 0: none are
+KEPT = 2
 NO_STEP = -1
+FAILED = 1 << 46  # in `complete`: the state cannot be had from another node
 LARGEST = 1 << 46  # bytes of a file
 _ENTRY = struct.Struct("<qqQQQQIIII")
 _CHECKSUM = struct.Struct("<I")
@@ -83,7 +88,7 @@ def read_entry(page: bytes, buffer: int, file_size: int) -> Entry:
 
 
 def read_entries(page: bytes, file_size: int) -> list[Entry]:
-    return [read_entry(page, buffer, file_size) for buffer in range(BUFFERS)]
+    return [read_entry(page, buffer, file_size) for buffer in range(ENTRIES)]
 
 
 def complete_steps(entries: list[Entry]) -> dict[int, int]:
@@ -91,11 +96,16 @@ def complete_steps(entries: list[Entry]) -> dict[int, int]:
     return dict(sorted((entry.step, buffer) for buffer, entry in enumerate(entries) if entry.is_complete))
 
 
-def choose_buffer(entries: list[Entry], pinned: int) -> int:
-    """The buffer for the next state: an empty one, or that with the oldest state that is not `pinned`. The newest whole
-    state stays, because there is another buffer that is not pinned."""
-    free = [buffer for buffer in range(len(entries)) if buffer != pinned]
+def choose_buffer(entries: list[Entry], kept: set[int]) -> int:
+    """The buffer for the next state: an empty one, or that with the oldest state that is not `kept`."""
+    free = [buffer for buffer in range(len(entries)) if buffer not in kept]
     return min(free, key=lambda buffer: entries[buffer].step if entries[buffer].is_complete else NO_STEP)
+
+
+def kept_buffers(entries: list[Entry], stride: int) -> set[int]:
+    """The buffers with the last states of steps that the stride divides."""
+    sent = [step for step in complete_steps(entries) if stride and step % stride == 0]
+    return {complete_steps(entries)[step] for step in sent[-KEPT:]}
 
 
 def place_buffer(entries: list[Entry], buffer: int, size: int, file_size: int) -> tuple[int, int]:
@@ -106,14 +116,12 @@ def place_buffer(entries: list[Entry], buffer: int, size: int, file_size: int) -
     return align(max(file_size, PAGE), BUFFER_ALIGNMENT), align(size + size // 64 + PAGE, BUFFER_ALIGNMENT)
 
 
-def read_pin(page: bytes) -> int:
-    """The buffer that the node is copying; -1: none."""
-    (word,) = _WORD.unpack_from(page, PINNED_AT)
-    return int(word) - 1 if word <= BUFFERS else -1
+def read_stride(page: bytes) -> int:
+    return int(_WORD.unpack_from(page, STRIDE_AT)[0])
 
 
-def pack_pin(buffer: int) -> bytes:
-    return _WORD.pack(buffer + 1)
+def pack_stride(stride: int) -> bytes:
+    return _WORD.pack(stride)
 
 
 def single_file(entry: Entry) -> tuple[bytes, Entry]:

@@ -7,6 +7,7 @@ are written with a system call, after which another process sees all that was wr
 from __future__ import annotations
 
 import os
+import time
 from mmap import ACCESS_COPY, mmap
 from typing import Any
 
@@ -20,6 +21,7 @@ from flota.worker.snapshot_tree import Flattened, SavedArray, SavedTree
 SHARE = 4  # of the available memory, for the snapshots of all ranks on a node
 PUNCH_HOLE, MADV_POPULATE_WRITE = 3, 23
 CHUNK = 64 << 20  # bytes that are populated at a time
+POLL, LONGEST_FETCH = 0.01, 3600.0  # seconds
 
 
 class TooLarge(Exception):
@@ -44,7 +46,9 @@ class RankMemory:
     def write(self, step: int, state: Flattened, tree: bytes, *, rank: int, world: int, sharded: bool) -> None:
         page = os.pread(self._fd, PAGE, 0).ljust(PAGE, b"\0")
         entries = layout.read_entries(page, os.fstat(self._fd).st_size)
-        buffer = layout.choose_buffer(entries, layout.read_pin(page))
+        stride = layout.read_stride(page)
+        used = entries[: layout.SHARDED_BUFFERS if stride and sharded else BUFFERS]
+        buffer = layout.choose_buffer(used, layout.kept_buffers(used, stride) if sharded else set())
         is_first = not any(entry.capacity for entry in entries)
         entry = self._reserve(entries, buffer, state.size + len(tree))
         place = step, 0, entry.offset, entry.capacity
@@ -71,7 +75,7 @@ class RankMemory:
         """Make room for a state of this size in a buffer, and map it."""
         before, file_size = entries[buffer], os.fstat(self._fd).st_size
         offset, capacity = layout.place_buffer(entries, buffer, size, file_size)
-        if offset == before.offset:
+        if (offset, capacity) == (before.offset, before.capacity):
             self._map(buffer, before)
             return before
         self._check_limit(capacity, entries)
@@ -154,6 +158,20 @@ def read_entries(fd: int) -> list[Entry]:
     return layout.read_entries(os.pread(fd, PAGE, 0), os.fstat(fd).st_size)
 
 
+def _find_state(fd: int, path: str, step: int) -> Entry:
+    """The state of this step. The node may still be fetching it from another node."""
+    give_up = time.monotonic() + LONGEST_FETCH
+    while True:
+        entries = read_entries(fd)
+        buffer = layout.complete_steps(entries).get(step)
+        if buffer is not None:
+            return entries[buffer]
+        failed = any((entry.step, entry.complete) == (step, layout.FAILED) for entry in entries)
+        if failed or not path.startswith("/proc/") or time.monotonic() > give_up:
+            raise BrokenSnapshot(path, f"it has no state of step {step}")
+        time.sleep(POLL)
+
+
 def open_state(path: str, step: int) -> tuple[Entry, SavedTree]:
     """Read the state of this step from a rank's memory or a file. What is loaded is always a copy: an optimizer keeps
     the tensors that it is given."""
@@ -162,11 +180,7 @@ def open_state(path: str, step: int) -> tuple[Entry, SavedTree]:
     except OSError as error:
         raise BrokenSnapshot(path, error.strerror or "") from None
     try:
-        entries = read_entries(fd)
-        buffer = layout.complete_steps(entries).get(step)
-        if buffer is None:
-            raise BrokenSnapshot(path, f"it has no state of step {step}")
-        entry = entries[buffer]
+        entry = _find_state(fd, path, step)
         memory = mmap(fd, entry.capacity, access=ACCESS_COPY, offset=entry.offset)
     finally:
         os.close(fd)

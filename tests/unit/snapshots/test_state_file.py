@@ -6,11 +6,12 @@ import os
 
 import pytest
 
+from flota.errors.snapshots import BrokenSnapshot
 from flota.snapshots.agreement import HeldSnapshot
 from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
-from flota.worker.snapshot_layout import PAGE, read_pin
-from flota.worker.snapshot_memory import RankMemory
+from flota.worker.snapshot_layout import PAGE, read_stride
+from flota.worker.snapshot_memory import RankMemory, open_state
 from flota.worker.snapshot_tree import Flattened
 
 
@@ -31,7 +32,7 @@ def save(file, *steps, world=2):
 
 def test_an_empty_memory_holds_nothing(file):
     file.forget_after(3)
-    file.unpin()
+    file.keep(4)
 
     assert file.held() is None
     assert os.fstat(file.fd).st_size == 0
@@ -52,15 +53,25 @@ def test_later_states_are_forgotten(file):
     assert file.held().steps == (1, 2)
 
 
-def test_a_pin_is_set_and_removed(file):
+def test_the_worker_is_asked_to_keep_states(file):
     save(file, 1)
 
-    pins = []
-    for buffer in (2, -1):
-        file.pin(buffer)
-        pins.append(read_pin(os.pread(file.fd, PAGE, 0)))
+    strides = []
+    for stride in (16, 0):
+        file.keep(stride)
+        strides.append(read_stride(os.pread(file.fd, PAGE, 0)))
 
-    assert pins == [2, -1]
+    assert strides == [16, 0]
+
+
+def test_a_state_that_cannot_be_fetched_is_an_error_for_the_worker(file):
+    file.fail(7)
+
+    with pytest.raises(BrokenSnapshot, match="no state of step 7"):
+        open_state(f"/proc/self/fd/{file.fd}", 7)
+    assert not file.has(7)
+    save(file, 1)
+    assert file.has(1)
 
 
 def test_the_memory_cannot_shrink(file):

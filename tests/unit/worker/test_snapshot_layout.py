@@ -31,7 +31,7 @@ def put(page: bytearray, buffer: int, entry: Entry) -> None:
 def test_an_entry_comes_back():
     entries = [state(7, 0), state(8, 1, sharded=1), state(9, 2, complete=0)]
 
-    assert layout.read_entries(bytes(page_of(*entries)), SIZE) == entries
+    assert layout.read_entries(bytes(page_of(*entries)), SIZE) == [*entries, EMPTY]
 
 
 def test_a_write_that_stops_at_any_byte_leaves_the_states_before():
@@ -69,12 +69,20 @@ def test_what_is_not_a_snapshot_has_no_states(page):
     assert layout.complete_steps(layout.read_entries(page, SIZE)) == {}
 
 
-def test_the_oldest_state_that_is_not_pinned_is_overwritten():
+def test_the_oldest_state_that_is_not_kept_is_overwritten():
     entries = [state(7, 0), state(9, 1), state(8, 2)]
 
-    assert [layout.choose_buffer(entries, pinned) for pinned in (-1, 0, 2)] == [0, 2, 0]
-    assert layout.choose_buffer([state(7, 0), state(9, 1), state(8, 2, complete=0)], -1) == 2
-    assert layout.choose_buffer([state(7, 0), EMPTY, state(8, 2)], -1) == 1
+    assert [layout.choose_buffer(entries, kept) for kept in (set(), {0}, {2}, {0, 2})] == [0, 2, 0, 1]
+    assert layout.choose_buffer([state(7, 0), state(9, 1), state(8, 2, complete=0)], set()) == 2
+    assert layout.choose_buffer([state(7, 0), EMPTY, state(8, 2)], set()) == 1
+
+
+def test_the_last_two_states_that_are_sent_are_kept():
+    entries = [state(16, 0), state(24, 1), state(32, 2), state(33, 3)]
+
+    assert layout.kept_buffers(entries, 8) == {1, 2}
+    assert layout.kept_buffers(entries, 16) == {0, 2}
+    assert layout.kept_buffers(entries, 0) == set()
 
 
 def test_a_buffer_that_is_too_small_moves_to_the_end_of_the_file():
@@ -86,10 +94,9 @@ def test_a_buffer_that_is_too_small_moves_to_the_end_of_the_file():
     assert capacity >= 3 * BUFFER_ALIGNMENT
 
 
-@pytest.mark.parametrize(("word", "buffer"), [(0, -1), (1, 0), (3, 2), (4, -1), (1 << 63, -1)])
-def test_only_a_buffer_can_be_pinned(word, buffer):
+def test_the_stride_is_read_as_it_was_written():
     page = page_of()
-    page[layout.PINNED_AT : layout.PINNED_AT + 8] = word.to_bytes(8, "little")
+    page[layout.STRIDE_AT : layout.STRIDE_AT + 8] = layout.pack_stride(64)
 
-    assert layout.read_pin(bytes(page)) == buffer
-    assert layout.pack_pin(2) == (3).to_bytes(8, "little")
+    assert layout.read_stride(bytes(page)) == 64
+    assert layout.read_stride(bytes(PAGE)) == 0

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from flota.errors.snapshots import BrokenSnapshot
-from flota.worker.snapshot_layout import BUFFER_ALIGNMENT, PINNED_AT, complete_steps, pack_pin
+from flota.worker.snapshot_layout import BUFFER_ALIGNMENT, STRIDE_AT, complete_steps, pack_stride
 from flota.worker.snapshot_memory import RankMemory, TooLarge, open_state
 from flota.worker.snapshot_tree import Flattened
 
@@ -18,11 +18,11 @@ def path(tmp_path):
     return str(tmp_path / "memory")
 
 
-def save(memory, step, **parts):
+def save(memory, step, *, sharded=False, **parts):
     state = Flattened()
     for name, value in parts.items():
         state.add_part(name, value)
-    memory.write(step, state, state.to_json("train"), rank=1, world=2, sharded=False)
+    memory.write(step, state, state.to_json("train"), rank=1, world=2, sharded=sharded)
 
 
 def steps(memory):
@@ -39,16 +39,20 @@ def test_the_last_states_are_kept(path):
     assert (tree.part("n"), tree.name, entry.rank, entry.world) == (4, "train", 1, 2)
 
 
-def test_a_pinned_state_is_not_overwritten(path):
+def test_states_that_are_sent_are_kept_if_ranks_have_parts(path):
     memory = RankMemory(path, 1 << 30, 1)
     save(memory, 1, n=1)
     with open(path, "r+b") as file:
-        os.pwrite(file.fileno(), pack_pin(complete_steps(memory.entries())[1]), PINNED_AT)
+        os.pwrite(file.fileno(), pack_stride(8), STRIDE_AT)
 
-    for step in range(2, 6):
-        save(memory, step, n=step)
+    for step in range(2, 24):
+        save(memory, step, sharded=True, n=step)
 
-    assert steps(memory) == [1, 4, 5]
+    assert steps(memory) == [8, 16, 22, 23]
+    save(memory, 24, sharded=True, n=24)
+    assert steps(memory) == [8, 16, 23, 24]
+    save(memory, 25, sharded=True, n=25)
+    assert steps(memory) == [16, 23, 24, 25]
 
 
 def test_a_state_that_grows_moves_and_the_others_stay(path):

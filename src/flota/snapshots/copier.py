@@ -1,0 +1,239 @@
+"""The process of a node that sends and receives states: transfers of gigabytes must not delay the node's loop.
+
+It has the memory of the node's ranks, and of the ranks of other nodes that it keeps copies for. Its orders come from
+the node, through a socket; it exits when that is closed. It waits in threads, one per connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from mmap import mmap
+from threading import BoundedSemaphore, Lock, Thread
+from typing import Any
+
+from flota.free_memory import available
+from flota.snapshots import copy_protocol as protocol
+from flota.snapshots.copy_protocol import CHUNK, GET, PUT, CopyFailed, CopyRequest
+from flota.snapshots.memory import create_memory
+from flota.snapshots.state_file import StateFile
+from flota.snapshots.stride import StrideChoice
+from flota.worker import snapshot_layout as layout
+from flota.worker.snapshot_layout import NO_STEP, Entry
+
+PATIENCE = 20.0  # seconds without a byte after which a transfer is given up
+GREETING = 5.0  # seconds for a client to prove that it knows the token
+MOST_CONNECTIONS = 32
+POLL = 0.2  # seconds between looks for a new state
+RATE = 256 << 20  # bytes per second to one node: training needs the network as well
+SHARE = 4  # of the available memory, for copies
+NICENESS = 10
+
+
+def main(fd: int, listener_fd: int, parent: int) -> None:
+    from flota.host.process_start import die_with_parent
+
+    die_with_parent(parent)
+    os.nice(NICENESS)
+    listener = socket.socket(fileno=listener_fd)
+    Copier(socket.socket(fileno=fd), listener).run()
+
+
+class Copier:
+    def __init__(self, node: socket.socket, listener: socket.socket) -> None:
+        self._node, self._listener = node, listener
+        self._lock = Lock()
+        self._files: dict[tuple[str, int], StateFile] = {}
+        self._token = ""
+        self._round = 0  # transfers of earlier rounds end
+        self._connections = BoundedSemaphore(MOST_CONNECTIONS)
+
+    def run(self) -> None:
+        Thread(target=self._serve, daemon=True).start()
+        while True:
+            data, fds, _, _ = socket.recv_fds(self._node, 1 << 16, 1)
+            if not data:
+                return
+            self._obey(json.loads(data), fds)
+
+    def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
+        if order["do"] == "round":
+            with self._lock:
+                self._token, self._round = order["token"], self._round + 1
+                for file in self._files.values():
+                    os.close(file.fd)
+                self._files.clear()
+        elif order["do"] == "file":
+            with self._lock:
+                file = StateFile(order["role"], order["rank"], fds[0])
+                self._files[file.role, file.rank] = file
+                if order["forget"] is not None:
+                    file.forget_after(order["forget"])
+        else:
+            work = self._fetch if order["do"] == "fetch" else self._send_to
+            Thread(target=work, args=(order, self._round), daemon=True).start()
+
+    def _report(self, fds: list[int], **facts: Any) -> None:
+        try:
+            socket.send_fds(self._node, [json.dumps(facts).encode()], fds)
+        except OSError:
+            pass  # the node is gone, or has not read for long
+
+    # States that other nodes ask for, or send.
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            if self._connections.acquire(blocking=False):
+                Thread(target=self._serve_one, args=(connection,), daemon=True).start()
+            else:
+                connection.close()
+
+    def _serve_one(self, connection: socket.socket) -> None:
+        round_ = self._round
+        with connection:
+            try:
+                request = protocol.answer(connection, self._token, time.monotonic() + GREETING)
+                connection.settimeout(PATIENCE)
+                if request.do == GET:
+                    self._give(connection, request)
+                else:
+                    self._keep_copy(connection, request, round_)
+            except (OSError, CopyFailed):
+                pass  # the other side reports it
+            finally:
+                self._connections.release()
+
+    def _give(self, connection: socket.socket, request: CopyRequest) -> None:
+        with self._borrow(request.role, request.rank) as file:
+            entries = file.entries()
+            buffer = layout.complete_steps(entries).get(request.step)
+            if buffer is None:
+                raise CopyFailed("this node does not have that state")
+            protocol.send_state(connection, entries[buffer], _read_buffer(file, buffer, entries[buffer]))
+
+    def _keep_copy(self, connection: socket.socket, request: CopyRequest, round_: int) -> None:
+        """Take a state of a rank of another node. This node gets a descriptor of the memory."""
+        with self._lock:
+            key = request.role, request.rank
+            if key not in self._files:
+                self._files[key] = StateFile(*key, create_memory())
+                self._report([self._files[key].fd], do="took", role=request.role, rank=request.rank)
+        with self._borrow(*key) as file:
+            self._take(connection, request, file, round_)
+
+    @contextmanager
+    def _borrow(self, role: str, rank: int) -> Iterator[StateFile]:
+        """A descriptor of one's own: the next round closes the others, and their numbers are used again."""
+        with self._lock:
+            file = self._files.get((role, rank))
+            if file is None:
+                raise CopyFailed("this node does not have that state")
+            mine = file._replace(fd=os.dup(file.fd))
+        try:
+            yield mine
+        finally:
+            os.close(mine.fd)
+
+    def _take(self, connection: socket.socket, request: CopyRequest, file: StateFile, round_: int) -> None:
+        """Receive a state into the buffer with the oldest one."""
+        entry = protocol.receive_entry(connection, request)
+        buffer, place = self._reserve(file, entry)
+        with mmap(file.fd, place.capacity, offset=place.offset) as memory, memoryview(memory) as view:
+            protocol.receive_state(connection, view, entry.size)
+        with self._lock:  # a state of an earlier round must not come after those that were forgotten
+            if round_ != self._round:
+                raise CopyFailed("the round is over")
+            file.put(buffer, entry._replace(offset=place.offset, capacity=place.capacity))
+        protocol.confirm(connection)
+
+    def _reserve(self, file: StateFile, entry: Entry) -> tuple[int, Entry]:
+        with self._lock:
+            size, entries = os.fstat(file.fd).st_size, file.entries()
+            buffer = layout.choose_buffer(entries[: layout.COPY_BUFFERS], set())
+            offset, capacity = layout.place_buffer(entries, buffer, entry.size, size)
+            if offset != entries[buffer].offset:
+                if layout.COPY_BUFFERS * capacity > available() // SHARE:
+                    self._report([], do="warn", text=_no_room(layout.COPY_BUFFERS * capacity))
+                    raise CopyFailed("not enough memory")
+                file.begin(offset + capacity)
+            place = Entry(NO_STEP, 0, offset, capacity)
+            file.put(buffer, place)
+            return buffer, place
+
+    # States that this node asks for, or sends.
+
+    def _fetch(self, order: dict[str, Any], round_: int) -> None:
+        """Fetch the state that a worker waits for. Without success, the worker finds that instead."""
+        request = CopyRequest(GET, order["role"], order["rank"], order["step"])
+        with self._borrow(request.role, request.rank) as file:
+            try:
+                with self._connect(order, request) as connection:
+                    self._take(connection, request, file, round_)
+            except (OSError, CopyFailed) as error:
+                self._report([], do="warn", text=f"cannot fetch a state from {order['host']}: {error}")
+                file.fail(request.step)
+
+    def _connect(self, order: dict[str, Any], request: CopyRequest) -> socket.socket:
+        connection = socket.create_connection((order["address"], order["port"]), PATIENCE)
+        try:
+            rate = getattr(socket, "SO_MAX_PACING_RATE", 47)  # Python has had no name for it for long
+            connection.setsockopt(socket.SOL_SOCKET, rate, RATE)
+        except OSError:
+            pass
+        protocol.ask(connection, self._token, request)
+        return connection
+
+    def _send_to(self, order: dict[str, Any], round_: int) -> None:
+        """Send a rank's states to another node until the round ends: of all ranks those of the same steps."""
+        choice, sent, failed = StrideChoice(), NO_STEP, False
+        with self._borrow(order["role"], order["rank"]) as file:
+            while round_ == self._round:
+                time.sleep(POLL)
+                try:
+                    sent, failed = max(sent, self._send_next(order, file, choice, sent)), False
+                except _Overwritten:
+                    choice.double()
+                except (OSError, CopyFailed) as error:
+                    if not failed:
+                        self._report([], do="warn", text=f"cannot send a state to {order['host']}: {error}")
+                    failed = True
+                    time.sleep(PATIENCE / 4)
+
+    def _send_next(self, order: dict[str, Any], file: StateFile, choice: StrideChoice, sent: int) -> int:
+        """Send the newest state that is to be sent, if it is newer than `sent`. Returns its step."""
+        entries = file.entries()
+        steps = layout.complete_steps(entries)
+        if not steps or not entries[steps[max(steps)]].sharded:
+            return NO_STEP
+        file.keep(choice.note(max(steps), time.monotonic()))
+        step = choice.newest(steps)
+        if step > sent:
+            self._send(order, file, steps[step], entries[steps[step]])
+            self._report([], do="sent", role=file.role, rank=file.rank, step=step)
+        return step
+
+    def _send(self, order: dict[str, Any], file: StateFile, buffer: int, entry: Entry) -> None:
+        with self._connect(order, CopyRequest(PUT, file.role, file.rank, entry.step)) as connection:
+            protocol.send_state(connection, entry, _read_buffer(file, buffer, entry))
+
+
+class _Overwritten(CopyFailed):
+    """The worker has saved another state to the buffer meanwhile."""
+
+
+def _read_buffer(file: StateFile, buffer: int, entry: Entry) -> Iterator[bytes]:
+    """The bytes of a state. Each part is read before it is checked that the worker has not begun to overwrite it."""
+    for at in range(0, entry.size, CHUNK):
+        chunk = os.pread(file.fd, min(CHUNK, entry.size - at), entry.offset + at)
+        if file.entries()[buffer] != entry or not chunk:
+            raise _Overwritten
+        yield chunk
+
+
+def _no_room(size: int) -> str:
+    return f"no memory for another node's states: {size / 1e6:.0f} MB, and a quarter of what is available is less"

@@ -1,0 +1,192 @@
+"""The node's side of its copier: starts the process when there is something to send, to receive or to fetch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flota.frameworks import SECRETS
+from flota.host.kill_tree import kill
+from flota.host.loop import Loop
+from flota.host.process_start import ProcessSpec, execute
+from flota.job.plan import WorkerPlan
+from flota.job.printable import printable
+from flota.job.roster import Seat
+from flota.snapshots.memory import SnapshotMemory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.cluster.multi_node import MultiNode
+
+CHECK_INTERVAL = 1.0  # seconds between looks for a first sharded state
+MOST_WARNINGS = 20
+
+
+class CopierProcess:
+    """`address`: where other nodes reach it; empty: nowhere. `copies`: how many other nodes get this node's states.
+    `say` prints a line."""
+
+    def __init__(
+        self,
+        memory: SnapshotMemory,
+        loop: Loop,
+        say: Callable[[str, str], object],
+        environ: Mapping[str, str],
+        address: str,
+        copies: int,
+        token: str,
+    ) -> None:
+        self._memory, self._loop, self._say, self._copies, self._token = memory, loop, say, copies, token
+        self._env = {name: value for name, value in environ.items() if name not in SECRETS}
+        self.deadline: float | None = None
+        self.sent: dict[tuple[str, int], int] = {}  # the last step of each rank that another node has
+        self._orders: list[dict[str, Any]] = []
+        self._own: set[tuple[str, int]] = set()
+        self._pid, self._link = 0, None
+        self._warnings = 0
+        self._listener = _listen(address)
+        if self._listener:
+            loop.watch(self._listener.fileno(), self._start, last=True)
+
+    _link: socket.socket | None
+
+    @property
+    def port(self) -> str:
+        """Where other nodes reach the copier; empty: nowhere."""
+        return str(self._listener.getsockname()[1]) if self._listener else ""
+
+    def begin_round(self, seats: tuple[Seat, ...], own: int, plans: tuple[WorkerPlan, ...], now: float) -> None:
+        """`seats`: the nodes of the round, of which this is number `own`, with these workers."""
+        ranks = [(plan.worker.name, plan.worker.rank) for plan in plans]
+        self._own = set(ranks)
+        by_name = {seat.node: seat for seat in seats}
+        reachable = [one for one in seats[own + 1 :] + seats[:own] if one.copier][: self._copies]
+        sends = [{"do": "send", "role": role, "rank": rank, **_place(to)} for role, rank in ranks for to in reachable]
+        fetches = [
+            {"do": "fetch", "role": role, "rank": rank, "step": step, **_place(by_name[node])}
+            for role, rank, step, node in self._memory.fetches
+            if node in by_name
+        ]
+        self._orders = [*fetches, *sends]
+        if self._link or fetches:
+            self._start()
+        self.deadline = now + CHECK_INTERVAL if sends and not self._link else None
+
+    def on_time(self, now: float) -> None:
+        """Start the process when a worker has saved a state that no other rank has."""
+        if self.deadline is not None and now >= self.deadline:
+            self.deadline = now + CHECK_INTERVAL
+            held = [file.held() for file in self._memory.files if (file.role, file.rank) in self._own]
+            if any(one and one.sharded for one in held):
+                self._start()
+
+    def _start(self) -> None:
+        """Start the process, unless it runs, and give it its orders."""
+        self.deadline = None
+        if self._link is None and self._listener:
+            self._loop.forget(self._listener.fileno())
+            link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            fds = other.fileno(), self._listener.fileno()
+            code = f"from flota.snapshots.copier import main; main({fds[0]}, {fds[1]}, {os.getpid()})"
+            try:
+                # -P: it must not import modules of the user's directory.
+                spec = ProcessSpec((sys.executable, "-P", "-c", code), self._env, os.devnull, os.devnull, fds)
+                self._pid = execute(spec, own_session=True)
+            except OSError as error:
+                link.close()
+                self._say("WARNING", f"cannot start a process for copies of states: {error.strerror}")
+                return
+            finally:
+                other.close()
+            self._link = link
+            self._loop.watch(link.fileno(), self._read)
+        if self._link:
+            self._give_orders(self._link)
+
+    def _give_orders(self, link: socket.socket) -> None:
+        steps = {one.role: one.step for one in self._memory.loaded}
+        self._order(link, {"do": "round", "token": self._token})
+        for file in self._memory.files:
+            forget = None if (file.role, file.rank) in self._own else steps.get(file.role, -1)
+            self._order(link, {"do": "file", "role": file.role, "rank": file.rank, "forget": forget}, file.fd)
+        for order in self._orders:
+            self._order(link, order)
+
+    def _order(self, link: socket.socket, order: dict[str, Any], *fds: int) -> None:
+        try:
+            socket.send_fds(link, [json.dumps(order).encode()], list(fds))
+        except OSError:
+            pass  # it has exited, which is reported next
+
+    def _read(self) -> None:
+        assert self._link is not None
+        data, fds, _, _ = socket.recv_fds(self._link, 1 << 16, 1)
+        if not data:
+            self._forget_process()
+            return
+        report = json.loads(data)
+        if report["do"] == "took":
+            self._memory.take(report["role"], report["rank"], fds[0])
+        elif report["do"] == "sent":
+            self.sent[report["role"], report["rank"]] = report["step"]
+        elif self._warnings < MOST_WARNINGS:
+            self._warnings += 1
+            self._say("WARNING", f"snapshots: {printable(report['text'])}")
+
+    def _forget_process(self) -> None:
+        """It was killed, perhaps together with stray processes of a round. Workers must not wait for it."""
+        assert self._link is not None
+        self._loop.forget(self._link.fileno())
+        self._link.close()
+        self._link = None
+        _reap(self._pid)
+        if self._listener:
+            self._loop.watch(self._listener.fileno(), self._start, last=True)
+        for role, rank, step, _ in self._memory.fetches:
+            for file in self._memory.files:
+                if (file.role, file.rank) == (role, rank) and not file.has(step):
+                    file.fail(step)
+
+    def close(self) -> None:
+        if self._link:
+            self._loop.forget(self._link.fileno())
+            self._link.close()
+            kill(self._pid)
+            _reap(self._pid)
+            self._link = None
+        elif self._listener:
+            self._loop.forget(self._listener.fileno())
+        if self._listener:
+            self._listener.close()
+            self._listener = None
+
+
+def open_copier(node: MultiNode) -> CopierProcess:
+    """With TLS it is not reached: states would be sent in the clear."""
+    spec, say = node.spec, node.console.say
+    where, token = "" if node.nodes.tls else spec.address, node.requests.token
+    return CopierProcess(node.snapshots, node.loop, say, node.environ, where, spec.snapshot_copies, token)
+
+
+def _place(seat: Seat) -> dict[str, Any]:
+    return {"host": seat.host, "address": seat.address, "port": int(seat.copier or 0)}
+
+
+def _listen(address: str) -> socket.socket | None:
+    if not address:
+        return None
+    try:
+        return socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+    except OSError:
+        return None  # not an address of this machine, as behind a forwarded port
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # reaped as an orphan

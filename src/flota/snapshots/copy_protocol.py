@@ -1,0 +1,125 @@
+"""What copiers of two nodes say to each other over TCP. Both prove that they know the job's token before either sends a
+state, or believes what it reads.
+
+Client: a nonce. Server: a nonce and a proof. Client: a proof and a request. Then the entry of a state and its bytes go
+to one of them, with a checksum at the end, which the receiver confirms.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from zlib import crc32
+
+from flota.values import NamedTuple
+from flota.worker.snapshot_layout import LARGEST, Entry
+
+NONCE, PROOF = 32, 32
+LONGEST_REQUEST = 1024
+PUT, GET = "put", "get"
+CHUNK = 1 << 20
+DONE = b"done"
+_LENGTH, _CHECKSUM = struct.Struct("<I"), struct.Struct("<I")
+
+
+class CopyFailed(Exception):
+    """The other side is not a copier of this job, is gone, or does not have the state."""
+
+
+class CopyRequest(NamedTuple):
+    """`do`: put the state that follows, or get it."""
+
+    do: str
+    role: str
+    rank: int
+    step: int
+
+
+def prove(token: str, side: bytes, *data: bytes) -> bytes:
+    return hmac.digest(token.encode() or b"-", b"flota snapshot " + side + b"".join(data), "sha256")
+
+
+def ask(connection: socket.socket, token: str, request: CopyRequest) -> None:
+    """The client's part of the beginning."""
+    nonce, packed = os.urandom(NONCE), json.dumps(request).encode()
+    connection.sendall(nonce)
+    theirs, proof = read_exactly(connection, NONCE), read_exactly(connection, PROOF)
+    if not hmac.compare_digest(proof, prove(token, b"server", nonce, theirs)):
+        raise CopyFailed("the other node does not have the job's token")
+    connection.sendall(prove(token, b"client", theirs, packed) + _LENGTH.pack(len(packed)) + packed)
+
+
+def answer(connection: socket.socket, token: str, deadline: float) -> CopyRequest:
+    """The server's part of the beginning. A stranger gets 64 bytes, and no time beyond the deadline."""
+    theirs, nonce = read_exactly(connection, NONCE, deadline), os.urandom(NONCE)
+    connection.sendall(nonce + prove(token, b"server", theirs, nonce))
+    proof = read_exactly(connection, PROOF, deadline)
+    (length,) = _LENGTH.unpack(read_exactly(connection, _LENGTH.size, deadline))
+    packed = read_exactly(connection, length, deadline) if length <= LONGEST_REQUEST else b""
+    if not hmac.compare_digest(proof, prove(token, b"client", nonce, packed)):
+        raise CopyFailed("the other node does not have the job's token")
+    try:
+        request = CopyRequest(*json.loads(packed))
+    except (ValueError, TypeError, KeyError):
+        raise CopyFailed("an unknown request") from None
+    numbers = all(type(number) is int and number >= 0 for number in (request.rank, request.step))
+    if request.do not in (PUT, GET) or not isinstance(request.role, str) or not numbers:
+        raise CopyFailed("an unknown request")
+    return request
+
+
+def send_state(connection: socket.socket, entry: Entry, chunks: Iterator[bytes]) -> None:
+    """Send with `send`: `sendfile` would send what is in the pages later, when they have been overwritten."""
+    connection.sendall(json.dumps(entry).encode().ljust(LONGEST_REQUEST))
+    checksum = 0
+    for chunk in chunks:
+        checksum = crc32(chunk, checksum)
+        connection.sendall(chunk)
+    connection.sendall(_CHECKSUM.pack(checksum))
+    if read_exactly(connection, len(DONE)) != DONE:
+        raise CopyFailed("the other node did not confirm the state")
+
+
+def receive_entry(connection: socket.socket, request: CopyRequest) -> Entry:
+    try:
+        entry = Entry(*json.loads(read_exactly(connection, LONGEST_REQUEST)))
+        sound = all(type(number) is int and number >= 0 for number in entry)
+    except (ValueError, TypeError):
+        sound = False
+    if not sound or entry.size > LARGEST or not entry.is_complete or entry.step != request.step:
+        raise CopyFailed("not the entry of that state")
+    return entry
+
+
+def receive_state(connection: socket.socket, memory: memoryview, size: int) -> None:
+    """Receive the bytes of a state into memory, which has room for them."""
+    checksum = at = 0
+    while at < size:
+        count = connection.recv_into(memory[at : min(size, at + CHUNK)])
+        if not count:
+            raise CopyFailed("the connection was closed")
+        checksum = crc32(memory[at : at + count], checksum)
+        at += count
+    if _CHECKSUM.unpack(read_exactly(connection, _CHECKSUM.size))[0] != checksum:
+        raise CopyFailed("the checksum is wrong")
+
+
+def confirm(connection: socket.socket) -> None:
+    connection.sendall(DONE)
+
+
+def read_exactly(connection: socket.socket, size: int, deadline: float | None = None) -> bytes:
+    data = b""
+    while len(data) < size:
+        if deadline is not None:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+        more = connection.recv(size - len(data))
+        if not more:
+            raise CopyFailed("the connection was closed")
+        data += more
+    return data

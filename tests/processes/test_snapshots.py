@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.launching import WORKERS, children, environment, wait_until
+from tests.launching import WORKERS, children, environment, survivors, wait_until
 
 KILLS = 50 if os.environ.get("FLOTA_SOAK") else 4
 STEPS = 40 * KILLS
@@ -123,3 +123,58 @@ def test_a_plain_script_continues_from_its_files(tmp_path):
         )
 
     assert ended.stdout.splitlines() == ["start 4", "saved 5", "saved 6", "end 15 [0, 1, 2, 3, 4, 5]"]
+
+
+def test_a_later_job_continues_from_the_last_state(flota):
+    """The node writes it when the workers are gone, also in a job that cannot restart."""
+    words = "--nproc_per_node", 2, "--snapshot_dir", "states", "--snapshot_every", "1h", "saves.py"
+    first = flota.run(*words, 30)
+    assert (first.returncode, os.listdir(flota.directory / "states")) == (0, ["train.trainer.30.0.2.snapshot"])
+
+    second = flota.run(*words, 40)
+    other = flota.run("--nproc_per_node", 3, *words[2:], 50)
+
+    assert (second.returncode, other.returncode) == (0, 0), second.stderr + other.stderr
+    assert "start 30\n" in flota.log(1)
+    assert "start 40\n" in flota.log(2)
+    assert f"end {sum(range(50))} " in flota.log(2)
+    steps = sorted(name.split(".")[2] for name in os.listdir(flota.directory / "states"))
+    assert steps == ["40", "50"]
+
+
+def test_parts_of_another_number_of_ranks_are_refused(flota):
+    words = "--snapshot_dir", "states", "saves.py"
+    first = flota.run("--nproc_per_node", 2, *words, 10, "sharded")
+    assert len(os.listdir(flota.directory / "states")) == 2
+
+    again = flota.run("--nproc_per_node", 2, *words, 20, "sharded")
+    other = flota.run("--nproc_per_node", 3, *words, 30, "sharded")
+
+    assert (first.returncode, again.returncode, other.returncode) == (0, 0, 1), again.stderr + other.stderr
+    assert "start 10\n" in flota.log(1)
+    assert "has the parts of 2 ranks, and the job has 3 now" in other.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("sharded",)], ids=["replicated", "sharded"])
+def test_a_killed_job_continues_from_what_was_written_meanwhile(flota, words):
+    command = "--nproc_per_node", 2, "--snapshot_dir", "states", "--snapshot_every", "0.5s", "saves.py"
+    job = flota.start(*command, 100_000, *words)
+    files = 2 if words else 1
+    wait_until(lambda: len(written(flota)) >= 2 * files, "two states on the disk")
+    job.process.kill()
+    job.wait()
+    wait_until(lambda: set(survivors()) <= set(flota.before), "its workers to be gone")
+    steps = [step for step in set(written(flota)) if written(flota).count(step) == files]
+
+    again = flota.run(*command, max(steps) + 10, *words)
+
+    assert again.returncode == 0, again.stderr
+    last = max(steps) + 10
+    assert f"start {max(steps)}\n" in flota.log(1)
+    assert f"end {sum(range(last)) * (2 if words else 1)} " in flota.log(1)
+
+
+def written(flota):
+    """The steps of the files that are there."""
+    directory = flota.directory / "states"
+    return [int(name.split(".")[2]) for name in os.listdir(directory) if name[0] != "."] if directory.exists() else []

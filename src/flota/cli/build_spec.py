@@ -19,7 +19,7 @@ from flota.values import NamedTuple
 SAME_NAME = (
     *("job_id", "port_range", "grace", "join_timeout", "hang_timeout", "native_stacks", "preempt_timeout", "env"),
     *("timeout", "on_event", "chaos", "view", "dashboard", "backend", "role", "interactive", "warm", "warm_memory"),
-    *("restart_grace", "virtual_local_rank", "snapshot_memory", "snapshot_copies"),
+    *("restart_grace", "virtual_local_rank", "snapshot_memory", "snapshot_copies", "snapshot_every"),
 )
 
 MOST_READ = 256 << 10  # bytes of a script
@@ -79,6 +79,7 @@ def make_spec(request: Request) -> JobSpec:
         gloo=get("with_gloo"),
         gloo_port=role_set.gloo_port,
         share=hints.share if hints else None,
+        snapshot_dir=absolute(get("snapshot_dir")) if get("snapshot_dir") else "",
         **{name: get(name) for name in SAME_NAME},
     )
     if get("stop_before") is not None:

@@ -123,6 +123,8 @@ FLAGS = (
     Flag("timeout", "limit", None, "restarts", "stop the job, as after SIGTERM, when it has run this long, e.g. 8h", "TIME"),
     Flag("snapshot-memory", "size", None, "restarts", "memory limit for flota.snapshot, for all ranks of a node [a quarter of free memory]", "SIZE"),
     Flag("snapshot-copies", "count", 1, "restarts", "with several machines: send each rank's part of a sharded state to N other nodes [1]", "N"),
+    Flag("snapshot-dir", "text", "", "restarts", "also write states of flota.snapshot to files here, for later jobs", "DIR"),
+    Flag("snapshot-every", "duration", 600.0, "restarts", "with --snapshot_dir: about how often [10m]", "TIME"),
     Flag("signals-to-handle", "signals", ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"), "restarts", "signals that stop the job [SIGTERM,SIGINT,SIGHUP,SIGQUIT]", "NAMES", variables="PET_SIGNALS_TO_HANDLE", origin="torchrun"),
     Flag("monitor-interval", "duration", 0.1, "restarts", "no effect: flota does not poll workers", "SECS", variables="PET_MONITOR_INTERVAL", origin="torchrun", note="has no effect: flota does not poll workers"),
 

@@ -98,7 +98,7 @@ class MultiNode(NodeWatch):
         self.store = StoreAccess(spec, nodes, environ, self.loop, self.console, *heard)
         self.nodes = self.store.nodes  # with the certificates that were made for this node
         self.control_port = open_control_port(self.control, spec, self.nodes, self.requests.token)
-        self.snapshots = SnapshotMemory(spec.snapshot_memory)
+        self.snapshots = SnapshotMemory(spec.snapshot_memory, spec.snapshot_dir)
         self.copier = open_copier(self)
         self.facts = collect_facts(spec)
         self.reach_check = ReachCheck(self.loop, self._on_unreached)

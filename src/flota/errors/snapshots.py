@@ -37,6 +37,6 @@ class PartMissing(TemplateError[str, str, str]):
 
 class WorldChanged(FlotaError):
     def __init__(self, where: str, before: int, now: int) -> None:
-        words = f"the snapshot in {where} has the parts of {before} ranks, and the job has {now} now"
+        words = f"the snapshot has the parts of {before} ranks, and the job has {now} now: {where}"
         hint = f"start the job with {before} workers, or pass reshard=FUNCTION to flota.snapshot"
         super().__init__(words, hint)

@@ -151,6 +151,8 @@ class JobSpec(NamedTuple):
     warm_memory: int | None = None  # bytes for parked interpreters; None: a part of the available memory
     snapshot_memory: int | None = None  # bytes for states of all ranks; None: a part of the available memory
     snapshot_copies: int = 1  # other nodes that get a copy of each rank's part of a state
+    snapshot_dir: str = ""  # where nodes write states; empty: nowhere
+    snapshot_every: float = 600.0
     legacy_local_rank: bool = False
     virtual_local_rank: bool = False
     nodes: NodesSpec | None = None  # None: this machine only

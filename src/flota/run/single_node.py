@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from flota.hangs.wait_sites import RankPosition
     from flota.run.control_requests import SingleNodeRequests
+    from flota.snapshots.copier_process import CopierProcess
     from flota.snapshots.memory import SnapshotMemory
     from flota.standby.warm_start import WarmStart
     from flota.stragglers.detector import SlowRank, StepTime
@@ -45,6 +46,12 @@ class SingleNode(NodeWatch):
     ) -> None:
         super().__init__(spec, environ, signals, warm)
         self.snapshots = snapshots
+        self.copier: CopierProcess | None = None
+        if snapshots and spec.snapshot_dir:
+            from flota.snapshots.copier_process import CopierProcess
+
+            disk = spec.snapshot_dir, spec.snapshot_every
+            self.copier = CopierProcess(snapshots, self.loop, self.console.say, environ, disk=disk)
         self.evidence.began = started.began
         self.verdict: Verdict | None = None
         self._pending_restart: StartRound | None = None  # a restart that waits for its backoff or its ports
@@ -63,13 +70,21 @@ class SingleNode(NodeWatch):
         self.console.event("round_started", round=0, attempt=roster.attempt, workers=roster.workers)
         self.begin_view()
         while self.verdict is None:
-            self.turn(self._restart_at if self._pending_restart else None)
+            self.turn(
+                self._restart_at if self._pending_restart else None, self.copier.deadline if self.copier else None
+            )
+            if self.copier:
+                self.copier.on_time(time.monotonic())
             if self._pending_restart and time.monotonic() >= self._restart_at:
                 self._start(self._pending_restart)
+        if self.copier:
+            self.copier.close()
         return self.conclude(self.evidence.report(self.verdict))
 
     def begin_round(self, started: Started, supervisor: Supervisor) -> None:
         super().begin_round(started, supervisor)
+        if self.copier:
+            self.copier.begin_round((), 0, started.plans, time.monotonic())
         self.slow: tuple[SlowRank, ...] = ()
         self._slow_ranks = SlowRankWatch()
 

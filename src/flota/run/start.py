@@ -79,10 +79,10 @@ def run(
         if run_multi_node:
             return run_multi_node(spec, environ, signals, configuration, notes, warm)
         snapshots = None
-        if spec.restarts.enabled:
+        if spec.restarts.enabled or spec.snapshot_dir:
             from flota.snapshots.memory import SnapshotMemory
 
-            snapshots = SnapshotMemory(spec.snapshot_memory)
+            snapshots = SnapshotMemory(spec.snapshot_memory, spec.snapshot_dir)
         started = start_round(spec, environ, 0, spec.restarts.earlier, warm, snapshots)
         from flota.run.single_node import SingleNode
 

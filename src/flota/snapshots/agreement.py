@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 16  # of one rank in one place
 LARGEST_STEP = 1 << 62
+ALL_RANKS = -1  # the parts of all ranks are in one directory
 
 
 class HeldSnapshot(NamedTuple):
-    """The states of one rank that a node has, in its memory or on its disk, while no worker runs."""
+    """The states of one rank, or of all, that a node has, in its memory or on its disk, while no worker runs."""
 
     role: str
     rank: int
@@ -55,7 +56,9 @@ def agree(holdings: Holdings, places: Mapping[str, list[str]]) -> tuple[AgreedSt
 def _agree_on_role(role: str, nodes: list[str], holdings: Holdings) -> AgreedStep | None:
     """Every rank's own state is best: ranks may differ in what they have read and drawn. Otherwise, if all ranks have
     the same state, any rank's newest state is enough."""
-    held = [(node, one) for node, ones in holdings.items() for one in ones if one.role == role]
+    held = [
+        (node, each) for node, ones in holdings.items() for one in ones if one.role == role for each in _ranks_of(one)
+    ]
     world = len(nodes)
     own: dict[int, dict[int, list[str]]] = {}  # step, rank: nodes that have it
     for node, one in held:
@@ -77,6 +80,10 @@ def _agree_on_role(role: str, nodes: list[str], holdings: Holdings) -> AgreedSte
     chosen = (_nearest_replica(rank, nodes[rank], holders) for rank in range(world))
     was = max(one.world for _, one in same if step in one.steps)
     return AgreedStep(role, step, was, False, tuple(one for one in chosen if one.node or one.source != one.rank))  # noqa: FBT003
+
+
+def _ranks_of(held: HeldSnapshot) -> list[HeldSnapshot]:
+    return [held] if held.rank != ALL_RANKS else [held._replace(rank=rank) for rank in range(held.world)]
 
 
 def _for_reshaping(role: str, held: list[tuple[str, HeldSnapshot]]) -> AgreedStep | None:
@@ -104,7 +111,8 @@ def _nearest_replica(rank: int, place: str, holders: Mapping[int, list[str]]) ->
 def is_sound_holding(held: Iterable[HeldSnapshot]) -> bool:
     """Whether values from another node can be used."""
     return all(
-        0 <= one.rank < one.world <= 1 << 20
+        ALL_RANKS <= one.rank < one.world
+        and 0 < one.world <= 1 << 20
         and len(one.steps) <= MOST_STEPS
         and all(0 <= step <= LARGEST_STEP for step in one.steps)
         for one in held

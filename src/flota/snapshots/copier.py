@@ -19,6 +19,7 @@ from typing import Any
 from flota.free_memory import available
 from flota.snapshots import copy_protocol as protocol
 from flota.snapshots.copy_protocol import CHUNK, GET, PUT, CopyFailed, CopyRequest
+from flota.snapshots.disk import find_file, newest_unwritten, write_file
 from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
 from flota.snapshots.stride import StrideChoice
@@ -35,17 +36,20 @@ NICENESS = 10
 
 
 def main(fd: int, listener_fd: int, parent: int) -> None:
+    """`listener_fd`: where other nodes connect; -1: nowhere."""
     from flota.host.process_start import die_with_parent
 
     die_with_parent(parent)
     os.nice(NICENESS)
-    listener = socket.socket(fileno=listener_fd)
+    listener = socket.socket(fileno=listener_fd) if listener_fd >= 0 else None
     Copier(socket.socket(fileno=fd), listener).run()
 
 
 class Copier:
-    def __init__(self, node: socket.socket, listener: socket.socket) -> None:
+    def __init__(self, node: socket.socket, listener: socket.socket | None) -> None:
         self._node, self._listener = node, listener
+        self._directory = ""  # where states are written
+        self._choices: dict[tuple[str, int], StrideChoice] = {}  # by rank: the states that are sent
         self._lock = Lock()
         self._files: dict[tuple[str, int], StateFile] = {}
         self._token = ""
@@ -53,7 +57,8 @@ class Copier:
         self._connections = BoundedSemaphore(MOST_CONNECTIONS)
 
     def run(self) -> None:
-        Thread(target=self._serve, daemon=True).start()
+        if self._listener:
+            Thread(target=self._serve, args=(self._listener,), daemon=True).start()
         while True:
             data, fds, _, _ = socket.recv_fds(self._node, 1 << 16, 1)
             if not data:
@@ -63,7 +68,7 @@ class Copier:
     def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
         if order["do"] == "round":
             with self._lock:
-                self._token, self._round = order["token"], self._round + 1
+                self._token, self._directory, self._round = order["token"], order["directory"], self._round + 1
                 for file in self._files.values():
                     os.close(file.fd)
                 self._files.clear()
@@ -73,8 +78,10 @@ class Copier:
                 self._files[file.role, file.rank] = file
                 if order["forget"] is not None:
                     file.forget_after(order["forget"])
+        elif order["do"] == "flush":
+            self._flush(order)
         else:
-            work = self._fetch if order["do"] == "fetch" else self._send_to
+            work = {"fetch": self._fetch, "send": self._send_to, "write": self._write_to_disk}[order["do"]]
             Thread(target=work, args=(order, self._round), daemon=True).start()
 
     def _report(self, fds: list[int], **facts: Any) -> None:
@@ -85,9 +92,9 @@ class Copier:
 
     # States that other nodes ask for, or send.
 
-    def _serve(self) -> None:
+    def _serve(self, listener: socket.socket) -> None:
         while True:
-            connection, _ = self._listener.accept()
+            connection, _ = listener.accept()
             if self._connections.acquire(blocking=False):
                 Thread(target=self._serve_one, args=(connection,), daemon=True).start()
             else:
@@ -109,7 +116,7 @@ class Copier:
                 self._connections.release()
 
     def _give(self, connection: socket.socket, request: CopyRequest) -> None:
-        with self._borrow(request.role, request.rank) as file:
+        with self._borrow(request.role, request.rank, request.step) as file:
             entries = file.entries()
             buffer = layout.complete_steps(entries).get(request.step)
             if buffer is None:
@@ -127,13 +134,18 @@ class Copier:
             self._take(connection, request, file, round_)
 
     @contextmanager
-    def _borrow(self, role: str, rank: int) -> Iterator[StateFile]:
-        """A descriptor of one's own: the next round closes the others, and their numbers are used again."""
+    def _borrow(self, role: str, rank: int, step: int = NO_STEP) -> Iterator[StateFile]:
+        """A descriptor of one's own: the next round closes the others, and their numbers are used again. `step`: a file
+        on the disk will do, if it is of this step."""
         with self._lock:
             file = self._files.get((role, rank))
-            if file is None:
+            path = find_file(self._directory, role, rank, step) if step >= 0 and self._directory else ""
+            if file and (not path or file.has(step)):
+                mine = file._replace(fd=os.dup(file.fd))
+            elif path:
+                mine = StateFile(role, rank, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            else:
                 raise CopyFailed("this node does not have that state")
-            mine = file._replace(fd=os.dup(file.fd))
         try:
             yield mine
         finally:
@@ -191,6 +203,7 @@ class Copier:
     def _send_to(self, order: dict[str, Any], round_: int) -> None:
         """Send a rank's states to another node until the round ends: of all ranks those of the same steps."""
         choice, sent, failed = StrideChoice(), NO_STEP, False
+        self._choices[order["role"], order["rank"]] = choice
         with self._borrow(order["role"], order["rank"]) as file:
             while round_ == self._round:
                 time.sleep(POLL)
@@ -220,6 +233,50 @@ class Copier:
     def _send(self, order: dict[str, Any], file: StateFile, buffer: int, entry: Entry) -> None:
         with self._connect(order, CopyRequest(PUT, file.role, file.rank, entry.step)) as connection:
             protocol.send_state(connection, entry, _read_buffer(file, buffer, entry))
+
+    # States that are written to a disk.
+
+    def _write_to_disk(self, order: dict[str, Any], round_: int) -> None:
+        """Write a rank's states until the round ends: of all ranks those of the same steps."""
+        choice, written, failed = StrideChoice(order["every"]), NO_STEP, False
+        key = order["role"], order["rank"]
+        with self._borrow(*key) as file:
+            while round_ == self._round:
+                time.sleep(POLL)
+                entries = file.entries()
+                steps = layout.complete_steps(entries)
+                if not steps or not (entries[steps[max(steps)]].sharded or file.rank == 0):
+                    continue
+                choice.note(max(steps), time.monotonic())
+                if key not in self._choices:
+                    file.keep(choice.stride)
+                step = choice.newest(steps)
+                if step <= written:
+                    continue
+                try:
+                    self._write(file, steps[step], entries[steps[step]])
+                    written, failed = step, False
+                except _Overwritten:
+                    self._choices.get(key, choice).double()  # whose states the worker keeps
+                except (OSError, ValueError) as error:
+                    if not failed:
+                        self._report([], do="warn", text=f"cannot write a state to {self._directory}: {error}")
+                    failed = True
+                    time.sleep(PATIENCE / 4)
+
+    def _write(self, file: StateFile, buffer: int, entry: Entry) -> None:
+        write_file(self._directory, file, entry, _read_buffer(file, buffer, entry))
+
+    def _flush(self, order: dict[str, Any]) -> None:
+        """Write the last states of this node's ranks, whose workers are gone."""
+        with self._lock:
+            files = [self._files[role, rank] for role, rank in order["ranks"] if (role, rank) in self._files]
+            try:
+                for file, buffer, entry in newest_unwritten(self._directory, files):
+                    self._write(file, buffer, entry)
+            except (OSError, ValueError, CopyFailed) as error:
+                self._report([], do="warn", text=f"cannot write a state to {self._directory}: {error}")
+        self._report([], do="flushed")
 
 
 class _Overwritten(CopyFailed):

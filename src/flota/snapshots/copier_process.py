@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL = 1.0  # seconds between looks for a first sharded state
 MOST_WARNINGS = 20
+LONGEST_FLUSH = 60.0  # seconds for writing the last states
 
 
 class CopierProcess:
@@ -36,11 +38,14 @@ class CopierProcess:
         loop: Loop,
         say: Callable[[str, str], object],
         environ: Mapping[str, str],
-        address: str,
-        copies: int,
-        token: str,
+        address: str = "",
+        copies: int = 0,
+        token: str = "",
+        disk: tuple[str, float] = ("", 0.0),
     ) -> None:
         self._memory, self._loop, self._say, self._copies, self._token = memory, loop, say, copies, token
+        self._directory, self._every = disk
+        self._is_flushed = False
         self._env = {name: value for name, value in environ.items() if name not in SECRETS}
         self.deadline: float | None = None
         self.sent: dict[tuple[str, int], int] = {}  # the last step of each rank that another node has
@@ -71,30 +76,32 @@ class CopierProcess:
             for role, rank, step, node in self._memory.fetches
             if node in by_name
         ]
-        self._orders = [*fetches, *sends]
+        writes = [{"do": "write", "role": role, "rank": rank, "every": self._every} for role, rank in ranks]
+        self._orders = [*fetches, *sends, *(writes if self._directory else ())]
         if self._link or fetches:
             self._start()
-        self.deadline = now + CHECK_INTERVAL if sends and not self._link else None
+        self.deadline = now + CHECK_INTERVAL if self._orders and not self._link else None
 
     def on_time(self, now: float) -> None:
         """Start the process when a worker has saved a state that no other rank has."""
         if self.deadline is not None and now >= self.deadline:
             self.deadline = now + CHECK_INTERVAL
             held = [file.held() for file in self._memory.files if (file.role, file.rank) in self._own]
-            if any(one and one.sharded for one in held):
+            if any(one and (one.sharded or self._directory) for one in held):
                 self._start()
 
     def _start(self) -> None:
         """Start the process, unless it runs, and give it its orders."""
         self.deadline = None
-        if self._link is None and self._listener:
-            self._loop.forget(self._listener.fileno())
+        if self._link is None:
             link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            fds = other.fileno(), self._listener.fileno()
-            code = f"from flota.snapshots.copier import main; main({fds[0]}, {fds[1]}, {os.getpid()})"
+            listener = self._listener.fileno() if self._listener else -1
+            self._loop.forget(listener)
+            fds = [fd for fd in (other.fileno(), listener) if fd >= 0]
+            code = f"from flota.snapshots.copier import main; main({other.fileno()}, {listener}, {os.getpid()})"
             try:
                 # -P: it must not import modules of the user's directory.
-                spec = ProcessSpec((sys.executable, "-P", "-c", code), self._env, os.devnull, os.devnull, fds)
+                spec = ProcessSpec((sys.executable, "-P", "-c", code), self._env, os.devnull, os.devnull, tuple(fds))
                 self._pid = execute(spec, own_session=True)
             except OSError as error:
                 link.close()
@@ -109,7 +116,7 @@ class CopierProcess:
 
     def _give_orders(self, link: socket.socket) -> None:
         steps = {one.role: one.step for one in self._memory.loaded}
-        self._order(link, {"do": "round", "token": self._token})
+        self._order(link, {"do": "round", "token": self._token, "directory": self._directory})
         for file in self._memory.files:
             forget = None if (file.role, file.rank) in self._own else steps.get(file.role, -1)
             self._order(link, {"do": "file", "role": file.role, "rank": file.rank, "forget": forget}, file.fd)
@@ -131,6 +138,8 @@ class CopierProcess:
         report = json.loads(data)
         if report["do"] == "took":
             self._memory.take(report["role"], report["rank"], fds[0])
+        elif report["do"] == "flushed":
+            self._is_flushed = True
         elif report["do"] == "sent":
             self.sent[report["role"], report["rank"]] = report["step"]
         elif self._warnings < MOST_WARNINGS:
@@ -151,7 +160,19 @@ class CopierProcess:
                 if (file.role, file.rank) == (role, rank) and not file.has(step):
                     file.fail(step)
 
+    def _flush(self) -> None:
+        """Have the last states written, for the next job in the same directory."""
+        if not self._link and any(file.held() for file in self._memory.files):
+            self._start()
+        if self._link:
+            self._order(self._link, {"do": "flush", "ranks": sorted(self._own)})
+        give_up = time.monotonic() + LONGEST_FLUSH
+        while self._link and not self._is_flushed and time.monotonic() < give_up:
+            self._loop.turn(LONGEST_FLUSH / 100)
+
     def close(self) -> None:
+        if self._directory:
+            self._flush()
         if self._link:
             self._loop.forget(self._link.fileno())
             self._link.close()
@@ -169,7 +190,8 @@ def open_copier(node: MultiNode) -> CopierProcess:
     """With TLS it is not reached: states would be sent in the clear."""
     spec, say = node.spec, node.console.say
     where, token = "" if node.nodes.tls else spec.address, node.requests.token
-    return CopierProcess(node.snapshots, node.loop, say, node.environ, where, spec.snapshot_copies, token)
+    disk = spec.snapshot_dir, spec.snapshot_every
+    return CopierProcess(node.snapshots, node.loop, say, node.environ, where, spec.snapshot_copies, token, disk)
 
 
 def _place(seat: Seat) -> dict[str, Any]:

@@ -21,10 +21,11 @@ OWN = ""  # this node, in an agreement that needs no other
 
 
 class SnapshotMemory:
-    """`limit`: bytes for all ranks of this node; None: a share of what is available."""
+    """`limit`: bytes for all ranks of this node; None: a share of what is available. `directory`: with states that were
+    written to a disk; empty: none."""
 
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
+    def __init__(self, limit: int | None, directory: str = "") -> None:
+        self._limit, self._directory = limit, directory
         self._fds: dict[RankKey, int] = {}  # of this node's ranks, and copies of the states of others
         self.loaded: tuple[AgreedStep, ...] = ()  # what the ranks of the round load
         self.fetches: list[tuple[str, int, int, str]] = []  # role, rank, step, node: states that other nodes have
@@ -37,7 +38,12 @@ class SnapshotMemory:
 
     def held(self) -> tuple[HeldSnapshot, ...]:
         """What ranks of the next round can load from this node. None of its workers may be running."""
-        return tuple(held for file in self.files if (held := file.held()))
+        in_memory = tuple(held for file in self.files if (held := file.held()))
+        if not self._directory:
+            return in_memory
+        from flota.snapshots.disk import find_states
+
+        return (*in_memory, *find_states(self._directory))
 
     def begin_round(self, plans: tuple[WorkerPlan, ...], agreed: tuple[AgreedStep, ...] | None = None) -> None:
         """Give each worker its rank's memory, and the state to load. `agreed`: by all nodes; None if this is the only
@@ -45,7 +51,7 @@ class SnapshotMemory:
         if not hasattr(os, "memfd_create"):
             return
         workers = [plan.worker for plan in plans]
-        if self._fds or agreed:
+        if self._fds or agreed or (agreed is None and self._directory):
             self._prepare_to_load(workers, agreed)
         for role, rank in [(worker.name, worker.rank) for worker in workers]:
             self._ensure(role, rank)
@@ -91,11 +97,22 @@ class SnapshotMemory:
         for agreed in self.loaded:
             if agreed.role == worker.name:
                 world = agreed.world if agreed.sharded else 0
-                path = self._path(worker.name, agreed.source_of(worker.rank).source)
+                source = agreed.source_of(worker.rank).source if world in (0, worker.size) else 0  # any: to be refused
+                path = self._source(worker.name, source, agreed.step)
                 # FLOTA_SNAPSHOT_FROM: the state that `flota.snapshot` loads: where it is, its step, of how many ranks
                 given["FLOTA_SNAPSHOT_FROM"] = f"{path}:{agreed.step}:{world}"
         plan.env.update(given)
         plan.env["FLOTA_GIVEN"] = ",".join([plan.env["FLOTA_GIVEN"], *given])
+
+    def _source(self, role: str, rank: int, step: int) -> str:
+        """Where the state of a step is: in memory, on the disk, or in memory later, when it has been fetched."""
+        has = any((file.role, file.rank) == (role, rank) and file.has(step) for file in self.files)
+        if not has and self._directory:
+            from flota.snapshots.disk import find_file
+
+            if found := find_file(self._directory, role, rank, step):
+                return found
+        return self._path(role, rank)
 
     def _path(self, role: str, rank: int) -> str:
         fd = self._fds.get((role, rank), -1)

@@ -17,7 +17,7 @@ ALIGNMENT = 64
 BUFFER_ALIGNMENT = 1 << 16  # the largest page size of a processor: a part of a file can be mapped from there on
 MAGIC = b"flota snapshot 1"
 BUFFERS = 3  # one is written, and two are complete
-SHARDED_BUFFERS = 4  # two are kept because they are sent to another node; of the others one is complete
+MOST_BUFFERS = 4  # if two are kept because the node copies or writes them; of the others one is complete
 COPY_BUFFERS = 3  # of a rank of another node
 ENTRIES = 4
 FIRST_ENTRY, ENTRY_SIZE = 256, 256
@@ -26,7 +26,7 @@ KEPT = 2
 NO_STEP = -1
 FAILED = 1 << 46  # in `complete`: the state cannot be had from another node
 LARGEST = 1 << 46  # bytes of a file
-_ENTRY = struct.Struct("<qqQQQQIIII")
+_ENTRY = struct.Struct("<qqQQQQIII")
 _CHECKSUM = struct.Struct("<I")
 _WORD = struct.Struct("<Q")
 
@@ -43,7 +43,6 @@ class Entry(NamedTuple):
     rank: int = 0
     world: int = 0
     sharded: int = 0  # whether other ranks have other parts of the state
-    checksum: int = 0  # of the state's bytes, in a file or a copy; 0: not known
 
     @property
     def is_complete(self) -> bool:

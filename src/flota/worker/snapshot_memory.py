@@ -47,8 +47,8 @@ class RankMemory:
         page = os.pread(self._fd, PAGE, 0).ljust(PAGE, b"\0")
         entries = layout.read_entries(page, os.fstat(self._fd).st_size)
         stride = layout.read_stride(page)
-        used = entries[: layout.SHARDED_BUFFERS if stride and sharded else BUFFERS]
-        buffer = layout.choose_buffer(used, layout.kept_buffers(used, stride) if sharded else set())
+        used = entries[: layout.MOST_BUFFERS if stride else BUFFERS]
+        buffer = layout.choose_buffer(used, layout.kept_buffers(used, stride))
         is_first = not any(entry.capacity for entry in entries)
         entry = self._reserve(entries, buffer, state.size + len(tree))
         place = step, 0, entry.offset, entry.capacity

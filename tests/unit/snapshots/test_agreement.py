@@ -101,7 +101,7 @@ def test_every_rank_can_load_what_is_agreed(nodes, sharded, data):
 
 
 @pytest.mark.parametrize(
-    "one", [held(2, 1), held(-1, 1), held(0, -1), held(0, 1 << 63), held(0, *range(17)), held(0, world=0)]
+    "one", [held(2, 1), held(-2, 1), held(0, -1), held(0, 1 << 63), held(0, *range(17)), held(0, world=0)]
 )
 def test_what_no_node_can_hold_is_refused(one):
     assert not is_sound_holding([one])

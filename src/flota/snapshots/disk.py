@@ -1,0 +1,82 @@
+"""Snapshots in --snapshot_dir: what a node finds there, and how its copier writes them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+
+from flota.snapshots.agreement import ALL_RANKS, MOST_STEPS, HeldSnapshot
+from flota.snapshots.state_file import StateFile
+from flota.worker import snapshot_layout as layout
+from flota.worker.snapshot_files import SavedFile, list_files, remove_old, replace_file
+from flota.worker.snapshot_layout import Entry
+
+KEEP = 2  # files per rank
+
+
+def find_file(directory: str, role: str, rank: int, step: int) -> str:
+    """The path of a state; empty if there is none."""
+    for file in list_files(directory):
+        if (file.role, file.rank, file.step) == (role, rank, step):
+            return f"{directory}/{file.filename}"
+    return ""
+
+
+def find_states(directory: str) -> tuple[HeldSnapshot, ...]:
+    """What can be loaded from a directory. Steps of which it has the parts of all ranks are listed once: where all
+    nodes share it, a list of all ranks from each of them would be long."""
+    found: dict[tuple[str, int, bool], dict[int, list[int]]] = {}  # role, world, sharded: step: ranks
+    for file in list_files(directory):
+        entry = _read_entry(f"{directory}/{file.filename}")
+        if entry.is_complete and (entry.step, entry.rank, entry.world) == (file.step, file.rank, file.world):
+            states = found.setdefault((file.role, file.world, bool(entry.sharded)), {})
+            states.setdefault(file.step, []).append(file.rank)
+    held = []
+    for (role, world, sharded), states in found.items():
+        whole = [step for step, ranks in states.items() if len(ranks) == world and sharded]
+        if whole:
+            held.append(HeldSnapshot(role, ALL_RANKS, world, sharded, tuple(whole[-MOST_STEPS:])))
+        for rank in sorted({rank for step, ranks in states.items() if step not in whole for rank in ranks}):
+            steps = [step for step, ranks in states.items() if rank in ranks and step not in whole]
+            held.append(HeldSnapshot(role, rank, world, sharded, tuple(steps[-MOST_STEPS:])))
+    return tuple(held)
+
+
+def _read_entry(path: str) -> Entry:
+    try:
+        with open(path, "rb") as file:
+            return StateFile("", 0, file.fileno()).entries()[0]
+    except OSError:
+        return layout.EMPTY
+
+
+def write_file(directory: str, file: StateFile, entry: Entry, chunks: Iterable[bytes]) -> None:
+    """Write one state of a rank, and remove old ones."""
+    tree = os.pread(file.fd, entry.tree_size, entry.offset + entry.tree_at)
+    name = str(json.loads(tree)["name"])
+    page, moved = layout.single_file(entry)
+
+    def write(fd: int) -> None:
+        at = moved.offset
+        for chunk in chunks:
+            at += os.pwrite(fd, chunk, at)
+        os.ftruncate(fd, moved.offset + moved.capacity)
+        os.pwrite(fd, page, 0)
+
+    replace_file(directory, SavedFile(name, file.role, entry.step, entry.rank, entry.world).filename, write)
+    remove_old(directory, name, file.role, entry.rank, KEEP)
+
+
+def newest_unwritten(directory: str, files: Iterable[StateFile]) -> Iterator[tuple[StateFile, int, Entry]]:
+    """The newest state of each rank that is to be written and is not in the directory: file, buffer, entry. Of a state
+    that all ranks have, only rank 0's is written."""
+    for file in files:
+        entries = file.entries()
+        steps = layout.complete_steps(entries)
+        if steps:
+            buffer = steps[max(steps)]
+            entry = entries[buffer]
+            due = entry.sharded or entry.rank == 0
+            if due and not find_file(directory, file.role, file.rank, entry.step):
+                yield file, buffer, entry

@@ -1,0 +1,95 @@
+"""States in a directory."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from flota.snapshots.agreement import ALL_RANKS, HeldSnapshot
+from flota.snapshots.disk import KEEP, find_file, find_states, newest_unwritten, write_file
+from flota.snapshots.memory import create_memory
+from flota.snapshots.state_file import StateFile
+from flota.worker.snapshot_layout import complete_steps
+from flota.worker.snapshot_memory import RankMemory, open_state
+from flota.worker.snapshot_tree import Flattened
+
+
+@pytest.fixture
+def rank(tmp_path):
+    """Makes the memory of a rank with states of these steps."""
+    made = []
+
+    def make(number, *steps, world=2, sharded=True):
+        made.append(create_memory())
+        for step in steps:
+            state = Flattened()
+            state.add_part("n", [number, step])
+            RankMemory(f"/proc/self/fd/{made[-1]}", 1 << 30, 1).write(
+                step, state, state.to_json("train"), rank=number, world=world, sharded=sharded
+            )
+        return StateFile("trainer", number, made[-1])
+
+    yield make
+    for fd in made:
+        os.close(fd)
+
+
+def write(directory, file):
+    """Write all its states, as a copier does."""
+    entries = file.entries()
+    for buffer in complete_steps(entries).values():
+        entry = entries[buffer]
+        data = os.pread(file.fd, entry.size, entry.offset)
+        write_file(str(directory), file, entry, iter([data[:10], data[10:]]))
+
+
+def test_a_state_is_written_as_it_is_in_memory(tmp_path, rank):
+    write(tmp_path, rank(1, 7))
+
+    path = find_file(str(tmp_path), "trainer", 1, 7)
+
+    assert open_state(path, 7)[1].part("n") == [1, 7]
+    assert find_file(str(tmp_path), "trainer", 0, 7) == ""
+
+
+def test_old_files_are_removed(tmp_path, rank):
+    write(tmp_path, rank(1, 7, 8, 9))
+
+    assert len(os.listdir(tmp_path)) == KEEP
+    assert find_states(str(tmp_path)) == (HeldSnapshot("trainer", 1, 2, sharded=True, steps=(8, 9)),)
+
+
+def test_steps_with_the_parts_of_all_ranks_are_listed_once(tmp_path, rank):
+    write(tmp_path, rank(0, 7, 8))
+    write(tmp_path, rank(1, 8, 9))
+
+    assert find_states(str(tmp_path)) == (
+        HeldSnapshot("trainer", ALL_RANKS, 2, sharded=True, steps=(8,)),
+        HeldSnapshot("trainer", 0, 2, sharded=True, steps=(7,)),
+        HeldSnapshot("trainer", 1, 2, sharded=True, steps=(9,)),
+    )
+
+
+def test_a_state_that_all_ranks_have_is_listed_as_rank_0s(tmp_path, rank):
+    write(tmp_path, rank(0, 7, sharded=False))
+
+    assert find_states(str(tmp_path)) == (HeldSnapshot("trainer", 0, 2, sharded=False, steps=(7,)),)
+
+
+def test_files_that_are_not_whole_are_left_out(tmp_path, rank):
+    write(tmp_path, rank(0, 7))
+    os.truncate(find_file(str(tmp_path), "trainer", 0, 7), 5000)
+    (tmp_path / "train.trainer.9.0.2.snapshot").write_bytes(b"x")
+
+    assert find_states(str(tmp_path)) == ()
+
+
+def test_only_what_is_new_is_written_at_the_end(tmp_path, rank):
+    first, second = rank(0, 7, sharded=False), rank(1, 7, sharded=False)
+
+    due = [(file.rank, entry.step) for file, _, entry in newest_unwritten(str(tmp_path), [first, second])]
+    write(tmp_path, first)
+
+    assert due == [(0, 7)]
+    assert list(newest_unwritten(str(tmp_path), [first, second])) == []

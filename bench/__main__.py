@@ -22,6 +22,7 @@ CLAIMS = (
     "restart",
     "warm",
     "heartbeat",
+    "snapshots",
     "hang_watch",
     "watching_top",
     "hangs",

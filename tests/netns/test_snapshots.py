@@ -25,8 +25,8 @@ class Training:
     def __init__(self, job, sharded):
         self.job, self.sharded = job, sharded
 
-    def start(self, *hosts):
-        return self.job.start([*hosts], WORDS, SAVES, env={"SHARDED": self.sharded})
+    def start(self, *hosts, words=""):
+        return self.job.start([*hosts], f"{WORDS} {words}", SAVES, env={"SHARDED": self.sharded})
 
     def wait_for_step(self, round_, step):
         """Wait until a rank is there. Returns the step that was reached then."""
@@ -89,6 +89,28 @@ def test_the_state_of_a_lost_node_comes_back_from_another(training):
     training.check(notes, reached, reached if training.sharded else 1)
     training.finish(round_)
     assert training.job.codes() == [0, 0, -9, 0]
+
+
+def test_a_later_job_continues_from_files_of_all_nodes(training):
+    """Each node has a disk of its own. The last states are written when the workers are gone."""
+    words = "--snapshot_dir states"  # below the directory of each node
+    training.start(1, 2, 3, words=words)
+    training.wait_for_step(0, 20)
+    last = training.finish(0)
+    assert training.job.codes() == [0, 0, 0]
+    files = sorted(path.name for path in training.job.stage.glob("host*/states/*"))
+    ranks = (0, 1, 2) if training.sharded else (0,)
+    assert files == [f"train.trainer.{last}.{rank}.3.snapshot" for rank in ranks]
+
+    again = Training(training.job.again(), training.sharded)
+    for host in (1, 2, 3):
+        directory = f"{training.job.stage}/host{host}/states"
+        again.start(host, words=f"--snapshot_dir {directory}")
+
+    round_, notes = again.next_round(-1)
+    assert again.check(notes, last, 0) == last
+    again.finish(round_)
+    assert again.job.codes() == [0, 0, 0]
 
 
 def held_copies(node):

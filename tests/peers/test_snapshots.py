@@ -7,13 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from .conftest import Peer, fact, script
+from .conftest import Peer, fact, run, script
 
 KILLS = 50 if os.environ.get("FLOTA_SOAK") else 2
 STEPS = 200 + 40 * KILLS
 FRAMEWORKS = {"ddp": "torch", "fsdp": "torch", "paddle": "paddle", "jax": "jax"}
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120 + 30 * KILLS)]
+PATIENCE = 120 + 30 * KILLS
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(2 * PATIENCE)]
 
 
 def digests(peer: Peer, way: str, kills: int) -> tuple[set[str], list[dict[int, int]]]:
@@ -30,7 +32,8 @@ def digests(peer: Peer, way: str, kills: int) -> tuple[set[str], list[dict[int, 
         "--grace",
         "1s",
     )
-    ended = peer.run("flota", *options, script("snapshots.py"), way, str(STEPS), str(kills))
+    command = [str(peer.bin / "flota"), *options, script("snapshots.py"), way, str(STEPS), str(kills)]
+    ended = run(command, peer.directory, timeout=PATIENCE)
     assert ended.code == 0, ended.err + ended.out
     found = [peer.results(rank) for rank in (0, 1)]
     begins = [

@@ -109,6 +109,7 @@ def test_a_program_and_a_fork_of_a_worker_do_not_write_its_state(flota):
 
     assert ended.returncode == 0, ended.stderr
     assert flota.log(0).splitlines() == ["start 0 None", "start 5 1"]
+    assert "snapshots: ranks continue from the state of step 5\n" in ended.stderr
 
 
 def test_a_plain_script_continues_from_its_files(tmp_path):

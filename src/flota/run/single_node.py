@@ -85,6 +85,9 @@ class SingleNode(NodeWatch):
         super().begin_round(started, supervisor)
         if self.copier:
             self.copier.begin_round((), 0, started.plans, time.monotonic())
+        elif self.snapshots:
+            for line in self.snapshots.news:
+                self.console.say("INFO", line)
         self.slow: tuple[SlowRank, ...] = ()
         self._slow_ranks = SlowRankWatch()
 

@@ -60,7 +60,7 @@ class Copier:
         if self._listener:
             Thread(target=self._serve, args=(self._listener,), daemon=True).start()
         while True:
-            data, fds, _, _ = socket.recv_fds(self._node, 1 << 16, 1)
+            data, fds, _, _ = socket.recv_fds(self._node, 1 << 16, 1, socket.MSG_CMSG_CLOEXEC)
             if not data:
                 return
             self._obey(json.loads(data), fds)

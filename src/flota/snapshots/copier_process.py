@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL = 1.0  # seconds between looks for a first sharded state
 MOST_WARNINGS = 20
+LONGEST_ORDER = 1.0  # seconds for which the node waits for a copier that does not read
 LONGEST_FLUSH = 60.0  # seconds for writing the last states
 
 
@@ -68,6 +69,8 @@ class CopierProcess:
         """`seats`: the nodes of the round, of which this is number `own`, with these workers."""
         ranks = [(plan.worker.name, plan.worker.rank) for plan in plans]
         self._own = set(ranks)
+        for line in self._memory.news:
+            self._say("INFO", line)
         by_name = {seat.node: seat for seat in seats}
         reachable = [one for one in seats[own + 1 :] + seats[:own] if one.copier][: self._copies]
         sends = [{"do": "send", "role": role, "rank": rank, **_place(to)} for role, rank in ranks for to in reachable]
@@ -109,6 +112,7 @@ class CopierProcess:
                 return
             finally:
                 other.close()
+            link.settimeout(LONGEST_ORDER)
             self._link = link
             self._loop.watch(link.fileno(), self._read)
         if self._link:
@@ -131,7 +135,7 @@ class CopierProcess:
 
     def _read(self) -> None:
         assert self._link is not None
-        data, fds, _, _ = socket.recv_fds(self._link, 1 << 16, 1)
+        data, fds, _, _ = socket.recv_fds(self._link, 1 << 16, 1, socket.MSG_CMSG_CLOEXEC)
         if not data:
             self._forget_process()
             return

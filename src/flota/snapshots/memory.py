@@ -28,6 +28,7 @@ class SnapshotMemory:
         self._limit, self._directory = limit, directory
         self._fds: dict[RankKey, int] = {}  # of this node's ranks, and copies of the states of others
         self.loaded: tuple[AgreedStep, ...] = ()  # what the ranks of the round load
+        self.news: list[str] = []  # about what they load, for people
         self.fetches: list[tuple[str, int, int, str]] = []  # role, rank, step, node: states that other nodes have
 
     @property
@@ -68,6 +69,7 @@ class SnapshotMemory:
                 places.setdefault(worker.name, []).append(OWN)
             agreed = agree({OWN: self.held()}, places)
         self.loaded = agreed
+        self.news = [_in_words(one, [file.held() for file in self.files]) for one in agreed]
         steps = {one.role: one.step for one in agreed}
         for file in self.files:
             file.forget_after(steps.get(file.role, -1))
@@ -122,6 +124,13 @@ class SnapshotMemory:
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()
+
+
+def _in_words(agreed: AgreedStep, held: list[HeldSnapshot | None]) -> str:
+    newest = max((max(one.steps) for one in held if one and one.role == agreed.role), default=agreed.step)
+    lost = max(0, newest - agreed.step)
+    behind = f", {lost} step{'s' * (lost > 1)} before the newest one here" if lost else ""
+    return f"snapshots: ranks continue from the state of step {agreed.step}{behind}"
 
 
 def create_memory() -> int:

@@ -91,10 +91,10 @@ class RankMemory:
         return entry
 
     def _check_limit(self, capacity: int, entries: list[Entry]) -> None:
+        """Read limits before memory is taken: a limit of a cgroup means SIGKILL, and not an error."""
         held = sum(entry.capacity for entry in entries)
-        limit = self._limit
-        if limit is None:
-            limit = available() // SHARE // max(1, self._local_size) + held
+        free = available() // max(1, self._local_size)
+        limit = free // SHARE + held if self._limit is None else min(self._limit, free + held)
         if BUFFERS * capacity > limit:
             raise TooLarge(BUFFERS * capacity, limit)
 

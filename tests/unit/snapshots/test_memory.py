@@ -60,6 +60,7 @@ def test_the_next_round_loads_the_step_that_all_have_and_forgets_later_ones(memo
 
     assert [source_of(plan) for plan in second] == [f"{path}:5:0" for path in paths]
     assert [held.steps for held in memory.held()] == [(4, 5), (3, 4, 5)]
+    assert memory.news == ["snapshots: ranks continue from the state of step 5, 1 step before the newest one here"]
 
 
 def test_the_limit_is_divided_among_ranks():

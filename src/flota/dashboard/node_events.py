@@ -51,10 +51,10 @@ class NodeEvents:
 
 def nodes_of(files: Iterable[NodeEvents]) -> list[list[Json]]:
     """The events of each node of the last job. Nodes on one machine may write to one file, which is given for each."""
-    parts: dict[tuple[object, object, object], list[Json]] = {}
+    parts: dict[tuple[str, str, float], list[Json]] = {}
     for file in files:
         for part in last_job(split_processes(file.events)):
-            parts[part[0].get("node"), part[0].get("flota_pid"), part[0]["monotonic"]] = part
+            parts[str(part[0].get("node")), str(part[0].get("flota_pid")), part[0]["monotonic"]] = part
     return list(parts.values())
 
 

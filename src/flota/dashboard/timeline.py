@@ -132,7 +132,7 @@ def timeline_of(nodes: Iterable[Iterable[Json]]) -> Json:
 
 def _end_rounds(rounds: list[Json]) -> None:
     """A round ends on its last node. A node that was lost has no end of it; at the latest the next round has begun."""
-    for one, after in zip(rounds, [*rounds[1:], None], strict=True):
+    for one, after in zip(rounds, [*rounds[1:], None], strict=False):
         ends = [end for end in one["ended"] if end is not None]
         if after:
             one["ended"] = min(max(ends, default=after["began"]), after["began"])

@@ -19,7 +19,7 @@ from flota.cluster.leaving import LeavingNodes
 from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead, take_over
 from flota.cluster.node_record import DEAD, FAILED, RESTART, SERVING, Present
 from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
-from flota.cluster.seating import imports_first, seat
+from flota.cluster.seating import seat
 from flota.cluster.spares import Spares, choose_nodes
 from flota.cluster.survey import take_survey
 from flota.cluster.terms import Terms, has_finished_work
@@ -34,8 +34,6 @@ from flota.job.roster import Seat
 from flota.job.survey_outcomes import Question, Result
 from flota.stragglers.detector import SlowRankWatch
 from flota.supervise.supervisor import FIRST_FAILURE_WAIT
-
-Hosts = tuple[str, ...]
 
 
 class Coordinator:
@@ -131,10 +129,7 @@ class Coordinator:
         return idle and not view.failed
 
     def _sees_newcomer(self, view: View) -> bool:
-        newcomers = self.spares.find_newcomers(self.job_state, view.present)
-        seats, elastic = self.job_state.seats, self.terms.elastic
-        joins = any(not imports_first(one.record, seats, elastic=elastic) for one in newcomers)
-        return joins and self._may_restart(view)
+        return self.spares.has_ready_newcomer(self.job_state, view.present) and self._may_restart(view)
 
     def _sees_straggler(self, view: View) -> bool:
         found = self.spares.find_straggler(self.job_state, view.present, view.now)
@@ -342,7 +337,13 @@ class Coordinator:
             self._next_round(ending.reason, now, lost=tuple(row.host for row in lost))
 
     def _next_round(
-        self, why: str, now: float, *, delay: float = 0.0, culprit: FailedWorker | None = None, lost: Hosts = ()
+        self,
+        why: str,
+        now: float,
+        *,
+        delay: float = 0.0,
+        culprit: FailedWorker | None = None,
+        lost: tuple[str, ...] = (),
     ) -> None:
         """`culprit`: a counted restart follows its failure."""
         self.gathering.begin(now, delay)
@@ -355,10 +356,9 @@ class Coordinator:
         self.job_state = replace(job, reports=self._reporter())
 
     def _end(self, ending: JobEnding) -> None:
-        job = replace(self.job_state, run_name=self.job_state.run_name or self.terms.run_name)
-        self.job_state = replace(
-            job, phase=ENDED, ending=ending, reports=self._reporter(), join_status="", question=None
-        )
+        name, reports = self.job_state.run_name or self.terms.run_name, self._reporter()
+        job = replace(self.job_state, phase=ENDED, ending=ending, run_name=name, reports=reports)
+        self.job_state = replace(job, join_status="", question=None)
 
     def _reporter(self) -> str:
         """The node with the lowest number that is still there."""

@@ -201,9 +201,8 @@ class Follower:
         stopped_by: str = "",
     ) -> None:
         """A signal asked this node to stop. The other nodes need to know only if it has a seat. `can_stop`: its workers
-        can save and exit on their own; they keep running until the coordinator has decided. `scope`: what
-        the stop is for. `timed_out`: it was this --timeout, which acts like a signal. `stopped_by`: the signal as users
-        know it, if flota treats it as another one.
+        can save and exit on their own; they keep running until the coordinator has decided. `timed_out`: it was this
+        --timeout, which acts like a signal. `stopped_by`: the signal as users know it, if flota treats it as another.
         """
         if self._leaving_at is not None or self.ending:
             if self._leaving_at is not None and signal == SIGINT:

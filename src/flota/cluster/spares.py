@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from flota.cluster.job_state import DECIDING, RUNNING, JobState, take_seat
 from flota.cluster.node_record import READY, Present, without_rank
+from flota.cluster.seating import imports_first
 from flota.cluster.terms import Terms
 from flota.humanize import list_in_words
 from flota.job.roles import label
@@ -38,6 +39,10 @@ class Spares:
     def find_newcomers(self, job: JobState, present: list[Present]) -> list[Present]:
         """The nodes for which the round is restarted: those without a seat, unless all seats are taken."""
         return [] if self._is_full(job) else _without_seat(present, job)
+
+    def has_ready_newcomer(self, job: JobState, present: list[Present]) -> bool:
+        newcomers = self.find_newcomers(job, present)
+        return any(not imports_first(one.record, job.seats, elastic=self.terms.elastic) for one in newcomers)
 
     def _is_full(self, job: JobState) -> bool:
         """Without spares, more nodes than seats are here only if a node with a seat is lost."""

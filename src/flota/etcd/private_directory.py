@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from tempfile import gettempdir, mkdtemp
 
 from flota.errors import NoRoomForEtcd
-from flota.failures.oom import available
+from flota.free_memory import available
 from flota.humanize import bytes_in_words
 
 PREFIX = "flota-etcd-"

@@ -1,5 +1,5 @@
-"""A real control plane of Kubernetes on loopback, without containers and without machines: objects are checked, and
-controllers act on them, but no pod runs.
+"""A real control plane of Kubernetes on loopback, without containers: objects are checked, controllers act on them, and the
+scheduler places pods. tests/lab/kubelet.py adds machines that run them.
 
 The programs are looked for where envtest users have them: KUBEBUILDER_ASSETS is their directory.
 """
@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import urllib.request
+from http.client import HTTPSConnection
 from pathlib import Path
 from ssl import _create_unverified_context
 from types import TracebackType
@@ -20,14 +21,22 @@ from typing import Any, Self
 from tests.etcd import packaged_etcd
 from tests.launching import wait_until
 
-PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kubectl")  # envtest's own bundle lacks the second
+PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")  # envtest's own bundle has only the first
 TOKEN = "lab-admin-token"
 DEADLINE = 60.0
 
 
 def missing_programs() -> list[str]:
     assets = os.environ.get("KUBEBUILDER_ASSETS", "")
-    return [name for name in PROGRAMS if not (assets and shutil.which(name, path=assets))]
+    missing = [name for name in PROGRAMS if not (assets and shutil.which(name, path=assets))]
+    return missing + ([] if _find_kubectl() else ["kubectl"])
+
+
+def _find_kubectl() -> str | None:
+    return shutil.which("kubectl", path=f"{os.environ.get('KUBEBUILDER_ASSETS', '')}:{os.environ['PATH']}")
+
+
+WHY_MISSING = f"the directory KUBEBUILDER_ASSETS, and PATH, do not have {', '.join(missing_programs())}"
 
 
 class ControlPlane:
@@ -40,11 +49,12 @@ class ControlPlane:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        clients, peers, self._port, controllers = _free_ports(4)
+        clients, peers, self._port, controllers, scheduler = _free_ports(5)
         try:
             self._start_etcd(clients, peers)
             self._start_api_server(clients)
-            self._start_controllers(controllers)
+            self._start_client("kube-controller-manager", controllers, self.directory / "sa.key")
+            self._start_client("kube-scheduler", scheduler)
             # Pods are refused until their service account is there.
             wait_until(lambda: "default" in self.names("serviceaccounts"), "the controllers", DEADLINE)
         except BaseException:
@@ -58,8 +68,21 @@ class ControlPlane:
         self._stop()
 
     def kubectl(self, *words: str, text: str = "") -> str:
-        argv = [str(self.programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", *words]
+        argv = [str(_find_kubectl()), f"--kubeconfig={self.kubeconfig}", *words]
         return subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
+
+    def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Ask the API server. A refusal is an answer as well: what a test wants may be gone already."""
+        client = HTTPSConnection("127.0.0.1", self._port, timeout=30, context=_create_unverified_context())
+        kind = "application/strategic-merge-patch+json" if "/status" in path else "application/merge-patch+json"
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        headers["Content-Type"] = kind if method == "PATCH" else "application/json"
+        try:
+            client.request(method, path, None if body is None else json.dumps(body), headers)
+            answer: dict[str, Any] = json.loads(client.getresponse().read())
+        finally:
+            client.close()
+        return answer
 
     def items(self, kind: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "--output=json"))["items"]
@@ -101,22 +124,23 @@ class ControlPlane:
             "service-account-signing-key-file": key,
             "authorization-mode": "RBAC",
             "token-auth-file": tokens,
+            "kubelet-preferred-address-types": "InternalIP",  # names of machines are known in the lab only
         }
         self._start(self.programs / "kube-apiserver", flags)
         wait_until(lambda: _is_ready(server), "the API server", DEADLINE)
 
-    def _start_controllers(self, port: int) -> None:
-        flags = {
+    def _start_client(self, name: str, port: int, key: Path | None = None) -> None:
+        """`key`: for the tokens of service accounts."""
+        flags: dict[str, object] = {
             "kubeconfig": self.kubeconfig,
             "authentication-kubeconfig": self.kubeconfig,
             "authorization-kubeconfig": self.kubeconfig,
             "bind-address": "127.0.0.1",
             "secure-port": port,
-            "cert-dir": self.directory / "certificates-controllers",
-            "service-account-private-key-file": self.directory / "sa.key",
+            "cert-dir": self.directory / f"certificates-{name}",
             "leader-elect": "false",
         }
-        self._start(self.programs / "kube-controller-manager", flags)
+        self._start(self.programs / name, flags | ({"service-account-private-key-file": key} if key else {}))
 
     def _start(self, program: str | Path, flags: dict[str, object]) -> None:
         argv = [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]

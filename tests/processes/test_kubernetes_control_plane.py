@@ -7,12 +7,10 @@ import os
 
 import pytest
 
-from tests.lab.kubernetes import ControlPlane, missing_programs
+from tests.lab.kubernetes import WHY_MISSING, ControlPlane, missing_programs
 from tests.launching import wait_until
 
-pytestmark = pytest.mark.skipif(
-    bool(missing_programs()), reason=f"KUBEBUILDER_ASSETS does not have {', '.join(missing_programs())}"
-)
+pytestmark = pytest.mark.skipif(bool(missing_programs()), reason=WHY_MISSING)
 
 
 @pytest.fixture(scope="module")

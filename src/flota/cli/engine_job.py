@@ -10,7 +10,8 @@ from typing import Any
 
 from flota import errors
 from flota.cli.flags import BY_NAME, FLAGS, WITHOUT_HOSTS, Flag
-from flota.cli.nodes_spec import read_spares, read_token
+from flota.cli.job_secrets import read_token
+from flota.cli.nodes_spec import read_spares
 from flota.cli.parse import ACCUMULATED, PER_NODE_FLAGS, CommandLine, Given, nearest, store
 from flota.cli.platform_settings import read_host_file
 from flota.cli.settings import Request, Settings, format_value, gather, to_words, without_parents_variables

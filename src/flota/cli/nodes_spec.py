@@ -2,19 +2,18 @@
 
 Three groups of flags set the master's address: --master, torch's --rdzv-endpoint and --master-addr, and --ips. The
 source with the higher precedence wins (a flag over a variable). Among equals --master wins, and torch's flags must
-agree with it. Secrets come from variables and files, never from flags, which everyone on the machine can see.
+agree with it.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping
 from typing import Any
 
 from flota import errors
 from flota.cli.build_spec import NO_ROLES, RoleSet
 from flota.cli.convert import LAST_PORT, convert
+from flota.cli.job_secrets import PASSWORD, TOKEN, is_open_to_others, read_secrets
 from flota.cli.settings import OTHER_TOOLS, Settings, precedence
 from flota.host import addresses
 from flota.job.nodes import NodesSpec, Place, Secrets
@@ -32,8 +31,6 @@ SCHEMES = {  # whether it is an etcd server, whether it uses TLS
     "etcds": (True, True),
 }
 NOT_IN_HOSTS = set(" \t\n\"'\\/;&=<>[]")
-TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
-TOKEN, USER, PASSWORD = "FLOTA_TOKEN", "FLOTA_ETCD_USER", "FLOTA_ETCD_PASSWORD"
 
 
 def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet = NO_ROLES) -> NodesSpec | None:
@@ -119,7 +116,7 @@ def node_notes(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...
     files = [
         f"{variable} can be read by everyone on this machine: run `chmod 600 {environ[variable]}`"
         for variable in (f"{TOKEN}_FILE", f"{PASSWORD}_FILE")
-        if environ.get(variable) and _is_open_to_others(environ[variable])
+        if environ.get(variable) and is_open_to_others(environ[variable])
     ]
     return (*([f"{settings.source('rdzv_conf')}: {unused}"] if ignored else []), *files)
 
@@ -298,60 +295,6 @@ def _from_conf(settings: Settings, key: str, default: Any, dest: str = "") -> An
         return convert(source, kind, conf[key])
     except errors.BadValue:
         raise errors.BadValue(source, f"{key}={conf[key]}", f"a valid {key}", f"--rdzv-conf {key}={good}") from None
-
-
-def read_secrets(settings: Settings, environ: Mapping[str, str], *, etcd: bool) -> Secrets:
-    certificate, key, authority = paths = [settings[dest] or "" for dest in TLS_FILES]
-    for dest, path in zip(TLS_FILES, paths, strict=True):
-        if path:
-            _read_file(settings.source(dest), path)
-    if certificate and not key:
-        raise errors.OnlyWith(settings.source("tls_cert"), "--tls-key")
-    if key and not certificate:
-        raise errors.OnlyWith(settings.source("tls_key"), "--tls-cert")
-    user, password = (environ.get(USER, ""), _secret(environ, PASSWORD)) if etcd else ("", "")
-    if user and not password:
-        raise errors.OnlyWith(USER, PASSWORD)
-    if password and not user:
-        raise errors.OnlyWith(PASSWORD, USER)
-    return Secrets(read_token(environ), user, password, certificate, key, authority)
-
-
-def _is_open_to_others(path: str) -> bool:
-    try:
-        return bool(os.stat(path).st_mode & stat.S_IROTH)
-    except OSError:
-        return False  # reported when the file is read
-
-
-def read_token(environ: Mapping[str, str]) -> str:
-    """The job's token; empty if none is given."""
-    token = _secret(environ, TOKEN)
-    source = next(filter(environ.get, (f"{TOKEN}_FILE", TOKEN)), "")
-    # It is sent in a header, where other characters would be misread.
-    if source and not (token and all("!" <= character <= "~" for character in token)):
-        raise errors.BadToken(source)
-    return token
-
-
-def _secret(environ: Mapping[str, str], variable: str) -> str:
-    value, path = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
-    if value and path:
-        raise errors.Contradiction(variable, f"{variable}_FILE", "both set the same secret")
-    if not path:
-        return value
-    try:
-        return _read_file(f"{variable}_FILE", path).decode().strip()
-    except UnicodeDecodeError:
-        raise errors.UnreadableFile(f"{variable}_FILE", path, "not text") from None
-
-
-def _read_file(source: str, path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(1 << 20)
-    except OSError as error:
-        raise errors.UnreadableFile(source, path, error.strerror or "unreadable") from None
 
 
 def choose_address(settings: Settings, nodes: NodesSpec) -> str:

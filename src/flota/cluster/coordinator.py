@@ -18,7 +18,7 @@ from flota.cluster.job_state import DECIDING, ENDED, GATHERING, PHASES, RUNNING,
 from flota.cluster.leaving import LeavingNodes
 from flota.cluster.lost_nodes import InheritedState, LostNodes, ending_after_loss, is_ahead, take_over
 from flota.cluster.node_record import DEAD, FAILED, RESTART, SERVING, Present
-from flota.cluster.questions import ON_REQUEST, PREEMPTION, QUESTIONS, ROLL_CALL, STACKS
+from flota.cluster.questions import PREEMPTION, QUESTIONS, ROLL_CALL, STACKS, find_requested
 from flota.cluster.seating import seat
 from flota.cluster.spares import Spares, choose_nodes
 from flota.cluster.survey import take_survey
@@ -47,9 +47,7 @@ class Coordinator:
         self.terms, self.own, self.epoch = terms, own, epoch
         self.admission = Admission(terms)
         self.lost_nodes = LostNodes(terms.absence)
-        self.all_idle = AllIdle()
-        self.slow_ranks = SlowRankWatch()
-        self.spares = Spares(terms)
+        self.all_idle, self.slow_ranks, self.spares = AllIdle(), SlowRankWatch(), Spares(terms)
         self.inherited = InheritedState(found, own, now, self.admission.longest_stale)
         self.blank = JobState(GATHERING, attempt=terms.policy.earlier)  # before the first decision
         self.job_state = take_over(found) if found else self.blank
@@ -236,14 +234,10 @@ class Coordinator:
         """Ask what users have requested, one question at a time, while the round runs."""
         if self.job_state.question:
             self._take_answers(view)
-        wanted = next((kind for kind in ON_REQUEST if self._is_wanted(kind, view)), None)
+        wanted = find_requested(self.job_state, [one.record.requests for one in view.of_round])
         if wanted and not self.job_state.question:
             self._ask(wanted, view.now)
             self._take_answers(view)
-
-    def _is_wanted(self, kind: str, view: View) -> bool:
-        done = self.job_state.results.get(kind, Result(0, ())).id
-        return any(done <= one.record.requests.get(kind, -1) <= self.job_state.asked for one in view.of_round)
 
     def _take_answers(self, view: View) -> None:
         question = self.job_state.question

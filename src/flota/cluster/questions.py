@@ -1,9 +1,11 @@
 """All questions to nodes: one row per kind, the less urgent first."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
+from flota.cluster.job_state import JobState
 from flota.cluster.node_record import NodeRecord, Present, decode_record
 from flota.cluster.survey import QuestionRow
 from flota.failures import roll_call
@@ -34,6 +36,16 @@ ROWS = (
 QUESTIONS = {row.kind: row for row in ROWS}
 ON_REQUEST = tuple(row.kind for row in ROWS if not row.urgent)
 STACKS, PREEMPTION, ROLL_CALL = hangs.STACKS, preemption.KIND, roll_call.KIND
+
+
+def find_requested(job: JobState, requests: Iterable[Mapping[str, int]]) -> str | None:
+    """The first kind of question that a node's users have requested and that was not answered since."""
+    asked = list(requests)
+    for kind in ON_REQUEST:
+        done = job.results[kind].id if kind in job.results else 0
+        if any(done <= one.get(kind, -1) <= job.asked for one in asked):
+            return kind
+    return None
 
 
 def read_record(node: str, created: int, data: bytes, modified: int) -> Present | None:

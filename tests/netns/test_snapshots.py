@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests.launching import wait_until
-from tests.netns.jobs import WORKERS
+from tests.netns.jobs import WORKERS, Job
 
 SAVES = WORKERS / "saves.py"
 WORDS = "--nnodes 3 --max_restart 5 --grace 2s"
@@ -102,7 +102,7 @@ def test_a_later_job_continues_from_files_of_all_nodes(training):
     ranks = (0, 1, 2) if training.sharded else (0,)
     assert files == [f"train.trainer.{last}.{rank}.3.snapshot" for rank in ranks]
 
-    again = Training(training.job.again(), training.sharded)
+    again = Training(Job(training.job.lab, training.job.stage, training.job.master), training.sharded)
     for host in (1, 2, 3):
         directory = f"{training.job.stage}/host{host}/states"
         again.start(host, words=f"--snapshot_dir {directory}")

@@ -22,7 +22,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_every_file_is_searched_except_those_for_programs_and_scripts():
-    assert {*errors.FEATURES, "spawning", "worker"} == FILES
+    assert {*errors.FEATURES, "snapshots", "spawning", "worker"} == FILES
 
 
 def test_an_error_that_was_imported_late_can_be_pickled():

@@ -1,4 +1,4 @@
-"""Errors of snapshots, in scripts and on the command line."""
+"""Errors of snapshots, which are raised in the process of a training script."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from flota.worker.snapshot_layout import NO_STEP, Entry
 PATIENCE = 20.0  # seconds without a byte after which a transfer is given up
 GREETING = 5.0  # seconds for a client to prove that it knows the token
 MOST_CONNECTIONS = 32
+TRIES, RETRY = 6, 0.5  # of a fetch, and seconds between them
 POLL = 0.2  # seconds between looks for a new state
 RATE = 256 << 20  # bytes per second to one node: training needs the network as well
 SHARE = 4  # of the available memory, for copies
@@ -57,8 +58,6 @@ class Copier:
         self._connections = BoundedSemaphore(MOST_CONNECTIONS)
 
     def run(self) -> None:
-        if self._listener:
-            Thread(target=self._serve, args=(self._listener,), daemon=True).start()
         while True:
             data, fds, _, _ = socket.recv_fds(self._node, 1 << 16, 1, socket.MSG_CMSG_CLOEXEC)
             if not data:
@@ -78,6 +77,10 @@ class Copier:
                 self._files[file.role, file.rank] = file
                 if order["forget"] is not None:
                     file.forget_after(order["forget"])
+        elif order["do"] == "serve":  # the token and all files are known now
+            if self._listener:
+                Thread(target=self._serve, args=(self._listener,), daemon=True).start()
+                self._listener = None
         elif order["do"] == "flush":
             self._flush(order)
         else:
@@ -183,12 +186,18 @@ class Copier:
         """Fetch the state that a worker waits for. Without success, the worker finds that instead."""
         request = CopyRequest(GET, order["role"], order["rank"], order["step"])
         with self._borrow(request.role, request.rank) as file:
-            try:
-                with self._connect(order, request) as connection:
-                    self._take(connection, request, file, round_)
-            except (OSError, CopyFailed) as error:
-                self._report([], do="warn", text=f"cannot fetch a state from {order['host']}: {error}")
-                file.fail(request.step)
+            for left in reversed(range(TRIES)):  # the other node may not have begun the round yet
+                try:
+                    with self._connect(order, request) as connection:
+                        self._take(connection, request, file, round_)
+                    return
+                except (OSError, CopyFailed) as error:
+                    if left and round_ == self._round:
+                        time.sleep(RETRY)
+                        continue
+                    self._report([], do="warn", text=f"cannot fetch a state from {order['host']}: {error}")
+                    file.fail(request.step)
+                    return
 
     def _connect(self, order: dict[str, Any], request: CopyRequest) -> socket.socket:
         connection = socket.create_connection((order["address"], order["port"]), PATIENCE)

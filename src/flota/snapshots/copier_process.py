@@ -124,7 +124,7 @@ class CopierProcess:
         for file in self._memory.files:
             forget = None if (file.role, file.rank) in self._own else steps.get(file.role, -1)
             self._order(link, {"do": "file", "role": file.role, "rank": file.rank, "forget": forget}, file.fd)
-        for order in self._orders:
+        for order in [{"do": "serve"}, *self._orders]:
             self._order(link, order)
 
     def _order(self, link: socket.socket, order: dict[str, Any], *fds: int) -> None:

@@ -33,7 +33,7 @@ class StateFile(NamedTuple):
     def forget_after(self, step: int) -> None:
         """Forget the states of later steps: the ranks go back to this one, and may not reach the same states again."""
         for buffer, entry in enumerate(self.entries()):
-            if entry.step > step:
+            if entry.step > step or entry.complete == layout.FAILED:
                 self.put(buffer, entry._replace(step=NO_STEP, complete=0))
 
     def put(self, buffer: int, entry: Entry) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from flota.cluster import coordinator as coordinating
+from flota.cluster import questions
 from flota.cluster.coordinator import Coordinator
 from flota.cluster.follower import AnswerQuestion, Begin, Follower, Offer, Recall
 from flota.cluster.job_state import RUNNING, JobState, decode_state, encode_state
@@ -53,7 +53,7 @@ def answer_temperature(node: AnyNode, question: Question, workers_gone: bool) ->
 def row(monkeypatch):
     made = QuestionRow(KIND, Temperature, is_sound, decide, answer_temperature, urgent=False)
     monkeypatch.setitem(QUESTIONS, KIND, made)
-    monkeypatch.setattr(coordinating, "ON_REQUEST", (*ON_REQUEST, KIND))
+    monkeypatch.setattr(questions, "ON_REQUEST", (*ON_REQUEST, KIND))
     return made
 
 

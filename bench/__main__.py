@@ -40,6 +40,7 @@ CLAIMS = (
     "memory_of_master",
     "page",
     "page_frames",
+    "goodput",
 )
 
 

@@ -40,7 +40,7 @@ def prepare() -> None:
         _quietly(str(PYTHON), "-m", "pip", "install", "--upgrade", "pip")
     with tempfile.TemporaryDirectory() as copy:
         _copy_package(Path(copy))
-        _quietly(str(PYTHON), "-m", "pip", "install", f"{copy}[stacks,view]")
+        _quietly(str(PYTHON), "-m", "pip", "install", f"{copy}[stacks,view,etcd]")
     mark.write_text(digest)
 
 

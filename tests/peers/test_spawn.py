@@ -24,7 +24,7 @@ def ends_well(peer, *words):
     return sorted(results(ended.out))
 
 
-def test_paddles_script_runs_with_each_call_of_the_seed(paddle):
+def test_paddles_script_runs_with_each_documented_call(paddle):
     theirs = ends_well(paddle, script("paddle_spawn.py"), "3", "theirs")
 
     called = {call: ends_well(paddle, script("paddle_spawn.py"), call) for call in "123"}

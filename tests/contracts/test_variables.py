@@ -419,4 +419,6 @@ def test_workers_do_not_get_the_secrets_of_the_store_and_the_error_file_of_flota
         "FLOTA_TOKEN_FILE",
         "FLOTA_ETCD_PASSWORD",
         "FLOTA_ETCD_PASSWORD_FILE",
+        "FLOTA_SNAPSHOT",  # of an outer job
+        "FLOTA_SNAPSHOT_FROM",
     }

@@ -11,7 +11,7 @@ import pytest
 from tests.launching import wait_until
 from tests.netns.jobs import WORKERS, Job
 
-SAVES = WORKERS / "saves.py"
+SAVES = WORKERS / "saves_states.py"
 WORDS = "--nnodes 3 --max_restart 5 --grace 2s"
 SLOW = 100  # steps that a busy machine may do between two lines of a test
 

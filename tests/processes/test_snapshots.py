@@ -37,7 +37,7 @@ def test_ranks_that_are_killed_at_any_moment_lose_at_most_a_step(flota, words):
 
     job = flota.start(
         *("--nproc_per_node", 2, "--max_restart", 3 * KILLS, "--crash_loop", 0, "--backoff", "0.05s", "--grace", "2s"),
-        *(*options, "saves.py", STEPS, *words),
+        *(*options, "saves_states.py", STEPS, *words),
     )
     for kill in range(KILLS):
         wait_until(lambda before=kill: _has_saved(flota, before), "the next steps")
@@ -70,8 +70,8 @@ def _has_saved(flota, kills):
 
 
 def test_a_job_that_cannot_restart_writes_files(flota):
-    first = flota.run("saves.py", 3)
-    second = flota.run("saves.py", 5)
+    first = flota.run("saves_states.py", 3)
+    second = flota.run("saves_states.py", 5)
 
     assert (first.returncode, second.returncode) == (0, 0)
     assert "start 3\nsaved 4\n" in flota.log(0)
@@ -81,7 +81,7 @@ def test_a_job_that_cannot_restart_writes_files(flota):
 
 
 def test_a_state_that_is_too_large_is_reported_and_the_job_goes_on(flota):
-    ended = flota.run("--max_restart", 1, "--snapshot_memory", "100K", "saves.py", 5)
+    ended = flota.run("--max_restart", 1, "--snapshot_memory", "100K", "saves_states.py", 5)
 
     assert ended.returncode == 0
     log = flota.log(0)
@@ -115,7 +115,7 @@ def test_a_program_and_a_fork_of_a_worker_do_not_write_its_state(flota):
 def test_a_plain_script_continues_from_its_files(tmp_path):
     for steps in (4, 6):
         ended = subprocess.run(
-            [sys.executable, WORKERS / "saves.py", str(steps)],
+            [sys.executable, WORKERS / "saves_states.py", str(steps)],
             cwd=tmp_path,
             env=environment({"FLOTA_ROUND": "0"}),
             capture_output=True,
@@ -128,7 +128,7 @@ def test_a_plain_script_continues_from_its_files(tmp_path):
 
 def test_a_later_job_continues_from_the_last_state(flota):
     """The node writes it when the workers are gone, also in a job that cannot restart."""
-    words = "--nproc_per_node", 2, "--snapshot_dir", "states", "--snapshot_every", "1h", "saves.py"
+    words = "--nproc_per_node", 2, "--snapshot_dir", "states", "--snapshot_every", "1h", "saves_states.py"
     first = flota.run(*words, 30)
     assert (first.returncode, os.listdir(flota.directory / "states")) == (0, ["train.trainer.30.0.2.snapshot"])
 
@@ -144,7 +144,7 @@ def test_a_later_job_continues_from_the_last_state(flota):
 
 
 def test_parts_of_another_number_of_ranks_are_refused(flota):
-    words = "--snapshot_dir", "states", "saves.py"
+    words = "--snapshot_dir", "states", "saves_states.py"
     first = flota.run("--nproc_per_node", 2, *words, 10, "sharded")
     assert len(os.listdir(flota.directory / "states")) == 2
 
@@ -158,7 +158,7 @@ def test_parts_of_another_number_of_ranks_are_refused(flota):
 
 @pytest.mark.parametrize("words", [(), ("sharded",)], ids=["replicated", "sharded"])
 def test_a_killed_job_continues_from_what_was_written_meanwhile(flota, words):
-    command = "--nproc_per_node", 2, "--snapshot_dir", "states", "--snapshot_every", "0.5s", "saves.py"
+    command = "--nproc_per_node", 2, "--snapshot_dir", "states", "--snapshot_every", "0.5s", "saves_states.py"
     job = flota.start(*command, 100_000, *words)
     files = 2 if words else 1
     wait_until(lambda: len(written(flota)) >= 2 * files, "two states on the disk")

@@ -58,7 +58,7 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
         where = where._replace(spare_ports=hints.spare_ports, serves=None if hints.may_serve else False)
     secrets = read_secrets(settings, environ, etcd=where.etcd and not where.members)
     if where.members:
-        check_members(settings, where, secrets, most)
+        check_members(settings, where, secrets, most + spares)
     return where._replace(
         least=least,
         most=most,

@@ -7,6 +7,7 @@ from flota.snapshots.agreement import AgreedStep, agree
 
 
 def agree_on_snapshots(present: list[Present], seats: tuple[Seat, ...]) -> tuple[AgreedStep, ...]:
+    """`present`: the nodes with a seat. A spare may have been asked for states of an earlier round."""
     holdings = {one.node: one.record.snapshots for one in present if one.record.snapshots}
     if not holdings:
         return ()
@@ -15,4 +16,4 @@ def agree_on_snapshots(present: list[Present], seats: tuple[Seat, ...]) -> tuple
     for number, name in enumerate(roles):
         for seat in seats:
             places.setdefault(name, []).extend([seat.node] * seat.workers_of(number))
-    return agree(holdings, places)
+    return agree(holdings, places, {one.node for one in present if one.record.copier})

@@ -258,7 +258,7 @@ class Coordinator:
                 return
             seats = seat(chosen, job.seats, by_address=self.terms.by_address)
             begun = self.job_state.begin(seats, self.terms.run_name, view.now - self.round_began)
-            self.job_state = replace(begun, snapshots=agree_on_snapshots(present, seats))
+            self.job_state = replace(begun, snapshots=agree_on_snapshots(chosen, seats))
             self.round_began = view.now
         elif view.now >= gathering.gives_up_at:
             words = joined_in_words(chosen, self.terms)

@@ -226,11 +226,11 @@ class Follower:
                 self._hang = tuple(one for one in job_state.failures if is_hang(one.code, one.cause))
 
     def expects_restart(self, policy: RestartPolicy) -> bool:
-        """Whether another round follows that of this node's workers, as far as the coordinator has decided."""
-        job_state = self.job_state
-        if self.ending or job_state is None:
+        """Whether another round follows a failure or a loss, as far as the coordinator has decided."""
+        if self.ending or (job := self.job_state) is None:
             return False
-        return job_state.round > self._round or has_restarts_left(job_state.attempt, policy)
+        fails = any(one.counted or one.lost for one in job.restarts[-1:])
+        return fails if job.round > self._round else has_restarts_left(job.attempt, policy)
 
     # What this node does about it.
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 MASTER_OUTAGE = 0.6  # of the lease: with the interval of renewals, a lost master is noticed within one lease
 ETCD_OUTAGE = 60.0  # seconds that workers keep running without etcd; with more they could overlap with the next round
+PRINT_TIME = 1.0  # seconds for the node that prints the report: mpirun kills all when one exits with an error
 LEAVE_TIMEOUT = LEASE + 1.0  # seconds for the other nodes to receive the final job state
 SERVE_RETRY = 1.0  # seconds between attempts to serve the master while no node does
 RESOLVE_RETRY = 15.0  # the same for a host name: a lookup may take seconds, during which no signal is handled
@@ -160,16 +161,18 @@ class MultiNode(NodeWatch):
         self.advance()
         while self.final is None:
             self._turn()
-        give_up = time.monotonic() + LEAVE_TIMEOUT
-        while self._must_stay() and time.monotonic() < give_up:
-            self._turn(give_up)
+        left_at = time.monotonic()
+        while self._must_stay(time.monotonic() - left_at) and time.monotonic() < left_at + LEAVE_TIMEOUT:
+            self._turn(left_at + (PRINT_TIME if time.monotonic() < left_at + PRINT_TIME else LEAVE_TIMEOUT))
         self._use_run_name(job.run_name if (job := self.follower.job_state) else "")  # if no round has begun
         job_events.report_own_failure(self, self.final)
         runs_command = job_events.runs_command_at_end(self, self.final)
         report, printed_by = self._report(self.final), self._printed_by()
         return self.conclude(report, writes=self._has_rank_0(), printed_by=printed_by, runs_command=runs_command)
 
-    def _must_stay(self) -> bool:
+    def _must_stay(self, seconds: float) -> bool:
+        if seconds < PRINT_TIME and self.final and self.final.code and self._printed_by():
+            return not self.exit_now
         is_gone = self.member.is_gone(time.monotonic())
         return not self.exit_now and (not is_gone or self.store.is_needed(self.keys, self.follower.job_state))
 
@@ -178,7 +181,7 @@ class MultiNode(NodeWatch):
         job, own = self.follower.job_state, self.follower.name
         if not self.spec.log.shared_console or job is None or job.ending != self.final or job.reports == own:
             return ""  # each has its own console, or the job ended for this node only
-        return f"node {job.seat_of(job.reports)} ({job.seats[job.seat_of(job.reports)].host})"
+        return f"node {seat} ({job.seats[seat].host})" if (seat := job.seat_of(job.reports)) >= 0 else "the coordinator"
 
     def _use_run_name(self, run_name: str) -> None:
         """Use the run id that the nodes agreed on. Open the directory of this run, unless that has been done."""

@@ -6,7 +6,7 @@ from flota.values import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     Holdings = Mapping[str, tuple["HeldSnapshot", ...]]  # by node
 
@@ -47,13 +47,17 @@ class AgreedStep(NamedTuple):
         return next((one for one in self.others if one.rank == rank), RankSource(rank, rank))
 
 
-def agree(holdings: Holdings, places: Mapping[str, list[str]]) -> tuple[AgreedStep, ...]:
-    """`places`: by role, the node of each rank of the next round. A role without a common step is left out."""
-    found = (_agree_on_role(role, nodes, holdings) for role, nodes in places.items())
+def agree(
+    holdings: Holdings, places: Mapping[str, list[str]], reachable: Collection[str] | None = None
+) -> tuple[AgreedStep, ...]:
+    """`places`: by role, the node of each rank of the next round. `reachable`: the nodes from which others can fetch
+    states; None: all. A role without a common step is left out."""
+    senders = holdings.keys() if reachable is None else reachable
+    found = (_agree_on_role(role, nodes, holdings, senders) for role, nodes in places.items())
     return tuple(agreed for agreed in found if agreed)
 
 
-def _agree_on_role(role: str, nodes: list[str], holdings: Holdings) -> AgreedStep | None:
+def _agree_on_role(role: str, nodes: list[str], holdings: Holdings, senders: Collection[str]) -> AgreedStep | None:
     """Every rank's own state is best: ranks may differ in what they have read and drawn. Otherwise, if all ranks have
     the same state, any rank's newest state is enough."""
     held = [
@@ -65,19 +69,22 @@ def _agree_on_role(role: str, nodes: list[str], holdings: Holdings) -> AgreedSte
         for step in one.steps:
             if one.world == world:
                 own.setdefault(step, {}).setdefault(one.rank, []).append(node)
-    common = [step for step, ranks in own.items() if len(ranks) == world]
+    common = [
+        step for step, ranks in own.items() if _all_can_get(nodes, [ranks.get(n, []) for n in range(world)], senders)
+    ]
     if common:
         step = max(common)
-        sources = (_nearest(rank, rank, nodes[rank], own[step][rank]) for rank in range(world))
+        sources = (_nearest(rank, rank, nodes[rank], own[step][rank], senders) for rank in range(world))
         sharded = any(one.sharded for _, one in held if step in one.steps)
         return AgreedStep(role, step, world, sharded, tuple(one for one in sources if one.node))
     same = [(node, one) for node, one in held if not one.sharded and one.steps]
-    step = max((max(one.steps) for _, one in same), default=-1)
+    having = {step: [node for node, one in same if step in one.steps] for _, one in same for step in one.steps}
+    step = max((step for step, some in having.items() if _all_can_get(nodes, [some] * world, senders)), default=-1)
     if step < 0:
         return _for_reshaping(role, held)
     holders = {one.rank: [node for node, other in same if other.rank == one.rank and step in other.steps]
                for _, one in same if step in one.steps}  # fmt: skip
-    chosen = (_nearest_replica(rank, nodes[rank], holders) for rank in range(world))
+    chosen = (_nearest_replica(rank, nodes[rank], holders, senders) for rank in range(world))
     was = max(one.world for _, one in same if step in one.steps)
     return AgreedStep(role, step, was, False, tuple(one for one in chosen if one.node or one.source != one.rank))  # noqa: FBT003
 
@@ -89,23 +96,30 @@ def _ranks_of(held: HeldSnapshot) -> list[HeldSnapshot]:
 def _for_reshaping(role: str, held: list[tuple[str, HeldSnapshot]]) -> AgreedStep | None:
     """A sharded state of another number of ranks: workers refuse it, unless the script has a function for it."""
     ranks: dict[tuple[int, int], set[int]] = {}
-    for _, one in held:
+    for one in (one for _, one in held if one.sharded):
         for step in one.steps:
             ranks.setdefault((step, one.world), set()).add(one.rank)
     whole = [(step, world) for (step, world), found in ranks.items() if len(found) == world]
     return AgreedStep(role, *max(whole), sharded=True) if whole else None
 
 
-def _nearest(rank: int, source: int, place: str, nodes: list[str]) -> RankSource:
-    return RankSource(rank, source, "" if place in nodes else min(nodes))
+def _all_can_get(places: list[str], having: list[list[str]], senders: Collection[str]) -> bool:
+    """Whether each rank's node has its state, or can fetch it. `having`: by rank, the nodes that have it."""
+    return all(
+        place in nodes or any(map(senders.__contains__, nodes)) for place, nodes in zip(places, having, strict=True)
+    )
 
 
-def _nearest_replica(rank: int, place: str, holders: Mapping[int, list[str]]) -> RankSource:
-    """The rank's own state, or any other on its node, or any."""
+def _nearest(rank: int, source: int, place: str, nodes: list[str], senders: Collection[str]) -> RankSource:
+    return RankSource(rank, source, "" if place in nodes else min(node for node in nodes if node in senders))
+
+
+def _nearest_replica(rank: int, place: str, holders: Mapping[int, list[str]], senders: Collection[str]) -> RankSource:
+    """The rank's own state, or any other on its node, or any that can be fetched."""
     own = [rank] if rank in holders and place in holders[rank] else []
     here = own or sorted(source for source, nodes in holders.items() if place in nodes)
-    source = (here or sorted(holders))[0]
-    return _nearest(rank, source, place, holders[source])
+    source = (here or sorted(source for source, nodes in holders.items() if any(map(senders.__contains__, nodes))))[0]
+    return _nearest(rank, source, place, holders[source], senders)
 
 
 def is_sound_holding(held: Iterable[HeldSnapshot]) -> bool:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator
 
 from flota.snapshots.agreement import ALL_RANKS, MOST_STEPS, HeldSnapshot
 from flota.snapshots.state_file import StateFile
 from flota.worker import snapshot_layout as layout
-from flota.worker.snapshot_files import SavedFile, list_files, remove_old, replace_file
+from flota.worker.snapshot_files import SavedFile, list_files, replace_file
 from flota.worker.snapshot_layout import Entry
 
 KEEP = 2  # files per rank
 
 
 def find_file(directory: str, role: str, rank: int, step: int) -> str:
-    """The path of a state; empty if there is none."""
+    """The path of a whole state; empty if there is none."""
     for file in list_files(directory):
-        if (file.role, file.rank, file.step) == (role, rank, step):
+        if (file.role, file.rank, file.step) == (role, rank, step) and _is_whole(directory, file):
             return f"{directory}/{file.filename}"
     return ""
+
+
+def forget_after(directory: str, role: str, step: int) -> None:
+    """Remove the states of later steps: the training goes on from this one, and must not be mixed with them."""
+    for file in list_files(directory):
+        if file.role == role and file.step > step:
+            _remove(directory, file)
 
 
 def find_states(directory: str) -> tuple[HeldSnapshot, ...]:
@@ -28,8 +36,8 @@ def find_states(directory: str) -> tuple[HeldSnapshot, ...]:
     nodes share it, a list of all ranks from each of them would be long."""
     found: dict[tuple[str, int, bool], dict[int, list[int]]] = {}  # role, world, sharded: step: ranks
     for file in list_files(directory):
-        entry = _read_entry(f"{directory}/{file.filename}")
-        if entry.is_complete and (entry.step, entry.rank, entry.world) == (file.step, file.rank, file.world):
+        if _is_whole(directory, file):
+            entry = _read_entry(f"{directory}/{file.filename}")
             states = found.setdefault((file.role, file.world, bool(entry.sharded)), {})
             states.setdefault(file.step, []).append(file.rank)
     held = []
@@ -45,10 +53,28 @@ def find_states(directory: str) -> tuple[HeldSnapshot, ...]:
 
 def _read_entry(path: str) -> Entry:
     try:
-        with open(path, "rb") as file:
-            return StateFile("", 0, file.fileno()).entries()[0]
+        # Another user may have put a pipe or a link there: neither must block this node.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return layout.EMPTY
+    try:
+        return StateFile("", 0, fd).entries()[0] if stat.S_ISREG(os.fstat(fd).st_mode) else layout.EMPTY
+    except OSError:
+        return layout.EMPTY
+    finally:
+        os.close(fd)
+
+
+def _is_whole(directory: str, file: SavedFile) -> bool:
+    entry = _read_entry(f"{directory}/{file.filename}")
+    return entry.is_complete and (entry.step, entry.rank, entry.world) == (file.step, file.rank, file.world)
+
+
+def _remove(directory: str, file: SavedFile) -> None:
+    try:
+        os.unlink(f"{directory}/{file.filename}")
+    except OSError:
+        pass  # another node has removed it, or the disk refuses
 
 
 def write_file(directory: str, file: StateFile, entry: Entry, chunks: Iterable[bytes]) -> None:
@@ -65,7 +91,16 @@ def write_file(directory: str, file: StateFile, entry: Entry, chunks: Iterable[b
         os.pwrite(fd, page, 0)
 
     replace_file(directory, SavedFile(name, file.role, entry.step, entry.rank, entry.world).filename, write)
-    remove_old(directory, name, file.role, entry.rank, KEEP)
+    _remove_old(directory, name, file.role, entry.rank)
+
+
+def _remove_old(directory: str, name: str, role: str, rank: int) -> None:
+    """Remove all but the newest whole states of a rank. A damaged one must not take the place of a whole one."""
+    mine = [one for one in list_files(directory, name) if (one.role, one.rank) == (role, rank)]
+    kept = [one for one in mine if _is_whole(directory, one)][-KEEP:]
+    for one in mine:
+        if one not in kept:
+            _remove(directory, one)
 
 
 def newest_unwritten(directory: str, files: Iterable[StateFile]) -> Iterator[tuple[StateFile, int, Entry]]:

@@ -74,6 +74,11 @@ class SnapshotMemory:
         for file in self.files:
             file.forget_after(steps.get(file.role, -1))
             file.keep(0)
+        if self._directory:
+            from flota.snapshots.disk import forget_after
+
+            for role, step in steps.items():
+                forget_after(self._directory, role, step)
         wanted = {(one.role, worker.rank): one for one in agreed for worker in workers if worker.name == one.role}
         sources = {(one, one.source_of(rank)) for (_, rank), one in wanted.items()}
         self.fetches = sorted({(one.role, from_.source, one.step, from_.node) for one, from_ in sources if from_.node})

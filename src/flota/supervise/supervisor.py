@@ -206,7 +206,7 @@ class Supervisor:
 
     def _restart_requested(self, _event: RestartRequested, now: float) -> list[Action]:
         self.restart_requested = True
-        return self._stop_workers(SIGTERM, now, self.restart_grace)
+        return self._stop_workers(SIGTERM, now, self.grace)  # no rank has failed: all of them can save
 
     def _work_is_done(self, _event: WorkIsDone, now: float) -> list[Action]:
         self.released = True

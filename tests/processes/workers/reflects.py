@@ -11,7 +11,18 @@ import sys
 import threading
 import time
 
-VARIES = ("PORT", "ENDPOINT", "MASTER", "TF_CONFIG", "CHANNEL", "RUN_ID", "COORDINATOR", "no_proxy", "NO_PROXY")
+VARIES = (
+    "PORT",
+    "ENDPOINT",
+    "MASTER",
+    "TF_CONFIG",
+    "CHANNEL",
+    "SNAPSHOT",
+    "RUN_ID",
+    "COORDINATOR",
+    "no_proxy",
+    "NO_PROXY",
+)
 
 
 class Pair:

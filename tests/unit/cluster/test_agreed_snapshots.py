@@ -14,7 +14,7 @@ from flota.snapshots.agreement import AgreedStep, HeldSnapshot, RankSource
 def present(node, *held, workers=1, **changes):
     ports = Ports(("1",) * workers, "2", "3", "4")
     record = NodeRecord("job", node, "10.0.0.1", ports, 2, 2, ("torch",), snapshots=held)
-    return Present(node, 1, replace(record, **changes))
+    return Present(node, 1, replace(record, **{"copier": "5", **changes}))
 
 
 def held(rank, *steps, world=2, role="trainer"):
@@ -33,6 +33,12 @@ def test_a_new_node_is_shown_where_the_state_is():
     found = agreed(present("a", held(0, 4, 5)), present("c"))
 
     assert found == (AgreedStep("trainer", 5, 2, others=(RankSource(1, 0, "a"),)),)
+
+
+def test_a_state_that_cannot_be_fetched_is_not_agreed_on():
+    """A node without a copier, as with TLS, has states for its own ranks only."""
+    assert agreed(present("a", held(0, 4, 5), copier=""), present("c")) == ()
+    assert agreed(present("a", held(0, 5), copier=""), present("b", held(1, 5))) == (AgreedStep("trainer", 5, 2),)
 
 
 def test_nodes_without_states_agree_on_none():

@@ -21,7 +21,7 @@ from flota.cluster.node_record import NodeRecord
 from flota.cluster.questions import ROLL_CALL, STACKS
 from flota.failures import roll_call
 from flota.hangs.question import POSITIONS, PositionsAnswer
-from flota.job.report import FailedWorker
+from flota.job.report import FailedWorker, PastRestart
 from flota.job.roster import NO_PORTS, Seat
 from flota.job.spec import RestartPolicy
 from flota.job.survey_outcomes import Question
@@ -61,12 +61,16 @@ def test_a_restart_is_expected_while_any_are_left_and_the_job_goes_on(working):
     on, off = RestartPolicy(3, enabled=True), RestartPolicy()
     expected = [working.expects_restart(policy) for policy in (on, off)]
 
-    advance(working, JobState(GATHERING, round=1, attempt=3, seats=SEATS))
+    failure, request = PastRestart(0, 0.0, "rank 1 SIGKILL"), PastRestart(0, 0.0, "restart requested", counted=False)
+    advance(working, JobState(GATHERING, round=1, attempt=3, seats=SEATS, restarts=(request, failure)))
     next_round = [working.expects_restart(policy) for policy in (on, off)]
+    advance(working, JobState(GATHERING, round=2, attempt=3, seats=SEATS, restarts=(failure, request)))
+    on_request = working.expects_restart(on)  # healthy ranks have the whole grace period
     working.give_up("no ports")
 
     assert expected == [True, False]
     assert next_round == [True, True]
+    assert not on_request
     assert not working.expects_restart(on)
 
 

@@ -106,3 +106,12 @@ def test_every_rank_can_load_what_is_agreed(nodes, sharded, data):
 def test_what_no_node_can_hold_is_refused(one):
     assert not is_sound_holding([one])
     assert is_sound_holding([held(0, 1), held(1)])
+
+
+def test_an_older_step_is_loaded_if_the_newest_cannot_be_fetched():
+    holdings = {"a": (held(0, 8, 9),), "b": (held(1, 8),), "c": ()}
+
+    assert agree(holdings, {"trainer": ["a", "c"]}, {"b"}) == (
+        AgreedStep("trainer", 8, 2, others=(RankSource(1, 1, "b"),)),
+    )
+    assert agree(holdings, {"trainer": ["a", "c"]}, set()) == ()

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from flota.snapshots.agreement import ALL_RANKS, HeldSnapshot
-from flota.snapshots.disk import KEEP, find_file, find_states, newest_unwritten, write_file
+from flota.snapshots.disk import KEEP, find_file, find_states, forget_after, newest_unwritten, write_file
 from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
 from flota.worker.snapshot_layout import complete_steps
@@ -93,3 +93,34 @@ def test_only_what_is_new_is_written_at_the_end(tmp_path, rank):
 
     assert due == [(0, 7)]
     assert list(newest_unwritten(str(tmp_path), [first, second])) == []
+
+
+def test_a_pipe_or_a_link_is_not_opened(tmp_path, rank):
+    write(tmp_path, rank(0, 7))
+    os.mkfifo(tmp_path / "train.trainer.9.0.2.snapshot")
+    (tmp_path / "train.trainer.8.0.2.snapshot").symlink_to("train.trainer.7.0.2.snapshot")
+
+    assert [one.steps for one in find_states(str(tmp_path))] == [(7,)]
+    assert find_file(str(tmp_path), "trainer", 0, 9) == ""
+
+
+def test_a_damaged_state_is_written_again_and_takes_no_place(tmp_path, rank):
+    for step in (7, 98, 99):
+        (tmp_path / f"train.trainer.{step}.0.2.snapshot").write_bytes(b"x")
+    file = rank(0, 6, 7)
+
+    due = [entry.step for _, _, entry in newest_unwritten(str(tmp_path), [file])]
+    write(tmp_path, file)
+
+    assert due == [7]
+    assert [one.steps for one in find_states(str(tmp_path))] == [(6, 7)]
+    assert len(os.listdir(tmp_path)) == KEEP
+
+
+def test_states_after_the_step_that_is_loaded_are_forgotten(tmp_path, rank):
+    for number in range(2):
+        write(tmp_path, rank(number, 7, 8))
+
+    forget_after(str(tmp_path), "trainer", 7)
+
+    assert [one.steps for one in find_states(str(tmp_path))] == [(7,)]

@@ -53,6 +53,8 @@ class Copier:
         self._choices: dict[tuple[str, int], StrideChoice] = {}  # by rank: the states that are sent
         self._lock = Lock()
         self._files: dict[tuple[str, int], StateFile] = {}
+        self._writers: dict[tuple[str, int], Lock] = {}  # by rank: one thread at a time writes its states
+        self._written: dict[tuple[str, int], tuple[int, int]] = {}  # by rank: round and step of the last file
         self._token = ""
         self._round = 0  # transfers of earlier rounds end
         self._connections = BoundedSemaphore(MOST_CONNECTIONS)
@@ -263,7 +265,7 @@ class Copier:
                 if step <= written:
                     continue
                 try:
-                    self._write(file, steps[step], entries[steps[step]])
+                    self._write(file, steps[step], entries[steps[step]], round_)
                     written, failed = step, False
                 except _Overwritten:
                     self._choices.get(key, choice).double()  # whose states the worker keeps
@@ -273,8 +275,13 @@ class Copier:
                     failed = True
                     time.sleep(PATIENCE / 4)
 
-    def _write(self, file: StateFile, buffer: int, entry: Entry) -> None:
-        write_file(self._directory, file, entry, _read_buffer(file, buffer, entry))
+    def _write(self, file: StateFile, buffer: int, entry: Entry, round_: int) -> None:
+        """Write a state, unless another thread has meanwhile written the same or a later one."""
+        key, new = (file.role, file.rank), (round_, entry.step)
+        with self._writers.setdefault(key, Lock()):
+            if new > self._written.get(key, (0, NO_STEP)):
+                write_file(self._directory, file, entry, _read_buffer(file, buffer, entry))
+                self._written[key] = new
 
     def _flush(self, order: dict[str, Any]) -> None:
         """Write the last states of this node's ranks, whose workers are gone."""
@@ -282,7 +289,7 @@ class Copier:
             files = [self._files[role, rank] for role, rank in order["ranks"] if (role, rank) in self._files]
             try:
                 for file, buffer, entry in newest_unwritten(self._directory, files):
-                    self._write(file, buffer, entry)
+                    self._write(file, buffer, entry, self._round)
             except (OSError, ValueError, CopyFailed) as error:
                 self._report([], do="warn", text=f"cannot write a state to {self._directory}: {error}")
         self._report([], do="flushed")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from mmap import mmap
+from threading import get_ident
 
 from flota.values import NamedTuple
 from flota.worker import snapshot_layout as layout
@@ -67,9 +68,9 @@ def write_state(directory: str, file: SavedFile, state: Flattened, tree: bytes, 
 
 
 def replace_file(directory: str, filename: str, write: object) -> None:
-    """Create a file that is either whole or not there, also after a power failure."""
+    """Create a file that is either whole or not there, also after a power failure. Threads may do so at once."""
     os.makedirs(directory, exist_ok=True)
-    temporary = f"{directory}/.{filename}.{os.getpid()}"
+    temporary = f"{directory}/.{filename}.{os.getpid()}.{get_ident()}"
     fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -38,6 +40,23 @@ def test_a_write_that_fails_leaves_nothing(tmp_path):
         replace_file(str(tmp_path), "it", fail)
 
     assert os.listdir(tmp_path) == []
+
+
+def test_threads_that_write_the_same_file_do_not_mix(tmp_path):
+    both = Barrier(2)
+
+    def write_slowly(data):
+        def write(fd):
+            both.wait(20)
+            os.write(fd, data)
+
+        replace_file(str(tmp_path), "it", write)
+
+    with ThreadPoolExecutor() as threads:
+        assert [*threads.map(write_slowly, (b"long" * 100, b"short"))] == [None, None]
+
+    assert os.listdir(tmp_path) == ["it"]
+    assert (tmp_path / "it").read_bytes() in (b"long" * 100, b"short")
 
 
 def test_only_the_newest_files_of_a_rank_are_kept(tmp_path):

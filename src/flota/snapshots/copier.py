@@ -238,7 +238,6 @@ class Copier:
         step = choice.newest(steps)
         if step > sent:
             self._send(order, file, steps[step], entries[steps[step]])
-            self._report([], do="sent", role=file.role, rank=file.rank, step=step)
         return step
 
     def _send(self, order: dict[str, Any], file: StateFile, buffer: int, entry: Entry) -> None:

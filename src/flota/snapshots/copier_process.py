@@ -49,7 +49,6 @@ class CopierProcess:
         self._is_flushed = False
         self._env = {name: value for name, value in environ.items() if name not in SECRETS}
         self.deadline: float | None = None
-        self.sent: dict[tuple[str, int], int] = {}  # the last step of each rank that another node has
         self._orders: list[dict[str, Any]] = []
         self._own: set[tuple[str, int]] = set()
         self._pid, self._link = 0, None
@@ -144,8 +143,6 @@ class CopierProcess:
             self._memory.take(report["role"], report["rank"], fds[0])
         elif report["do"] == "flushed":
             self._is_flushed = True
-        elif report["do"] == "sent":
-            self.sent[report["role"], report["rank"]] = report["step"]
         elif self._warnings < MOST_WARNINGS:
             self._warnings += 1
             self._say("WARNING", f"snapshots: {printable(report['text'])}")

@@ -13,6 +13,7 @@ from tests.netns.jobs import WORKERS, Job
 
 SAVES = WORKERS / "saves_states.py"
 WORDS = "--nnodes 3 --max_restart 5 --grace 2s"
+TOKEN = {"FLOTA_TOKEN": "the-token-of-this-test"}  # without one, nodes do not fetch states from each other
 SLOW = 100  # steps that a busy machine may do between two lines of a test
 
 
@@ -26,7 +27,7 @@ class Training:
         self.job, self.sharded = job, sharded
 
     def start(self, *hosts, words=""):
-        return self.job.start([*hosts], f"{WORDS} {words}", SAVES, env={"SHARDED": self.sharded})
+        return self.job.start([*hosts], f"{WORDS} {words}", SAVES, env={"SHARDED": self.sharded, **TOKEN})
 
     def wait_for_step(self, round_, step):
         """Wait until a rank is there. Returns the step that was reached then."""

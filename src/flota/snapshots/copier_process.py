@@ -188,9 +188,10 @@ class CopierProcess:
 
 
 def open_copier(node: MultiNode) -> CopierProcess:
-    """With TLS it is not reached: states would be sent in the clear."""
-    spec, say = node.spec, node.console.say
-    where, token = "" if node.nodes.tls else spec.address, node.requests.token
+    """Other nodes do not reach it without a token, because strangers would, nor with TLS: states would be sent in the
+    clear."""
+    spec, say, token = node.spec, node.console.say, node.requests.token
+    where = spec.address if token and not node.nodes.tls else ""
     disk = spec.snapshot_dir, spec.snapshot_every
     return CopierProcess(node.snapshots, node.loop, say, node.environ, where, spec.snapshot_copies, token, disk)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +180,43 @@ def written(flota):
     """The steps of the files that are there."""
     directory = flota.directory / "states"
     return [int(name.split(".")[2]) for name in os.listdir(directory) if name[0] != "."] if directory.exists() else []
+
+
+def test_a_copier_that_is_killed_is_started_again(flota):
+    """It also stays when its node must kill what a lost shepherd has left."""
+    command = (
+        "--max_restart",
+        3,
+        "--backoff",
+        "0.05s",
+        "--snapshot_dir",
+        "states",
+        "--snapshot_every",
+        "0.2s",
+        "saves.py",
+    )
+    job = flota.start(*command, 100_000)
+    wait_until(lambda: written(flota), "a state on the disk")
+    [first] = copiers(job)
+
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: copiers(job) not in ([], [first]), "another copier")
+    [second], reached = copiers(job), max(written(flota))
+    wait_until(lambda: max(written(flota)) > reached, "a later state on the disk")
+    os.kill(job.shepherds()[0], signal.SIGKILL)
+    wait_until(lambda: flota.log(0).count("start ") == 2, "the next round")
+
+    assert copiers(job) == [second]
+    job.process.terminate()
+    _, err = job.output(60)
+    assert err.count("snapshots: the process for copies of states has ended unexpectedly") == 1
+
+
+def copiers(job):
+    found = []
+    for pid in children(job.process.pid):
+        try:
+            found += [pid] * (b"flota.snapshots.copier" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        except OSError:
+            continue
+    return found

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flota.frameworks import SECRETS
-from flota.host.kill_tree import kill
+from flota.host.kill_tree import kill, other_children
 from flota.host.loop import Loop
 from flota.host.process_start import ProcessSpec, execute
 from flota.job.plan import WorkerPlan
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL = 1.0  # seconds between looks for a first sharded state
 MOST_WARNINGS = 20
+MOST_RESTARTS = 3  # of the process in one round
 LONGEST_ORDER = 1.0  # seconds for which the node waits for a copier that does not read
 LONGEST_FLUSH = 60.0  # seconds for writing the last states
 
@@ -51,7 +52,10 @@ class CopierProcess:
         self.deadline: float | None = None
         self._orders: list[dict[str, Any]] = []
         self._own: set[tuple[str, int]] = set()
+        self._failed: set[tuple[str, int]] = set()  # ranks whose states could not be fetched in this round
         self._pid, self._link = 0, None
+        self._has_orders = False  # whether a process was given those of this round
+        self._failures = 0  # of the process in this round
         self._warnings = 0
         self._listener = _listen(address)
         if self._listener:
@@ -67,29 +71,31 @@ class CopierProcess:
     def begin_round(self, seats: tuple[Seat, ...], own: int, plans: tuple[WorkerPlan, ...], now: float) -> None:
         """`seats`: the nodes of the round, of which this is number `own`, with these workers."""
         ranks = [(plan.worker.name, plan.worker.rank) for plan in plans]
-        self._own = set(ranks)
+        had_failed = self._failures > 0
+        self._own, self._failed, self._failures, self._has_orders = set(ranks), set(), 0, False
         for line in self._memory.news:
             self._say("INFO", line)
         by_name = {seat.node: seat for seat in seats}
         reachable = [one for one in seats[own + 1 :] + seats[:own] if one.copier][: self._copies]
         sends = [{"do": "send", "role": role, "rank": rank, **_place(to)} for role, rank in ranks for to in reachable]
-        fetches = [
-            {"do": "fetch", "role": role, "rank": rank, "step": step, **_place(by_name[node])}
-            for role, rank, step, node in self._memory.fetches
-            if node in by_name
-        ]
+        fetches = []
+        for role, rank, step, node in self._memory.fetches:
+            if node in by_name and by_name[node].copier:
+                fetches.append({"do": "fetch", "role": role, "rank": rank, "step": step, **_place(by_name[node])})
+            else:
+                self._fail_fetch(role, rank, step)
         writes = [{"do": "write", "role": role, "rank": rank, "every": self._every} for role, rank in ranks]
         self._orders = [*fetches, *sends, *(writes if self._directory else ())]
-        if self._link or fetches:
+        if self._link or fetches or had_failed:
             self._start()
-        self.deadline = now + CHECK_INTERVAL if self._orders and not self._link else None
+        self.deadline = now + CHECK_INTERVAL if not self._link and (self._orders or self._failures) else None
 
     def on_time(self, now: float) -> None:
-        """Start the process when a worker has saved a state that no other rank has."""
+        """Start the process when a worker has saved a state that no other rank has, or again if it has failed."""
         if self.deadline is not None and now >= self.deadline:
             self.deadline = now + CHECK_INTERVAL
             held = [file.held() for file in self._memory.files if (file.role, file.rank) in self._own]
-            if any(one and (one.sharded or self._directory) for one in held):
+            if self._failures or any(one and (one.sharded or self._directory) for one in held):
                 self._start()
 
     def _start(self) -> None:
@@ -107,10 +113,11 @@ class CopierProcess:
                 self._pid = execute(spec, own_session=True)
             except OSError as error:
                 link.close()
-                self._say("WARNING", f"cannot start a process for copies of states: {error.strerror}")
+                self._on_failure(f"cannot start a process for copies of states: {error.strerror}")
                 return
             finally:
                 other.close()
+            other_children.add(self._pid)
             link.settimeout(LONGEST_ORDER)
             self._link = link
             self._loop.watch(link.fileno(), self._read)
@@ -121,16 +128,20 @@ class CopierProcess:
         steps = {one.role: one.step for one in self._memory.loaded}
         self._order(link, {"do": "round", "token": self._token, "directory": self._directory})
         for file in self._memory.files:
-            forget = None if (file.role, file.rank) in self._own else steps.get(file.role, -1)
+            # A second process of the round must not forget the copies that the first has taken.
+            keep = self._has_orders or (file.role, file.rank) in self._own | self._failed
+            forget = None if keep else steps.get(file.role, -1)
             self._order(link, {"do": "file", "role": file.role, "rank": file.rank, "forget": forget}, file.fd)
         for order in [{"do": "serve"}, *self._orders]:
             self._order(link, order)
+        self._has_orders = True
 
     def _order(self, link: socket.socket, order: dict[str, Any], *fds: int) -> None:
         try:
             socket.send_fds(link, [json.dumps(order).encode()], list(fds))
-        except OSError:
-            pass  # it has exited, which is reported next
+        except OSError:  # it has exited, which is reported next, or does not read
+            if order["do"] == "fetch":
+                self._fail_fetch(order["role"], order["rank"], order["step"])
 
     def _read(self) -> None:
         assert self._link is not None
@@ -148,18 +159,31 @@ class CopierProcess:
             self._say("WARNING", f"snapshots: {printable(report['text'])}")
 
     def _forget_process(self) -> None:
-        """It was killed, perhaps together with stray processes of a round. Workers must not wait for it."""
+        """It was killed, perhaps for want of memory."""
         assert self._link is not None
         self._loop.forget(self._link.fileno())
         self._link.close()
         self._link = None
         _reap(self._pid)
-        if self._listener:
-            self._loop.watch(self._listener.fileno(), self._start, last=True)
+        self._on_failure("the process for copies of states has ended unexpectedly")
+
+    def _on_failure(self, text: str) -> None:
+        """Workers must not wait for the process. It is started again later, but not for ever. Until then nodes that
+        connect must wait."""
+        self._failures += 1
+        if self._failures == 1:
+            self._say("WARNING", f"snapshots: {text}")
+        self.deadline = time.monotonic() + CHECK_INTERVAL if self._failures <= MOST_RESTARTS else None
+        self._orders = [order for order in self._orders if order["do"] != "fetch"]
         for role, rank, step, _ in self._memory.fetches:
-            for file in self._memory.files:
-                if (file.role, file.rank) == (role, rank) and not file.has(step):
-                    file.fail(step)
+            self._fail_fetch(role, rank, step)
+
+    def _fail_fetch(self, role: str, rank: int, step: int) -> None:
+        """Tell the workers that wait for a state that it does not come."""
+        for file in self._memory.files:
+            if (file.role, file.rank) == (role, rank) and not file.has(step):
+                self._failed.add((role, rank))
+                file.fail(step)
 
     def _flush(self) -> None:
         """Have the last states written, for the next job in the same directory."""
@@ -180,9 +204,8 @@ class CopierProcess:
             kill(self._pid)
             _reap(self._pid)
             self._link = None
-        elif self._listener:
-            self._loop.forget(self._listener.fileno())
         if self._listener:
+            self._loop.forget(self._listener.fileno())
             self._listener.close()
             self._listener = None
 
@@ -210,6 +233,7 @@ def _listen(address: str) -> socket.socket | None:
 
 
 def _reap(pid: int) -> None:
+    other_children.discard(pid)
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""The node's side of its copier, without the process: where other nodes reach it."""
+"""The node's side of its copier, without the process: what cannot be fetched, and a process that does not start."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from flota.host.loop import Loop
-from flota.snapshots.copier_process import open_copier
+from flota.job.roster import Seat
+from flota.snapshots import copier_process
+from flota.snapshots.agreement import AgreedStep, RankSource
+from flota.snapshots.copier_process import CHECK_INTERVAL, MOST_RESTARTS, CopierProcess, open_copier
 from flota.snapshots.memory import SnapshotMemory
+from flota.worker.snapshot_memory import BrokenSnapshot, open_state
+from tests.unit.snapshots.test_memory import plans, source_of
+
+SEATS = (Seat("here", "host1", "10.0.0.1", ()), Seat("far", "host2", "10.0.0.2", (), copier="4000"))
 
 
 @pytest.fixture
@@ -16,6 +23,64 @@ def memory():
     memory = SnapshotMemory(None)
     yield memory
     memory.close()
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def copier(memory, said):
+    copier = CopierProcess(memory, Loop(), lambda *line: said.append(line), {})
+    yield copier
+    copier.close()
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """The processes that were to be started, and were not."""
+    tried = []
+
+    def execute(spec, **_):
+        tried.append(spec)
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(copier_process, "execute", execute)
+    return tried
+
+
+def begin_round(copier, memory, source):
+    """Rank 0 loads the state of step 4 from a node. Returns where it finds the state."""
+    [plan] = plans(0, world=1)
+    memory.begin_round((plan,), (AgreedStep("trainer", 4, 1, others=(RankSource(0, 0, source),)),))
+    copier.begin_round(SEATS, 0, (plan,), 0.0)
+    return source_of(plan).split(":")[0]
+
+
+@pytest.mark.parametrize("source", ["gone", "here"], ids=["not-in-the-round", "without-a-port"])
+def test_a_worker_does_not_wait_for_a_state_that_no_node_can_give(copier, memory, starts, source):
+    path = begin_round(copier, memory, source)
+
+    assert starts == []
+    with pytest.raises(BrokenSnapshot, match="no state of step 4"):
+        open_state(path, 4)
+
+
+def test_a_process_that_fails_is_tried_again_but_not_for_ever(copier, memory, starts, said):
+    path = begin_round(copier, memory, "far")
+
+    with pytest.raises(BrokenSnapshot, match="no state of step 4"):
+        open_state(path, 4)
+    while copier.deadline is not None:
+        assert len(starts) <= MOST_RESTARTS
+        copier.on_time(copier.deadline - CHECK_INTERVAL / 2)  # too early
+        copier.on_time(copier.deadline)
+
+    assert len(starts) == 1 + MOST_RESTARTS
+    assert said[1:] == [("WARNING", "snapshots: cannot start a process for copies of states: Cannot allocate memory")]
+    begin_round(copier, memory, "here")
+    assert len(starts) == 2 + MOST_RESTARTS
 
 
 @pytest.mark.parametrize(("token", "tls", "listens"), [("t", False, True), ("", False, False), ("t", True, False)])

@@ -193,7 +193,7 @@ def test_a_copier_that_is_killed_is_started_again(flota):
         "states",
         "--snapshot_every",
         "0.2s",
-        "saves.py",
+        "saves_states.py",
     )
     job = flota.start(*command, 100_000)
     wait_until(lambda: written(flota), "a state on the disk")

@@ -49,11 +49,11 @@ def find_missing_flag(spec: JobSpec) -> tuple[str, str] | None:
     if faults is None:
         return None
     if not spec.restarts.enabled and not (nodes and nodes.elastic):
-        return "--chaos", "--max_restart 10"
+        return "--chaos", "--max_restart"
     if faults.has(HANG) and spec.hang_timeout is None:
-        return f"--chaos {HANG}=…", "--hang_timeout 30s"
+        return f"--chaos {HANG}=…", "--hang_timeout"
     if faults.has(NODE) and nodes is None:
-        return f"--chaos {NODE}=…", "--nnodes 2:4"
+        return f"--chaos {NODE}=…", "--nnodes"
     return None
 
 

@@ -31,6 +31,8 @@ def check_workers(node: NodeWatch, now: float) -> None:
         node.on_steps(node.step_times.read(node.working(), now), now)
     if node.supervisor.phase != Phase.RUNNING:
         node.console.show_status("")
+        if node.chaos:
+            node.chaos.resume()
         return
     node.progress_watch.on_time(now)
     if node.chaos:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from mmap import mmap
-from threading import BoundedSemaphore, Lock, Thread
+from threading import Lock, Thread
 from typing import Any
 
 from flota.free_memory import available
@@ -28,8 +28,8 @@ from flota.worker.snapshot_layout import NO_STEP, Entry
 
 PATIENCE = 20.0  # seconds without a byte after which a transfer is given up
 GREETING = 5.0  # seconds for a client to prove that it knows the token
-MOST_CONNECTIONS = 32
-TRIES, RETRY = 6, 0.5  # of a fetch, and seconds between them
+MOST_STRANGERS = 32  # clients that have not proved yet that they know the token
+TRIES, RETRY = 20, 0.5  # of a fetch, and seconds between them
 POLL = 0.2  # seconds between looks for a new state
 RATE = 256 << 20  # bytes per second to one node: training needs the network as well
 SHARE = 4  # of the available memory, for copies
@@ -57,7 +57,7 @@ class Copier:
         self._written: dict[tuple[str, int], tuple[int, int]] = {}  # by rank: round and step of the last file
         self._token = ""
         self._round = 0  # transfers of earlier rounds end
-        self._connections = BoundedSemaphore(MOST_CONNECTIONS)
+        self._strangers: dict[int, socket.socket] = {}  # the oldest first
 
     def run(self) -> None:
         while True:
@@ -100,16 +100,18 @@ class Copier:
     def _serve(self, listener: socket.socket) -> None:
         while True:
             connection, _ = listener.accept()
-            if self._connections.acquire(blocking=False):
-                Thread(target=self._serve_one, args=(connection,), daemon=True).start()
-            else:
-                connection.close()
+            with self._lock:
+                if len(self._strangers) >= MOST_STRANGERS:
+                    _hang_up(self._strangers.pop(next(iter(self._strangers))))  # idle ones must not keep nodes out
+                self._strangers[id(connection)] = connection
+            Thread(target=self._serve_one, args=(connection,), daemon=True).start()
 
     def _serve_one(self, connection: socket.socket) -> None:
         round_ = self._round
         with connection:
             try:
                 request = protocol.answer(connection, self._token, time.monotonic() + GREETING)
+                self._admit(connection)
                 connection.settimeout(PATIENCE)
                 if request.do == GET:
                     self._give(connection, request)
@@ -118,7 +120,12 @@ class Copier:
             except (OSError, CopyFailed):
                 pass  # the other side reports it
             finally:
-                self._connections.release()
+                self._admit(connection)
+
+    def _admit(self, connection: socket.socket) -> None:
+        """It is not a stranger any more, or is closed."""
+        with self._lock:
+            self._strangers.pop(id(connection), None)
 
     def _give(self, connection: socket.socket, request: CopyRequest) -> None:
         with self._borrow(request.role, request.rank, request.step) as file:
@@ -309,3 +316,11 @@ def _read_buffer(file: StateFile, buffer: int, entry: Entry) -> Iterator[bytes]:
 
 def _no_room(size: int) -> str:
     return f"no memory for another node's states: {size / 1e6:.0f} MB, and a quarter of what is available is less"
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """Its thread closes it."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the client has done so

@@ -211,10 +211,11 @@ class CopierProcess:
 
 
 def open_copier(node: MultiNode) -> CopierProcess:
-    """Other nodes do not reach it without a token, because strangers would, nor with TLS: states would be sent in the
-    clear."""
+    """Other nodes do not reach it without a token, because strangers would, nor if the user wants TLS: states would be
+    sent in the clear. Certificates that flota derives from the token are for etcd alone."""
     spec, say, token = node.spec, node.console.say, node.requests.token
-    where = spec.address if token and not node.nodes.tls else ""
+    wants_tls = spec.nodes is not None and (spec.nodes.tls or bool(spec.nodes.secrets.certificate))
+    where = spec.address if token and not wants_tls else ""
     disk = spec.snapshot_dir, spec.snapshot_every
     return CopierProcess(node.snapshots, node.loop, say, node.environ, where, spec.snapshot_copies, token, disk)
 

@@ -70,8 +70,9 @@ def write_state(directory: str, file: SavedFile, state: Flattened, tree: bytes, 
 def replace_file(directory: str, filename: str, write: object) -> None:
     """Create a file that is either whole or not there, also after a power failure. Threads may do so at once."""
     os.makedirs(directory, exist_ok=True)
-    temporary = f"{directory}/.{filename}.{os.getpid()}.{get_ident()}"
-    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    temporary = f"{directory}/.{filename}.{os.getpid()}.{get_ident()}.{os.urandom(4).hex()}"
+    # O_EXCL: where others can write as well, a link there could lead to any file of this user.
+    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         try:
             write(fd)  # type: ignore[operator]

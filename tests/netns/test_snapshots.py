@@ -11,7 +11,7 @@ import pytest
 from tests.launching import wait_until
 from tests.netns.jobs import WORKERS, Job
 
-SAVES = WORKERS / "saves_states.py"
+SAVES = WORKERS / "saves.py"
 WORDS = "--nnodes 3 --max_restart 5 --grace 2s"
 TOKEN = {"FLOTA_TOKEN": "the-token-of-this-test"}  # without one, nodes do not fetch states from each other
 SLOW = 100  # steps that a busy machine may do between two lines of a test

@@ -100,7 +100,7 @@ def make_ledger(nodes: list[NodeTimes], *, adds_missing: bool = True) -> Ledger:
     job = _Job(nodes)
     rows = [job.fill(node, place) for node in nodes for place in _places(node)]
     missing = _missing_ranks(nodes)
-    wall = max((row.wall for row in rows), default=0)
+    wall = max((row.wall for row in rows), default=max((node.ended - node.began for node in nodes), default=0))
     if adds_missing:
         rows += [RankLedger(TRAINER, rank, "", {UNKNOWN: wall}) for rank in missing]
     rows.sort(key=lambda row: (row.role != TRAINER, row.role, row.rank, row.node))

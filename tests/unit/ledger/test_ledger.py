@@ -140,3 +140,13 @@ def test_without_steps_goodput_is_unknown():
     node.end(10.0)
 
     assert ledger_of(node).goodput is None
+
+
+def test_ranks_that_never_started_have_the_time_of_their_node():
+    node = Node("a")
+    node.begin(1.0)
+    node.end(5.0)
+
+    ledger = ledger_of(node)
+
+    assert [row.wall for row in ledger.ranks] == [5 * SECOND] * 2

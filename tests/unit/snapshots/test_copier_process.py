@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from flota.host.loop import Loop
+from flota.job.nodes import NodesSpec
 from flota.job.roster import Seat
 from flota.snapshots import copier_process
 from flota.snapshots.agreement import AgreedStep, RankSource
@@ -83,11 +84,15 @@ def test_a_process_that_fails_is_tried_again_but_not_for_ever(copier, memory, st
     assert len(starts) == 2 + MOST_RESTARTS
 
 
-@pytest.mark.parametrize(("token", "tls", "listens"), [("t", False, True), ("", False, False), ("t", True, False)])
+@pytest.mark.parametrize(
+    ("token", "tls", "listens"), [("t", "", True), ("", "", False), ("t", "user's", False), ("t", "made", True)]
+)
 def test_other_nodes_reach_it_only_with_a_token_and_without_tls(memory, token, tls, listens):
-    spec = SimpleNamespace(address="127.0.0.1", snapshot_dir="", snapshot_every=0.0, snapshot_copies=1)
+    """Certificates that flota makes for etcd members are not the user's wish for TLS: see the last case."""
+    given = NodesSpec(tls=tls == "user's")
+    spec = SimpleNamespace(address="127.0.0.1", snapshot_dir="", snapshot_every=0.0, snapshot_copies=1, nodes=given)
     node = SimpleNamespace(
-        spec=spec, nodes=SimpleNamespace(tls=tls), requests=SimpleNamespace(token=token), environ={},
+        spec=spec, nodes=SimpleNamespace(tls=bool(tls)), requests=SimpleNamespace(token=token), environ={},
         console=SimpleNamespace(say=print), snapshots=memory, loop=Loop(),
     )  # fmt: skip
 

@@ -117,7 +117,7 @@ def test_a_failure_is_reported_once_and_its_code_returned(submit):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 75), (signal.SIGKILL, -signal.SIGKILL)])
 def test_workers_save_when_the_driver_is_interrupted_or_killed(submit, number, code):
-    job = submit("--nodes", "2", script("saves_states.py"), ".")
+    job = submit("--nodes", "2", script("saves.py"), ".")
     job.wait_for("started.0.0", "started.1.0")
 
     job.process.send_signal(number)
@@ -127,7 +127,7 @@ def test_workers_save_when_the_driver_is_interrupted_or_killed(submit, number, c
 
 
 def test_a_lost_actor_is_a_lost_node(submit):
-    job = submit("--nodes", "1:2", script("saves_states.py"), ".")
+    job = submit("--nodes", "1:2", script("saves.py"), ".")
     job.wait_for("started.0.0", "started.1.0")
 
     os.kill(actor_of(int((job.directory / "started.1.0").read_text())), signal.SIGKILL)
@@ -149,7 +149,7 @@ def test_several_nodes_may_share_a_host(submit):
 
 
 def test_a_cluster_that_is_not_there_is_one_line(submit):
-    job = submit("--address", "127.0.0.1:1", script("saves_states.py"), ".")
+    job = submit("--address", "127.0.0.1:1", script("saves.py"), ".")
 
     assert job.ends() == 2
     first, *rest = job.text().splitlines()
@@ -158,7 +158,7 @@ def test_a_cluster_that_is_not_there_is_one_line(submit):
 
 
 def test_a_job_that_does_not_fit_gives_up(submit):
-    job = submit("--nodes", "4", "--wait", "8", script("saves_states.py"), ".")
+    job = submit("--nodes", "4", "--wait", "8", script("saves.py"), ".")
 
     assert job.ends() == 75
     assert "waiting for 4 nodes with 1 CPU each; the cluster has places for 3" in job.text()
@@ -166,7 +166,7 @@ def test_a_job_that_does_not_fit_gives_up(submit):
 
 def test_a_lost_node_of_ray_is_a_lost_node(submit):
     """The last test: the cluster has one node less then."""
-    job = submit("--nodes", "1:3", script("saves_states.py"), ".")
+    job = submit("--nodes", "1:3", script("saves.py"), ".")
     job.wait_for("started.0.0", "started.1.0", "started.2.0")
     parents = living_processes()
     raylets = [parents[actor_of(int((job.directory / f"started.{rank}.0").read_text()))] for rank in range(3)]

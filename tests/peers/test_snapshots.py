@@ -53,7 +53,7 @@ def test_killed_ranks_end_with_the_same_bits(tmp_path, way):
 
     assert killed == undisturbed
     assert begins[0] == begins[1]
-    # A rank whose peers are just being killed may fail once more by itself: that costs a restart, and no step.
+    # With FSDP2 there was one restart more than kills in two of three runs; why is not known. No step was lost.
     assert len(begins[0]) > KILLS
     assert all(0 <= now - before < 45 for before, now in pairwise(begins[0].values()))
     assert [*begins[0].values()][-1] >= 5 * KILLS

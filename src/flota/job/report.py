@@ -81,11 +81,11 @@ def exit_code_of(code: int) -> int:
 
 
 def exit_code_of_all(failures: Iterable[FailedWorker]) -> int:
-    """Return the first meaningful exit code of failures, ordered culprit first. The culprit itself may have exited with
-    0 too early, or by a signal that flota sent.
+    """Return the culprit's exit code; `failures` begin with it. If flota ended it by a signal, take the code of the
+    first that failed as a consequence. If it exited too early with 0, return 1: in what way others failed is chance.
     """
-    meaningful = (one.code for one in failures if one.code != 0 and not (one.asked_to_stop and one.code < 0))
-    return next(map(exit_code_of, meaningful), 1)
+    meaningful = (one.code for one in failures if not (one.asked_to_stop and one.code < 0))
+    return exit_code_of(next(meaningful, 1)) or 1
 
 
 class JobEnding(NamedTuple):

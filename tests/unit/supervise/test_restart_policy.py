@@ -204,9 +204,9 @@ def test_who_is_to_blame(found, order):
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
-    [([(7, False), (1, False)], 7), ([(-9, False)], 137), ([(0, False), (3, False)], 3), ([(-15, True), (4, False)], 4), ([(-15, True)], 1)],
+    [([(7, False), (1, False)], 7), ([(-9, False)], 137), ([(0, False), (-6, False)], 1), ([(-15, True), (4, False)], 4), ([(-15, True)], 1)],
 )  # fmt: skip
-def test_the_exit_code_is_the_first_that_says_something(ends, expected):
+def test_the_exit_code_is_that_of_the_culprit_if_it_has_one(ends, expected):
     assert exit_code_of_all(end(0.0, code, asked_to_stop=asked) for code, asked in ends) == expected
 
 

@@ -83,6 +83,7 @@ def start_nodes(flota, *words, count=2):
     env = {"STAGE": str(flota.directory), "FLOTA_TOKEN": TOKEN}
     found = [flota.start("--log_dir", f"log{number}", *words, env=env) for number in range(count)]
     found[0].wait_for("step.0", "step.1")
+    wait_until(lambda: {node.pid for node in found} <= set(local_nodes()), "their sockets")
     return found
 
 

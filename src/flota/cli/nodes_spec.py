@@ -57,7 +57,8 @@ def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet =
     if hints and hints.master and get("master") == hints.master:
         where = where._replace(spare_ports=hints.spare_ports, serves=None if hints.may_serve else False)
     secrets = read_secrets(settings, environ, etcd=where.etcd and not where.members)
-    if where.members:
+    where = where._replace(masters=get("masters"))
+    if where.members or where.masters:
         check_members(settings, where, secrets, most + spares)
     return where._replace(
         least=least,
@@ -123,11 +124,11 @@ def node_notes(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...
 
 def member_notes(nodes: NodesSpec) -> tuple[str, ...]:
     """A note if the job could go on with fewer nodes than its etcd."""
-    count = len(nodes.places)
+    count = nodes.masters or len(nodes.places)
     majority = count // 2 + 1
-    if not nodes.members or nodes.least >= majority:
+    if not (nodes.members or nodes.masters) or nodes.least >= majority:
         return ()
-    limit = f"the job ends when fewer than {majority} of the {count} hosts in --master are left"
+    limit = f"the job ends when fewer than {majority} of the {count} nodes that run it are left"
     return (f"--nnodes {nodes.least}:{nodes.most}: etcd needs most of its members, so {limit}",)
 
 
@@ -238,9 +239,14 @@ def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None 
 
 def check_members(settings: Settings, where: NodesSpec, secrets: Secrets, most: int) -> None:
     """Raise an error if the nodes of this job cannot run an etcd of these members."""
-    count = len(where.places)
-    if count > most:
-        raise errors.FewerNodesThanMembers(settings.source("master") or "--master", count, most)
+    masters, flag = where.masters, settings.source("masters")
+    if 0 < masters < 3:
+        raise errors.BadMasters(flag, masters)
+    if masters and (where.etcd or not where.places):
+        raise errors.MastersWithoutMaster(flag, settings["master"] or "missing")
+    if max(masters, len(where.places)) > most:
+        source = flag if masters else settings.source("master") or "--master"
+        raise errors.FewerNodesThanMembers(source, masters or len(where.places), most)
     files = {"--tls-ca": secrets.authority, "--tls-cert": secrets.certificate}
     given = where.tls or any(files.values())
     missing = next((flag for flag, path in files.items() if not path), "")

@@ -25,7 +25,7 @@ from flota.cluster.node_record import DEAD, encode_record
 from flota.cluster.questions import QUESTIONS, STACKS
 from flota.cluster.reach import ReachCheck
 from flota.cluster.registration import Registration
-from flota.cluster.store_access import StoreAccess
+from flota.cluster.store_access import StoreAccess, choose_members
 from flota.cluster.terms import blank_record, terms_of
 from flota.errors import TRY_AGAIN, FlotaError
 from flota.failures.roll_call import RollCallAnswer, sendable
@@ -88,7 +88,8 @@ class MultiNode(NodeWatch):
         self, spec: JobSpec, nodes: NodesSpec, environ: Mapping[str, str], signals: Signals, warm: WarmStart | None
     ) -> None:
         super().__init__(spec, environ, signals, warm)
-        self.nodes = nodes
+        chosen = choose_members(self, nodes) if nodes.masters else None
+        self.nodes = nodes = chosen.nodes if chosen else nodes
         self.keys = keys_of(printable(spec.job_id) if nodes.etcd else None)
         self.log_lock = -1  # until the directory of this run is known
         self.final: JobEnding | None = None
@@ -97,12 +98,13 @@ class MultiNode(NodeWatch):
         self.messages = ClusterMessages(self.console, nodes, self._quiet_seconds)
         heard = self.messages.report_wrong_token, self.messages.report_full_store
         self.store = StoreAccess(spec, nodes, environ, self.loop, self.console, *heard)
+        self.store.chosen_members = chosen
         self.nodes = self.store.nodes  # with the certificates that were made for this node
         self.control_port = open_control_port(self.control, spec, self.nodes, self.requests.token)
         self.snapshots = SnapshotMemory(spec.snapshot_memory, spec.snapshot_dir)
         self.copier = open_copier(self)
         self.facts = collect_facts(spec)
-        self.reach_check = ReachCheck(self.loop, self._on_unreached)
+        self.reach_check = ReachCheck(self.loop, lambda where: self.follower.report_unreached(where))  # noqa: PLW0108
         self.run_name = f"{spec.run_id}/{propose_time(spec, serves=self.store.master is not None)}"
         self.member = self._make_member(os.urandom(8).hex(), time.monotonic())
         self.serve_again_at = time.monotonic() + SERVE_RETRY
@@ -285,9 +287,6 @@ class MultiNode(NodeWatch):
             return
         self.port_wait.end()
         self.follower.offered(ports, round_number, self.snapshots.held())
-
-    def _on_unreached(self, where: str) -> None:
-        self.follower.report_unreached(where)
 
     def _release_ports(self) -> None:
         release(self.held_ports)

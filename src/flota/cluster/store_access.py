@@ -30,8 +30,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
 
+    from flota.cluster.chosen_members import ChosenMembers
     from flota.cluster.job_state import JobState
     from flota.etcd.node_etcd import NodeEtcd
+    from flota.run.node_watch import NodeWatch
 
 TOKEN_BYTES = 16
 ELECTION = 2.5  # seconds until the members that are left have elected a leader, if the node that died had it
@@ -58,6 +60,7 @@ class StoreAccess:
         self._etcd = _run_etcd(spec, nodes, environ, loop, console) if nodes.members else None
         nodes = self._etcd.nodes if self._etcd else nodes
         self.nodes, self._secrets = nodes, nodes.secrets
+        self.chosen_members: ChosenMembers | None = None  # where the nodes chose the members
         self._served = ""  # the address on which the master listens
         self._port_in_use = False  # by another process of this machine
         self.lacks_certificate = False  # this machine has the master's address, but no certificate
@@ -133,7 +136,7 @@ class StoreAccess:
 
     @property
     def deadline(self) -> float | None:
-        parts = (self.client, self.master, self._etcd)
+        parts = (self.client, self.master, self._etcd, self.chosen_members)
         times = (part.deadline if part else None for part in parts)
         return min((time for time in times if time is not None), default=None)
 
@@ -141,8 +144,9 @@ class StoreAccess:
         self.client.on_time(now)
         if self.master and self.master.deadline is not None and now >= self.master.deadline:
             self.master.on_time(now)
-        if self._etcd:
-            self._etcd.on_time(now)
+        for part in (self._etcd, self.chosen_members):
+            if part:
+                part.on_time(now)
 
     def is_needed(self, keys: Keys, job_state: JobState | None) -> bool:
         """Whether other nodes need the etcd of this node, after it has left the job."""
@@ -185,6 +189,8 @@ class StoreAccess:
             self.master.close()
         if self._etcd:
             self._etcd.close(self._console.spec.log.directory)
+        if self.chosen_members:
+            self.chosen_members.close()
 
     def _serve(self) -> Master | None:
         """Serve if this machine has the address and the port is free. All other nodes are clients."""
@@ -213,6 +219,12 @@ class StoreAccess:
                     raise CannotServe(endpoint(address, str(number)), error.strerror or str(error)) from None
         self._port_in_use = True
         return None
+
+
+def choose_members(node: NodeWatch, nodes: NodesSpec) -> ChosenMembers:
+    from flota.cluster.chosen_members import ChosenMembers
+
+    return ChosenMembers(node, nodes)
 
 
 def _run_etcd(spec: JobSpec, nodes: NodesSpec, environ: Mapping[str, str], loop: Loop, console: Console) -> NodeEtcd:

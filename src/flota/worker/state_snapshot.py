@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
+from operator import index
 from typing import Any
 
 from flota.errors.snapshots import BadSnapshotName, BadStep, PartMissing, SecondSnapshot, WorldChanged
 from flota.worker import snapshot_arrays
 from flota.worker.environment import Env, env
 from flota.worker.snapshot_files import SavedFile, list_files, remove_old, write_state
-from flota.worker.snapshot_layout import NO_STEP
+from flota.worker.snapshot_layout import LARGEST_STEP, NO_STEP
 from flota.worker.snapshot_memory import RankMemory, TooLarge, open_state
 from flota.worker.snapshot_tree import MISSING, Flattened, SavedTree, Shards
 
@@ -86,10 +87,12 @@ class StateSnapshot:
 
         All ranks must save at the same steps, each before the next step in which ranks wait for each other.
         """
+        if type(step) is not int:
+            step = to_step(step)
+        if not 0 <= step <= LARGEST_STEP:
+            raise BadStep(step)
         if not self._writes or step % self.every:
             return
-        if step < 0:
-            raise BadStep(step)
         state = Flattened()
         for name, value in parts.items():
             state.add_part(name, value.state_dict() if has_state(value) else value)
@@ -175,6 +178,16 @@ class StateSnapshot:
 
     def _warn(self, words: str) -> None:
         print(f"flota: warning: {words}", file=sys.stderr, flush=True)  # noqa: T201  in the worker's log
+
+
+def to_step(value: Any) -> int:
+    """A whole number of a framework, such as numpy.int64, is a step as well."""
+    try:
+        if not isinstance(value, bool):
+            return index(value)
+    except (TypeError, RuntimeError):  # RuntimeError: a tensor of torch without data
+        pass
+    raise BadStep(value)
 
 
 def parse_source(text: str) -> tuple[str, int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import flota.worker.state_snapshot as module
@@ -116,9 +118,24 @@ def test_a_worker_has_one_snapshot(start):
         module.snapshot("other")
 
 
-def test_a_step_below_zero_is_refused(start):
-    with pytest.raises(BadStep):
-        start().save(-1)
+@pytest.mark.parametrize("step", [-1, float("nan"), 5.0, "7", True, None, 1 << 62])
+def test_a_step_that_is_not_a_number_of_steps_is_refused_with_its_value(start, step):
+    for snap in (start(), start(every=10), start(rank=1, world=2)):
+        with pytest.raises(BadStep, match=re.escape(f"not `{step!r}`")) as caught:
+            snap.save(step, n=1)
+
+    assert isinstance(caught.value, ValueError)
+    assert start().load() == 0
+
+
+def test_a_number_of_a_framework_is_a_step(start):
+    class Number:
+        def __index__(self):
+            return 7
+
+    start().save(Number(), n=1)
+
+    assert start().load() == 7
 
 
 def test_every_error_is_one_of_flota(start):

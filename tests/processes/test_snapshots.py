@@ -144,6 +144,24 @@ def test_a_later_job_continues_from_the_last_state(flota):
     assert steps == ["40", "50"]
 
 
+@pytest.mark.parametrize("words", [(), ("sharded",)], ids=["replicated", "sharded"])
+def test_a_later_job_continues_from_the_state_before_a_damaged_one(flota, words):
+    command = "--nproc_per_node", 2, "--snapshot_dir", "states", "saves_states.py"
+    for steps in (10, 20):
+        assert flota.run(*command, steps, *words).returncode == 0
+    damaged = f"train.trainer.20.{len(words)}.2.snapshot"
+    with open(flota.directory / "states" / damaged, "r+b") as file:
+        file.seek(1 << 16)
+        file.write(bytes(2000))
+
+    again = flota.run(*command, 30, *words)
+
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count(f"{damaged} is damaged: it is ") == 1
+    assert "snapshots: ranks continue from the state of step 10\n" in again.stderr
+    assert f"end {sum(range(30)) * (2 if words else 1)} " in flota.log(1)
+
+
 def test_parts_of_another_number_of_ranks_are_refused(flota):
     words = "--snapshot_dir", "states", "saves_states.py"
     first = flota.run("--nproc_per_node", 2, *words, 10, "sharded")

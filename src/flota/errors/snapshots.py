@@ -15,6 +15,10 @@ class BrokenSnapshot(TemplateError[str, str]):
     hint = "remove it, or start the job without it"
 
 
+class DamagedSnapshot(BrokenSnapshot):
+    """Of a file that is not as it was written."""
+
+
 class BadSnapshotName(TemplateError[object]):
     message = "flota.snapshot takes a name of letters, digits, `-` and `_`, not `{0!r}`"
     hint = 'write flota.snapshot("train")'

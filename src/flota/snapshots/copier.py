@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from mmap import mmap
 from threading import Lock, Thread
 from typing import Any
+from zlib import crc32
 
 from flota.free_memory import available
 from flota.snapshots import copy_protocol as protocol
@@ -24,6 +25,7 @@ from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
 from flota.snapshots.stride import StrideChoice
 from flota.worker import snapshot_layout as layout
+from flota.worker.snapshot_files import set_aside
 from flota.worker.snapshot_layout import NO_STEP, Entry
 
 PATIENCE = 20.0  # seconds without a byte after which a transfer is given up
@@ -133,7 +135,14 @@ class Copier:
             buffer = layout.complete_steps(entries).get(request.step)
             if buffer is None:
                 raise CopyFailed("this node does not have that state")
-            protocol.send_state(connection, entries[buffer], _read_buffer(file, buffer, entries[buffer]))
+            entry = entries[buffer]
+            try:
+                protocol.send_state(connection, entry, _verify(_read_buffer(file, buffer, entry), entry))
+            except _Damaged:
+                path = find_file(self._directory, *request[1:])
+                if set_aside(path):
+                    self._report([], do="warn", text=f"{path} is damaged: it is {path}.damaged now, and is not loaded")
+                raise
 
     def _keep_copy(self, connection: socket.socket, request: CopyRequest, round_: int) -> None:
         """Take a state of a rank of another node. This node gets a descriptor of the memory."""
@@ -303,6 +312,20 @@ class Copier:
 
 class _Overwritten(CopyFailed):
     """The worker has saved another state to the buffer meanwhile."""
+
+
+class _Damaged(CopyFailed):
+    """The bytes of a file are not those that were written."""
+
+
+def _verify(chunks: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+    """The receiver must not confirm a damaged state, so an error comes before the end."""
+    checksum = 0
+    for chunk in chunks:
+        checksum = crc32(chunk, checksum)
+        yield chunk
+    if layout.is_damaged(entry, checksum):
+        raise _Damaged
 
 
 def _read_buffer(file: StateFile, buffer: int, entry: Entry) -> Iterator[bytes]:

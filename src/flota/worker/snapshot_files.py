@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from mmap import mmap
 from threading import get_ident
+from zlib import crc32
 
 from flota.values import NamedTuple
 from flota.worker import snapshot_layout as layout
@@ -55,14 +56,15 @@ def write_state(directory: str, file: SavedFile, state: Flattened, tree: bytes, 
     from flota.worker.snapshot_memory import copy_state, make_views
 
     entry = Entry(*(file.step, file.step + 1, 0, 0, state.size, len(tree), file.rank, file.world), sharded=int(sharded))
-    page, entry = layout.single_file(entry)
+    entry = layout.entry_alone(entry)
 
     def write(fd: int) -> None:
         os.truncate(fd, entry.offset + entry.capacity)
         memory = mmap(fd, entry.capacity, offset=entry.offset)
         copy_state(state, tree, memory, make_views(memory, state.saved))
         memory.flush()
-        os.pwrite(fd, page, 0)
+        with memoryview(memory) as view:
+            os.pwrite(fd, layout.first_page(entry, crc32(view[: entry.size])), 0)
 
     replace_file(directory, file.filename, write)
 
@@ -88,6 +90,15 @@ def replace_file(directory: str, filename: str, write: object) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def set_aside(path: str) -> bool:
+    """Rename a damaged file, so that no rank loads it and it takes no place of a whole one."""
+    try:
+        os.rename(path, f"{path}.damaged")
+    except OSError:
+        return False  # another rank has done so, or the directory cannot be written
+    return True
 
 
 def remove_old(directory: str, name: str, role: str, rank: int, keep: int) -> None:

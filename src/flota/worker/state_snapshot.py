@@ -10,10 +10,17 @@ import sys
 from operator import index
 from typing import Any
 
-from flota.errors.snapshots import BadSnapshotName, BadStep, PartMissing, SecondSnapshot, WorldChanged
+from flota.errors.snapshots import (
+    BadSnapshotName,
+    BadStep,
+    DamagedSnapshot,
+    PartMissing,
+    SecondSnapshot,
+    WorldChanged,
+)
 from flota.worker import snapshot_arrays
 from flota.worker.environment import Env, env
-from flota.worker.snapshot_files import SavedFile, list_files, remove_old, write_state
+from flota.worker.snapshot_files import SavedFile, list_files, remove_old, set_aside, write_state
 from flota.worker.snapshot_layout import LARGEST_STEP, NO_STEP
 from flota.worker.snapshot_memory import RankMemory, TooLarge, open_state
 from flota.worker.snapshot_tree import MISSING, Flattened, SavedTree, Shards
@@ -130,7 +137,11 @@ class StateSnapshot:
         if world and world != self._env.world_size:
             self._load_resharded(path, step, world, parts)
             return step
-        _, tree = open_state(path, step)
+        try:
+            _, tree = open_state(path, step, verified=bool(self._directory))
+        except DamagedSnapshot:
+            set_aside(path)  # the next attempt loads an older one
+            raise
         if tree.name != self.name:
             return 0
         missing = [name for name in parts if name not in tree.names]
@@ -156,10 +167,23 @@ class StateSnapshot:
                 found.setdefault(file.step, []).append(file)
         for step, files in sorted(found.items(), reverse=True):
             mine = [file for file in files if file.rank == self._env.rank] or files
-            entry, _ = open_state(f"{self._directory}/{mine[0].filename}", step)
+            path = f"{self._directory}/{mine[0].filename}"
+            try:
+                entry, _ = open_state(path, step)
+            except DamagedSnapshot as error:
+                self._skip_damaged(path, error, alone=len(files) == 1)
+                continue
             if not entry.sharded or len(files) == entry.world:
-                return f"{self._directory}/{mine[0].filename}", step, entry.world if entry.sharded else 0
+                return path, step, entry.world if entry.sharded else 0
         return "", NO_STEP, 0
+
+    def _skip_damaged(self, path: str, error: DamagedSnapshot, *, alone: bool) -> None:
+        """Use an older state, if all ranks do: they all read the only file of a step. `alone`: this is such a file."""
+        if not alone:
+            set_aside(path)
+            raise error
+        if self._env.rank == 0 and set_aside(path):
+            self._warn(f"{error.message}; it is now {path}.damaged, and an older state is used, if there is one")
 
     def _load_resharded(self, path: str, step: int, world: int, parts: dict[str, Any]) -> None:
         """Load a sharded state of another number of ranks, with the user's function."""

@@ -1,4 +1,4 @@
-"""The threads of a copier that write the same rank's states."""
+"""A copier that writes states to files, and sends them from files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 
 from flota.snapshots import copier as module
 from flota.snapshots.copier import Copier
+from flota.snapshots.copy_protocol import GET, CopyFailed, CopyRequest
+from flota.snapshots.disk import find_file, write_file
 from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
-from flota.worker.snapshot_layout import complete_steps
+from flota.worker.snapshot_layout import BUFFER_ALIGNMENT, complete_steps
 from flota.worker.snapshot_memory import RankMemory
 from flota.worker.snapshot_tree import Flattened
 
@@ -60,3 +62,24 @@ def test_the_last_state_is_written_once_after_the_one_that_is_being_written(tmp_
         copier._obey({"do": "round", "token": "", "directory": ""}, [])  # closes the file
 
     assert done == written
+
+
+def test_a_damaged_file_is_not_sent_as_a_whole_one(tmp_path, file):
+    """The sender closes the connection before the end, and does not offer the file again."""
+    entry = file.entries()[complete_steps(file.entries())[7]]
+    write_file(str(tmp_path), file, entry, iter([os.pread(file.fd, entry.size, entry.offset)]))
+    path = find_file(str(tmp_path), "trainer", 0, 7)
+    with open(path, "r+b") as damaged:
+        damaged.seek(BUFFER_ALIGNMENT)
+        damaged.write(bytes(10))
+    node, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    client, server = socket.socketpair()
+    with node, other, client, server:
+        copier = Copier(other, None)
+        copier._obey({"do": "round", "token": "", "directory": str(tmp_path)}, [])
+
+        with pytest.raises(CopyFailed):
+            copier._give(server, CopyRequest(GET, "trainer", 0, 7))
+
+        assert f"{path} is damaged" in node.recv(1000).decode()
+    assert os.listdir(tmp_path) == [f"{os.path.basename(path)}.damaged"]

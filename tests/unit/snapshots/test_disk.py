@@ -7,10 +7,18 @@ import os
 import pytest
 
 from flota.snapshots.agreement import ALL_RANKS, HeldSnapshot
-from flota.snapshots.disk import KEEP, find_file, find_states, forget_after, newest_unwritten, write_file
+from flota.snapshots.disk import (
+    KEEP,
+    find_file,
+    find_states,
+    forget_after,
+    newest_unwritten,
+    set_damaged_aside,
+    write_file,
+)
 from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
-from flota.worker.snapshot_layout import complete_steps
+from flota.worker.snapshot_layout import BUFFER_ALIGNMENT, complete_steps
 from flota.worker.snapshot_memory import RankMemory, open_state
 from flota.worker.snapshot_tree import Flattened
 
@@ -83,6 +91,19 @@ def test_files_that_are_not_whole_are_left_out(tmp_path, rank):
     (tmp_path / "train.trainer.9.0.2.snapshot").write_bytes(b"x")
 
     assert find_states(str(tmp_path)) == ()
+
+
+def test_a_file_whose_bytes_were_lost_is_set_aside(tmp_path, rank):
+    write(tmp_path, rank(0, 7, 8))
+    seven, eight = (find_file(str(tmp_path), "trainer", 0, step) for step in (7, 8))
+    with open(eight, "r+b") as file:
+        file.seek(BUFFER_ALIGNMENT)
+        file.write(bytes(50))
+
+    assert [set_damaged_aside(path) for path in (seven, eight, eight)] == [False, True, False]
+
+    assert [one.steps for one in find_states(str(tmp_path))] == [(7,)]
+    assert os.path.exists(f"{eight}.damaged")
 
 
 def test_only_what_is_new_is_written_at_the_end(tmp_path, rank):

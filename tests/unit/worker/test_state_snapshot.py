@@ -8,8 +8,16 @@ import pytest
 
 import flota.worker.state_snapshot as module
 from flota.errors import FlotaError
-from flota.errors.snapshots import BadSnapshotName, BadStep, PartMissing, SecondSnapshot, WorldChanged
+from flota.errors.snapshots import (
+    BadSnapshotName,
+    BadStep,
+    DamagedSnapshot,
+    PartMissing,
+    SecondSnapshot,
+    WorldChanged,
+)
 from flota.worker.environment import Env
+from flota.worker.snapshot_layout import BUFFER_ALIGNMENT
 
 
 class Model:
@@ -95,6 +103,45 @@ def test_parts_of_another_number_of_ranks_need_a_function(start):
 
     assert start(sharded=True, reshard=reshard).load(model=model) == 4
     assert model.weight == 21
+
+
+def lose_bytes(directory, pattern):
+    """What a loss of power may leave of a file whose size is right."""
+    for path in directory.glob(pattern):
+        data = path.read_bytes()
+        path.write_bytes(data[:BUFFER_ALIGNMENT] + bytes(len(data) - BUFFER_ALIGNMENT))
+
+
+@pytest.mark.parametrize("lose", [lose_bytes, lambda at, name: [one.write_bytes(b"x") for one in at.glob(name)]])
+def test_the_state_before_a_damaged_one_is_loaded(start, tmp_path, capsys, lose):
+    for step in (4, 5):
+        start().save(step, model=Model(step))
+    lose(tmp_path, "*.5.0.1.snapshot")
+    model = Model()
+
+    first = start(rank=1, world=2).load(model=model), model.weight, capsys.readouterr().err
+    second = start(rank=0, world=2).load(model=model), model.weight, capsys.readouterr().err
+
+    assert first == (4, 4, "")
+    assert second[:2] == (4, 4)
+    assert second[2].count("train.trainer.5.0.1.snapshot.damaged, and an older state is used") == 1
+    assert sorted(path.name.partition("trainer.")[2] for path in tmp_path.iterdir()) == [
+        "4.0.1.snapshot",
+        "5.0.1.snapshot.damaged",
+    ]
+
+
+def test_a_damaged_part_is_an_error_and_the_next_attempt_loads_older_ones(start, tmp_path):
+    """Other ranks, whose parts are whole, cannot know it."""
+    for step in (4, 5):
+        for rank in (0, 1):
+            start(rank=rank, world=2, sharded=True).save(step, n=[step, rank])
+    lose_bytes(tmp_path, "*.5.1.2.snapshot")
+
+    with pytest.raises(DamagedSnapshot, match=r"trainer\.5\.1\.2\.snapshot"):
+        start(rank=1, world=2, sharded=True).load()
+
+    assert [start(rank=rank, world=2, sharded=True).load() for rank in (0, 1)] == [4, 4]
 
 
 def test_a_missing_part_is_named(start):

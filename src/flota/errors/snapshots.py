@@ -10,13 +10,26 @@ class UnsupportedState(TemplateError[str, str]):
     hint = "pass tensors, numbers, strings, lists, tuples, dicts, or an object with state_dict()"
 
 
-class BrokenSnapshot(TemplateError[str, str]):
-    message = "the snapshot in {0} cannot be read: {1}"
-    hint = "remove it, or start the job without it"
+class BrokenSnapshot(FlotaError):
+    """`where`: a file, or the memory of a rank, which is a file of its node's process."""
+
+    def __init__(self, where: str, why: str) -> None:
+        if where.startswith("/proc/"):
+            thing, hint = (
+                f"memory of the node ({where})",
+                "restart the job, as --max_restart does: ranks agree on a step again",
+            )
+        else:
+            thing, hint = f"file `{where}`", "move the file away: the job continues from an older one, or from step 0"
+        super().__init__(f"cannot load a snapshot from the {thing}: {why}", hint)
 
 
 class DamagedSnapshot(BrokenSnapshot):
-    """Of a file that is not as it was written."""
+    """The bytes of a file are not those that were written. It is renamed, so the next attempt does not find it."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(where, why)
+        self.hint = "start the job again: it continues from an older step that is whole, or from step 0"
 
 
 class BadSnapshotName(TemplateError[object]):

@@ -168,10 +168,10 @@ def _find_state(fd: int, path: str, step: int) -> Entry:
         if buffer is not None:
             return entries[buffer]
         if not path.startswith("/proc/"):
-            raise DamagedSnapshot(path, f"it has no state of step {step}")
+            raise DamagedSnapshot(path, f"it has no state of step {step}, or its first page is damaged")
         failed = any((entry.step, entry.complete) == (step, layout.FAILED) for entry in entries)
         if failed or time.monotonic() > give_up:
-            raise BrokenSnapshot(path, f"it has no state of step {step}")
+            raise BrokenSnapshot(path, f"the state of step {step} could not be fetched from another node")
         time.sleep(POLL)
 
 
@@ -183,7 +183,7 @@ def open_state(path: str, step: int, *, verified: bool = False) -> tuple[Entry, 
     except FileNotFoundError:
         raise DamagedSnapshot(path, "it is not there; another rank may have found it damaged") from None
     except OSError as error:
-        raise BrokenSnapshot(path, error.strerror or "") from None
+        raise BrokenSnapshot(path, error.strerror or "it cannot be opened") from None
     try:
         entry = _find_state(fd, path, step)
         memory = mmap(fd, entry.capacity, access=ACCESS_COPY, offset=entry.offset)
@@ -191,7 +191,7 @@ def open_state(path: str, step: int, *, verified: bool = False) -> tuple[Entry, 
         os.close(fd)
     with memoryview(memory) as view:
         if not verified and entry.checksum and layout.is_damaged(entry, crc32(view[: entry.size])):
-            raise DamagedSnapshot(path, "its checksum is wrong")
+            raise DamagedSnapshot(path, f"its checksum is wrong, so the state of step {step} is damaged")
 
     def read(saved: SavedArray) -> Any:
         if not 0 <= saved.offset <= saved.offset + saved.size <= entry.tree_at:

@@ -144,6 +144,18 @@ def test_a_later_job_continues_from_the_last_state(flota):
     assert steps == ["40", "50"]
 
 
+@pytest.mark.parametrize("nodes", [(), ("--nnodes", "1:2")], ids=["one-machine", "several"])
+def test_nothing_is_started_if_states_cannot_be_written(flota, nodes):
+    (flota.directory / "taken").write_text("")
+
+    ended = flota.run(*nodes, "--snapshot_dir", "taken", "saves_states.py", 3)
+
+    assert ended.returncode == 2
+    assert "cannot write to the snapshot directory" in ended.stderr
+    assert "taken`: it is not a directory\n" in ended.stderr
+    assert not (flota.directory / "log").exists()
+
+
 @pytest.mark.parametrize("words", [(), ("sharded",)], ids=["replicated", "sharded"])
 def test_a_later_job_continues_from_the_state_before_a_damaged_one(flota, words):
     command = "--nproc_per_node", 2, "--snapshot_dir", "states", "saves_states.py"

@@ -1,4 +1,4 @@
-"""Errors of snapshots, which are raised in the process of a training script."""
+"""Errors of snapshots, which are raised in the process of a training script, but for that about --snapshot_dir."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ class DamagedSnapshot(BrokenSnapshot):
     def __init__(self, where: str, why: str) -> None:
         super().__init__(where, why)
         self.hint = "start the job again: it continues from an older step that is whole, or from step 0"
+
+
+class UnwritableSnapshotDir(TemplateError[str, str]):
+    message = "cannot write to the snapshot directory `{0}`: {1}"
+    hint = "choose another with --snapshot_dir DIR"
 
 
 class BadSnapshotName(TemplateError[object]):

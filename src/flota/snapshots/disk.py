@@ -8,16 +8,31 @@ import stat
 from collections.abc import Iterable, Iterator
 from zlib import crc32
 
+from flota.errors.snapshots import UnwritableSnapshotDir
 from flota.snapshots.agreement import ALL_RANKS, MOST_STEPS, HeldSnapshot
 from flota.snapshots.state_file import StateFile
 from flota.worker import snapshot_layout as layout
-from flota.worker.snapshot_files import SavedFile, list_files, replace_file, set_aside
+from flota.worker.snapshot_files import SavedFile, list_files, remove_unfinished, replace_file, set_aside
 from flota.worker.snapshot_layout import Entry
 
 KEEP = 2  # files per rank
 CHUNK = 1 << 20
 # Another user may have put a pipe or a link there: neither must block this node.
 OPEN_SAFELY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def prepare_directory(directory: str) -> None:
+    """Check that states can be written, before anything is started, and remove what an earlier job left unfinished."""
+    probe = f"{directory}/.flota-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        os.makedirs(directory, exist_ok=True)
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.unlink(probe)
+    except FileExistsError:
+        raise UnwritableSnapshotDir(directory, "it is not a directory") from None
+    except OSError as error:
+        raise UnwritableSnapshotDir(directory, error.strerror or str(error)) from None
+    remove_unfinished(directory)
 
 
 def find_file(directory: str, role: str, rank: int, step: int) -> str:

@@ -6,6 +6,9 @@ Without flota a worker writes them itself; with --snapshot_dir its node does (sn
 from __future__ import annotations
 
 import os
+import re
+import stat
+from fcntl import LOCK_EX, LOCK_NB, flock
 from mmap import mmap
 from threading import get_ident
 from zlib import crc32
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from flota.worker.snapshot_tree import Flattened
 
 ENDING = "snapshot"
+TEMPORARY = re.compile(r"\.(.+)\.[0-9]+\.[0-9]+\.[0-9a-f]{8}")
 
 
 class SavedFile(NamedTuple):
@@ -37,7 +41,7 @@ class SavedFile(NamedTuple):
 
 def parse_filename(filename: str) -> SavedFile | None:
     name, *rest = filename.split(".")
-    if len(rest) != 5 or rest[-1] != ENDING or not all(one.isdecimal() for one in rest[1:4]):
+    if len(rest) != 5 or rest[-1] != ENDING or not all(one.isascii() and one.isdecimal() for one in rest[1:4]):
         return None
     return SavedFile(name, rest[0], *map(int, rest[1:4]))
 
@@ -76,18 +80,52 @@ def replace_file(directory: str, filename: str, write: object) -> None:
     # O_EXCL: where others can write as well, a link there could lead to any file of this user.
     fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        try:
-            write(fd)  # type: ignore[operator]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _try_lock(fd)  # until it has its name: see remove_unfinished
+        write(fd)  # type: ignore[operator]
+        os.fsync(fd)
         os.replace(temporary, f"{directory}/{filename}")
     except BaseException:
         os.unlink(temporary)
         raise
+    finally:
+        os.close(fd)
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        flock(fd, LOCK_EX | LOCK_NB)
+    except OSError:
+        return False  # another process has locked it, or the file system has no locks
+    return True
+
+
+def remove_unfinished(directory: str, name: str = "") -> None:
+    """Remove the parts of files that killed processes have left: those of replace_file that no process has locked."""
+    try:
+        found = [(one, TEMPORARY.fullmatch(one)) for one in os.listdir(directory)]
+    except OSError:
+        return
+    for one, match in found:
+        file = parse_filename(match[1]) if match else None
+        if file and name in ("", file.name):
+            _remove_unlocked(f"{directory}/{one}")
+
+
+def _remove_unlocked(path: str) -> None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if stat.S_ISREG(os.fstat(fd).st_mode) and _try_lock(fd):
+            os.unlink(path)
+    except OSError:
+        pass  # another node has done so
     finally:
         os.close(fd)
 

@@ -20,7 +20,7 @@ from flota.errors.snapshots import (
 )
 from flota.worker import snapshot_arrays
 from flota.worker.environment import Env, env
-from flota.worker.snapshot_files import SavedFile, list_files, remove_old, set_aside, write_state
+from flota.worker.snapshot_files import SavedFile, list_files, remove_old, remove_unfinished, set_aside, write_state
 from flota.worker.snapshot_layout import LARGEST_STEP, NO_STEP
 from flota.worker.snapshot_memory import RankMemory, TooLarge, open_state
 from flota.worker.snapshot_tree import MISSING, Flattened, SavedTree, Shards
@@ -76,6 +76,7 @@ class StateSnapshot:
         self._memory = self._open_memory(path, int(limit) if limit else None) if path else None
         self._directory = directory if not path else ""  # empty: the node writes files, if any
         self._writes = self._memory is not None or bool(self._directory)
+        self._is_first = True  # whether the next file is the first
         os.register_at_fork(after_in_child=self._stop_writing)
 
     def _stop_writing(self) -> None:
@@ -122,6 +123,9 @@ class StateSnapshot:
     def _write_file(self, step: int, state: Flattened, tree: bytes, *, sharded: bool) -> None:
         """Of a state that all ranks have, rank 0 writes the only file."""
         if sharded or self._env.rank == 0:
+            if self._is_first:
+                self._is_first = False
+                remove_unfinished(self._directory, self.name)
             file = SavedFile(self.name, self._env.role, step, self._env.rank, self._env.world_size)
             write_state(self._directory, file, state, tree, sharded=sharded)
             remove_old(self._directory, self.name, self._env.role, self._env.rank, self._keep)

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from flota.errors.snapshots import UnwritableSnapshotDir
 from flota.snapshots.agreement import ALL_RANKS, HeldSnapshot
 from flota.snapshots.disk import (
     KEEP,
@@ -13,6 +14,7 @@ from flota.snapshots.disk import (
     find_states,
     forget_after,
     newest_unwritten,
+    prepare_directory,
     set_damaged_aside,
     write_file,
 )
@@ -145,3 +147,27 @@ def test_states_after_the_step_that_is_loaded_are_forgotten(tmp_path, rank):
     forget_after(str(tmp_path), "trainer", 7)
 
     assert [one.steps for one in find_states(str(tmp_path))] == [(7,)]
+
+
+def test_a_directory_is_made_and_checked_at_the_start(tmp_path):
+    prepare_directory(f"{tmp_path}/new/states")
+    (tmp_path / "new/states/.train.trainer.7.0.2.snapshot.12.34.0123abcd").write_bytes(b"half")
+    prepare_directory(f"{tmp_path}/new/states")
+
+    assert os.listdir(tmp_path / "new/states") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("file", "it is not a directory"),
+        ("file/below", "Not a directory"),
+        ("/proc/none", "No such file"),
+        ("/sys", ""),
+    ],
+)
+def test_a_directory_that_cannot_be_written_is_one_error(tmp_path, path, why):
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(UnwritableSnapshotDir, match=f"cannot write to the snapshot directory `.*{path}`: {why}"):
+        prepare_directory(str(tmp_path / path))

@@ -105,6 +105,14 @@ def test_parts_of_another_number_of_ranks_need_a_function(start):
     assert model.weight == 21
 
 
+def test_the_first_save_removes_what_a_killed_one_left(start, tmp_path):
+    (tmp_path / ".train.trainer.7.0.1.snapshot.12.34.0123abcd").write_bytes(b"half")
+
+    start().save(8, n=1)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["train.trainer.8.0.1.snapshot"]
+
+
 def lose_bytes(directory, pattern):
     """What a loss of power may leave of a file whose size is right."""
     for path in directory.glob(pattern):

@@ -77,6 +77,7 @@ class StateSnapshot:
         self._directory = directory if not path else ""  # empty: the node writes files, if any
         self._writes = self._memory is not None or bool(self._directory)
         self._is_first = True  # whether the next file is the first
+        self._has_loaded = False
         os.register_at_fork(after_in_child=self._stop_writing)
 
     def _stop_writing(self) -> None:
@@ -126,6 +127,10 @@ class StateSnapshot:
             if self._is_first:
                 self._is_first = False
                 remove_unfinished(self._directory, self.name)
+                if self._env.rank == 0:
+                    self._print(
+                        f"writing snapshots to {os.path.abspath(self._directory)}; the next run continues from them"
+                    )
             file = SavedFile(self.name, self._env.role, step, self._env.rank, self._env.world_size)
             write_state(self._directory, file, state, tree, sharded=sharded)
             remove_old(self._directory, self.name, self._env.role, self._env.rank, self._keep)
@@ -140,6 +145,7 @@ class StateSnapshot:
             return 0
         if world and world != self._env.world_size:
             self._load_resharded(path, step, world, parts)
+            self._say_source(path, step)
             return step
         try:
             _, tree = open_state(path, step, verified=bool(self._directory))
@@ -148,6 +154,7 @@ class StateSnapshot:
             raise
         if tree.name != self.name:
             return 0
+        self._say_source(path, step)
         missing = [name for name in parts if name not in tree.names]
         if missing:
             raise PartMissing(path, missing[0], ", ".join(tree.names))
@@ -204,8 +211,18 @@ class StateSnapshot:
             else:
                 self._values[name] = put(target, value)
 
+    def _say_source(self, path: str, step: int) -> None:
+        """A node says what its ranks load. Without one, a file of another run must not go unnoticed."""
+        if self._directory and self._env.rank == 0 and not self._has_loaded:
+            files = f"{os.path.dirname(path)}/{self.name}.{self._env.role}.*.snapshot"
+            self._print(f"continuing from step {step} of {path} (to start from step 0, remove {files})")
+        self._has_loaded = True
+
     def _warn(self, words: str) -> None:
-        print(f"flota: warning: {words}", file=sys.stderr, flush=True)  # noqa: T201  in the worker's log
+        self._print(f"warning: {words}")
+
+    def _print(self, words: str) -> None:
+        print(f"flota: {words}", file=sys.stderr, flush=True)  # noqa: T201  in the worker's log
 
 
 def to_step(value: Any) -> int:

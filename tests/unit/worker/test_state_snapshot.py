@@ -105,6 +105,28 @@ def test_parts_of_another_number_of_ranks_need_a_function(start):
     assert model.weight == 21
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rank_0_says_once_where_files_are_and_which_one_it_loads(start, tmp_path, capsys, rank):
+    def run():
+        snap = start(rank=rank, world=2, sharded=True)
+        steps = [snap.load(), snap.load()]
+        for step in (4, 5):
+            snap.save(step, n=1)
+        return steps, capsys.readouterr().err
+
+    start(rank=1 - rank, world=2, sharded=True).save(5, n=1)
+    capsys.readouterr()
+    first, second = run(), run()
+
+    path = f"{tmp_path}/train.trainer.5.0.2.snapshot"
+    writing = f"flota: writing snapshots to {tmp_path}; the next run continues from them\n"
+    loading = (
+        f"flota: continuing from step 5 of {path} (to start from step 0, remove {tmp_path}/train.trainer.*.snapshot)\n"
+    )
+    assert first == ([0, 0], writing if rank == 0 else "")
+    assert second == ([5, 5], loading + writing if rank == 0 else "")
+
+
 def test_the_first_save_removes_what_a_killed_one_left(start, tmp_path):
     (tmp_path / ".train.trainer.7.0.1.snapshot.12.34.0123abcd").write_bytes(b"half")
 
@@ -124,6 +146,7 @@ def lose_bytes(directory, pattern):
 def test_the_state_before_a_damaged_one_is_loaded(start, tmp_path, capsys, lose):
     for step in (4, 5):
         start().save(step, model=Model(step))
+    capsys.readouterr()
     lose(tmp_path, "*.5.0.1.snapshot")
     model = Model()
 
@@ -132,6 +155,7 @@ def test_the_state_before_a_damaged_one_is_loaded(start, tmp_path, capsys, lose)
 
     assert first == (4, 4, "")
     assert second[:2] == (4, 4)
+    assert second[2].count("continuing from step 4 of ") == 1
     assert second[2].count("train.trainer.5.0.1.snapshot.damaged, and an older state is used") == 1
     assert sorted(path.name.partition("trainer.")[2] for path in tmp_path.iterdir()) == [
         "4.0.1.snapshot",

@@ -121,6 +121,8 @@ BAD_INPUT = [
     ),
     (["--native-stacks", "train.py"], "--native-stacks", "--hang-timeout"),
     (["--warm-memory", "1G", "train.py"], "--warm-memory", "--warm"),
+    (["--snapshot_every", "1m", "train.py"], "--snapshot_every has an effect only with --snapshot_dir", "add --snap"),
+    (["--snapshot_copies", "2", "train.py"], "--snapshot_copies has an effect only with --nnodes", "add --nnodes"),
     (["--job_id", "--max_restart", "3", "train.py"], "--job_id needs a value", "--job_id NAME"),
     (
         ["--start_port", "65535", "--nproc_per_node", "3", "train.py"],

@@ -35,7 +35,7 @@ def parse_faults(words: str, read_duration: Callable[[str], float]) -> Faults:
     seed = given.pop(SEED, None)
     if len(pairs) != len(given) + (seed is not None) or not given or not given.keys() <= set(KINDS):
         raise ValueError
-    if seed is not None and not seed.isdecimal():
+    if seed is not None and not (seed.isascii() and seed.isdecimal()):
         raise ValueError
     intervals = tuple((kind, read_duration(text)) for kind, text in given.items())
     if min(seconds for _, seconds in intervals) < SHORTEST:

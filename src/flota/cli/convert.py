@@ -71,7 +71,16 @@ def _boolean(word: str) -> bool:
 
 def read_number(word: str, least: int = 0, most: float = float("inf")) -> int:
     """A number written in decimal digits only."""
-    return require(int(word), fits=word.isdecimal() and least <= int(word) <= most)
+    return require(int(word), fits=is_number(word) and least <= int(word) <= most)
+
+
+def is_number(word: str) -> bool:
+    """Whether a word has only the digits 0 to 9. Python reads those of other scripts as well, such as U+0663 for 3."""
+    return word.isascii() and word.isdecimal()
+
+
+def _integer(word: str) -> int:
+    return require(int(word), fits=is_number(word.removeprefix("-")))
 
 
 def _workers(word: str) -> int | str:
@@ -81,7 +90,7 @@ def _workers(word: str) -> int | str:
 def read_duration(word: str) -> float:
     number, unit = (word[:-1], UNITS[word[-1]]) if word[-1:] in UNITS else (word, 1)
     seconds = float(number) * unit
-    return require(seconds, fits=0 <= seconds < float("inf"))
+    return require(seconds, fits=word.isascii() and 0 <= seconds < float("inf"))
 
 
 def _size(word: str) -> int:
@@ -121,7 +130,7 @@ COMMON_KINDS = {
     "help": ValueKind(str, "", ""),
     "switch": BOOLEAN,
     "bool": BOOLEAN,
-    "int": ValueKind(int, "a whole number", "FLAG 1"),
+    "int": ValueKind(_integer, "a whole number", "FLAG 1"),
     "count": ValueKind(read_number, "a whole number, 0 or more", "FLAG 3"),
     "workers": ValueKind(_workers, f"a number from 1 to {MOST_WORKERS}, or gpu, cpu, auto", "FLAG 8"),
     "duration": ValueKind(read_duration, "a duration", "FLAG 30s, 2m or 1h"),

@@ -9,6 +9,7 @@ from flota.cli.convert import (
     LAST_PORT,
     MOST_WORKERS,
     ValueKind,
+    is_number,
     is_signal,
     known_signals,
     read_duration,
@@ -37,7 +38,7 @@ def _hang_timeout(word: str) -> float:
 
 def _factor(word: str) -> float:
     factor = float(word.removesuffix("x"))
-    return require(factor, fits=1 < factor < float("inf"))
+    return require(factor, fits=word.isascii() and 1 < factor < float("inf"))
 
 
 def _limit(word: str) -> float:
@@ -111,7 +112,7 @@ def _reasons(flag: str, word: str) -> tuple[str, ...]:
 
     names = tuple(part.strip() for part in word.split(","))
     for name in names:
-        known = name in ALL or (name.isdecimal() and 0 < int(name) < 256) or hasattr(_signal, name)
+        known = name in ALL or (is_number(name) and 0 < int(name) < 256) or hasattr(_signal, name)
         if not known and (name.startswith("SIG") or name == name.lower()):
             raise errors.BadValue(
                 flag, name, f"exit codes, signals, exceptions or causes ({', '.join(ALL)})", f"{flag} SIGKILL"

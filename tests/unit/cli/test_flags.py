@@ -185,3 +185,21 @@ def test_an_unknown_size_is_refused_with_the_forms_that_are_known(word):
         convert("--snapshot_memory", "size", word)
 
     assert caught.value.hint == "for example --snapshot_memory 64G, or --snapshot_memory 64GB"
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        *[(kind, "\u0663") for kind in ("int", "count", "workers", "duration", "port", "nodes", "positive", "threads")],
+        *[(kind, "\u0663") for kind in ("factor", "limit", "hang", "ports", "list", "ranks", "reasons")],
+        *[("size", "\u0663M"), ("streams", "0:\u0663"), ("roles", "trainer=\u0663"), ("faults", "kill=\u0663s")],
+        *[("faults", "kill=3s,seed=\u0663"), ("nodes", "1:\u0663"), ("int", "1_0"), ("int", " 1"), ("int", "-\u0663")],
+    ],
+)
+def test_digits_of_other_scripts_are_not_numbers(kind, word):
+    with pytest.raises(BadValue):
+        convert("--flag", kind, word)
+
+
+def test_a_whole_number_may_be_negative():
+    assert [convert("--rank", "int", word) for word in ("-1", "0", "12")] == [-1, 0, 12]

@@ -121,6 +121,11 @@ BAD_INPUT = [
     ),
     (["--native-stacks", "train.py"], "--native-stacks", "--hang-timeout"),
     (["--warm-memory", "1G", "train.py"], "--warm-memory", "--warm"),
+    (
+        ["--chaos", "kill=60s,burn=1m", "train.py"],
+        "invalid value `burn=1m` for --chaos: expected KIND=INTERVAL, where KIND is one of kill, hang, pause, shepherd, node",
+        "for example --chaos kill=60s,node=10m,seed=7",
+    ),
     (["--snapshot_every", "1m", "train.py"], "--snapshot_every has an effect only with --snapshot_dir", "add --snap"),
     (["--snapshot_copies", "2", "train.py"], "--snapshot_copies has an effect only with --nnodes", "add --nnodes"),
     (["--job_id", "--max_restart", "3", "train.py"], "--job_id needs a value", "--job_id NAME"),

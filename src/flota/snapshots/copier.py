@@ -57,7 +57,7 @@ class Copier:
         self._files: dict[tuple[str, int], StateFile] = {}
         self._writers: dict[tuple[str, int], Lock] = {}  # by rank: one thread at a time writes its states
         self._written: dict[tuple[str, int], tuple[int, int]] = {}  # by rank: round and step of the last file
-        self._token = ""
+        self._token, self._key = "", b""
         self._round = 0  # transfers of earlier rounds end
         self._strangers: dict[int, socket.socket] = {}  # the oldest first
 
@@ -71,7 +71,9 @@ class Copier:
     def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
         if order["do"] == "round":
             with self._lock:
-                self._token, self._directory, self._round = order["token"], order["directory"], self._round + 1
+                if order["token"] != self._token:
+                    self._token, self._key = order["token"], protocol.derive_key(order["token"])
+                self._directory, self._round = order["directory"], self._round + 1
                 for file in self._files.values():
                     os.close(file.fd)
                 self._files.clear()
@@ -112,7 +114,7 @@ class Copier:
         round_ = self._round
         with connection:
             try:
-                request = protocol.answer(connection, self._token, time.monotonic() + GREETING)
+                request = protocol.answer(connection, self._key, time.monotonic() + GREETING)
                 self._admit(connection)
                 connection.settimeout(PATIENCE)
                 if request.do == GET:
@@ -224,7 +226,7 @@ class Copier:
             connection.setsockopt(socket.SOL_SOCKET, rate, RATE)
         except OSError:
             pass
-        protocol.ask(connection, self._token, request)
+        protocol.ask(connection, self._key, request)
         return connection
 
     def _send_to(self, order: dict[str, Any], round_: int) -> None:

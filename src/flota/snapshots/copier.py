@@ -11,8 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from mmap import mmap
+from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 from typing import Any
 from zlib import crc32
@@ -177,28 +176,38 @@ class Copier:
     def _take(self, connection: socket.socket, request: CopyRequest, file: StateFile, round_: int) -> None:
         """Receive a state into the buffer with the oldest one."""
         entry = protocol.receive_entry(connection, request)
-        buffer, place = self._reserve(file, entry)
-        with mmap(file.fd, place.capacity, offset=place.offset) as memory, memoryview(memory) as view:
-            protocol.receive_state(connection, view, entry.size)
-        with self._lock:  # a state of an earlier round must not come after those that were forgotten
-            if round_ != self._round:
-                raise CopyFailed("the round is over")
+        with self._in_round(round_):
+            buffer, place = self._reserve(file, entry)
+
+        def put(at: int, chunk: bytes) -> None:
+            with self._in_round(round_):
+                os.pwrite(file.fd, chunk, place.offset + at)
+
+        protocol.receive_state(connection, entry.size, put)
+        with self._in_round(round_):
             file.put(buffer, entry._replace(offset=place.offset, capacity=place.capacity))
         protocol.confirm(connection)
 
-    def _reserve(self, file: StateFile, entry: Entry) -> tuple[int, Entry]:
+    @contextmanager
+    def _in_round(self, round_: int) -> Iterator[None]:
+        """A thread of an earlier round must not change memory: states were forgotten, and buffers may have new ones."""
         with self._lock:
-            size, entries = os.fstat(file.fd).st_size, file.entries()
-            buffer = layout.choose_buffer(entries[: layout.COPY_BUFFERS], set())
-            offset, capacity = layout.place_buffer(entries, buffer, entry.size, size)
-            if offset != entries[buffer].offset:
-                if layout.COPY_BUFFERS * capacity > available() // SHARE:
-                    self._report([], do="warn", text=_no_room(layout.COPY_BUFFERS * capacity))
-                    raise CopyFailed("not enough memory")
-                file.begin(offset + capacity)
-            place = Entry(NO_STEP, 0, offset, capacity)
-            file.put(buffer, place)
-            return buffer, place
+            if round_ != self._round:
+                raise CopyFailed("the round is over")
+            yield
+
+    def _reserve(self, file: StateFile, entry: Entry) -> tuple[int, Entry]:
+        size, entries = os.fstat(file.fd).st_size, file.entries()
+        buffer = layout.choose_buffer(entries[: layout.COPY_BUFFERS], set())
+        offset, capacity = layout.place_buffer(entries, buffer, entry.size, size)
+        if offset != entries[buffer].offset:
+            if layout.COPY_BUFFERS * capacity > available() // SHARE:
+                self._report([], do="warn", text=_no_room(layout.COPY_BUFFERS * capacity))
+                raise CopyFailed("not enough memory")
+            file.begin(offset + capacity)
+        place = Entry(NO_STEP, 0, offset, capacity)
+        file.put(buffer, place)
+        return buffer, place
 
     # States that this node asks for, or sends.
 
@@ -215,8 +224,9 @@ class Copier:
                     if left and round_ == self._round:
                         time.sleep(RETRY)
                         continue
-                    self._report([], do="warn", text=f"cannot fetch a state from {order['host']}: {error}")
-                    file.fail(request.step)
+                    with suppress(CopyFailed), self._in_round(round_):
+                        self._report([], do="warn", text=f"cannot fetch a state from {order['host']}: {error}")
+                        file.fail(request.step)
                     return
 
     def _connect(self, order: dict[str, Any], request: CopyRequest) -> socket.socket:

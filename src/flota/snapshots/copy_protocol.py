@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from zlib import crc32
 
 from flota.values import NamedTuple
@@ -110,15 +110,16 @@ def receive_entry(connection: socket.socket, request: CopyRequest) -> Entry:
     return entry
 
 
-def receive_state(connection: socket.socket, memory: memoryview, size: int) -> None:
-    """Receive the bytes of a state into memory, which has room for them."""
+def receive_state(connection: socket.socket, size: int, put: Callable[[int, bytes], None]) -> None:
+    """Receive the bytes of a state. `put` gets each part, with its place."""
     checksum = at = 0
     while at < size:
-        count = connection.recv_into(memory[at : min(size, at + CHUNK)])
-        if not count:
+        chunk = connection.recv(min(CHUNK, size - at))
+        if not chunk:
             raise CopyFailed("the connection was closed")
-        checksum = crc32(memory[at : at + count], checksum)
-        at += count
+        checksum = crc32(chunk, checksum)
+        put(at, chunk)
+        at += len(chunk)
     if _CHECKSUM.unpack(read_exactly(connection, _CHECKSUM.size))[0] != checksum:
         raise CopyFailed("the checksum is wrong")
 

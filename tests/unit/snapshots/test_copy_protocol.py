@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from itertools import accumulate
 from threading import Thread
 
 import pytest
@@ -120,10 +121,11 @@ def test_an_unknown_request_is_refused(pair, request_):
 
 def receive(connection):
     entry = protocol.receive_entry(connection, CopyRequest(PUT, "trainer", 1, 7))
-    memory = bytearray(entry.size)
-    protocol.receive_state(connection, memoryview(memory), entry.size)
+    parts = {}
+    protocol.receive_state(connection, entry.size, parts.__setitem__)
     protocol.confirm(connection)
-    return entry, bytes(memory)
+    assert list(parts) == [0, *accumulate(map(len, parts.values()))][:-1]
+    return entry, b"".join(parts.values())
 
 
 def test_a_state_arrives_as_it_was(pair):

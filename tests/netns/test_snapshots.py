@@ -114,6 +114,36 @@ def test_a_later_job_continues_from_files_of_all_nodes(training):
     assert again.job.codes() == [0, 0, 0]
 
 
+def test_a_job_continues_from_the_state_before_a_damaged_one(training, tmp_path):
+    """A rank finds the damage when it loads its state; the next round has an older one."""
+    lasts = []
+    for _ in range(2):
+        start_on_disks(training, tmp_path)
+        training.wait_for_step(0, 20 + max([0, *lasts]))
+        lasts.append(training.finish(0))
+        assert training.job.codes() == [0, 0, 0]
+        training = Training(Job(training.job.lab, training.job.stage, training.job.master), training.sharded)
+    rank = 1 if training.sharded else 0
+    [path] = tmp_path.glob(f"disk*/train.trainer.{lasts[1]}.{rank}.3.snapshot")
+    data = path.read_bytes()
+    path.write_bytes(data[: 1 << 16] + bytes(len(data) - (1 << 16)))
+
+    start_on_disks(training, tmp_path)
+
+    round_, notes = training.next_round(-1)
+    assert round_ > 0
+    assert training.check(notes, lasts[0], 0) == lasts[0]
+    assert path.with_name(f"{path.name}.damaged").exists()
+    training.finish(round_)
+    assert training.job.codes() == [0, 0, 0]
+
+
+def start_on_disks(training, directory):
+    """Each node has a disk of its own."""
+    for host in (1, 2, 3):
+        training.start(host, words=f"--snapshot_dir {directory}/disk{host}")
+
+
 def held_copies(node):
     """Whether the node on host 1 has a whole state of rank 2, which is on host 3."""
     for pid in node.survivors():

@@ -15,7 +15,7 @@ from tests.launching import COMMAND, WORKERS, environment, wait_until
 
 FLEETRUN = COMMAND.parent / "fleetrun"
 
-ODD = "\x1b[31modd\x1b]0;title\x07\r\x9b2J"
+ODD = "\x1b[31modd\x1b]0;title\x07\r\x9b2J\nflota: error: x"
 
 
 def dump(flota, rank=0):
@@ -121,6 +121,13 @@ BAD_INPUT = [
     ),
     (["--native-stacks", "train.py"], "--native-stacks", "--hang-timeout"),
     (["--warm-memory", "1G", "train.py"], "--warm-memory", "--warm"),
+    (
+        ["--chaos", "kill=60s,burn=1m", "train.py"],
+        "invalid value `burn=1m` for --chaos: expected KIND=INTERVAL, where KIND is one of kill, hang, pause, shepherd, node",
+        "for example --chaos kill=60s,node=10m,seed=7",
+    ),
+    (["--snapshot_every", "1m", "train.py"], "--snapshot_every has an effect only with --snapshot_dir", "add --snap"),
+    (["--snapshot_copies", "2", "train.py"], "--snapshot_copies has an effect only with --nnodes", "add --nnodes"),
     (["--job_id", "--max_restart", "3", "train.py"], "--job_id needs a value", "--job_id NAME"),
     (
         ["--start_port", "65535", "--nproc_per_node", "3", "train.py"],
@@ -579,15 +586,25 @@ def test_a_flota_inside_a_worker_starts_a_job_of_its_own(flota):
         ("stack", ODD),
         ("why", ODD),
         ("--log_dir", f"/dev/null/{ODD}", "prints.py"),
+        ("--nnodes", 2, "--master", f"{ODD}:8090", "prints.py"),
+        ("--nnodes", 2, "--master", ODD, "prints.py"),
+        ("--nnodes", 2, "--master", f"http://{ODD},a:1", "prints.py"),
+        ("--chaos", ODD, "prints.py"),
+        ("--snapshot_dir", f"/dev/null/{ODD}", "prints.py"),
     ],
-    ids=["value", "flag", "script", "rank", "directory", "log directory"],
+    ids=[
+        *("value", "flag", "script", "rank", "directory", "log directory"),
+        *("master", "master without a port", "masters", "chaos", "snapshots"),
+    ],
 )
-def test_an_error_shows_a_given_value_without_its_control_characters(flota, words):
+def test_an_error_shows_the_control_characters_of_a_value_escaped(flota, words):
     ended = flota.run(*words)
 
     assert ended.returncode == 2
     assert ended.stderr.replace("\n", "").isprintable(), ended.stderr
-    assert "odd" in ended.stderr
+    assert ended.stderr.count("flota: error: ") - ended.stderr.count("\\nflota: error: ") == 1
+    assert "\nflota: error: x" not in ended.stderr
+    assert "\\x1b[31modd\\x1b]0;title\\x07\\r\\x9b2J\\n" in ended.stderr
 
 
 def test_a_limit_of_processes_is_named(flota):

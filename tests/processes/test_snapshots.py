@@ -75,7 +75,8 @@ def test_a_job_that_cannot_restart_writes_files(flota):
     second = flota.run("saves_states.py", 5)
 
     assert (first.returncode, second.returncode) == (0, 0)
-    assert "start 3\nsaved 4\n" in flota.log(0)
+    assert "start 3\nflota: writing snapshots to " in flota.log(0)
+    assert "flota: continuing from step 3 of snapshots/train.trainer.3.0.1.snapshot (to start" in flota.log(0)
     assert sorted(os.listdir(flota.directory / "snapshots")) == [
         f"train.trainer.{step}.0.1.snapshot" for step in (4, 5)
     ]
@@ -102,7 +103,7 @@ def test_a_program_and_a_fork_of_a_worker_do_not_write_its_state(flota):
         "    snap.save(80, n=2)\n"
         "    os._exit(0)\n"
         "os.wait()\n"
-        f"subprocess.run([sys.executable, '-c', {inner!r}], check=True)\n"
+        f"subprocess.run([sys.executable, '-c', {inner!r}], check=True, stderr=subprocess.DEVNULL)\n"
         "sys.exit(flota.env().attempt == 0)\n"
     )
 
@@ -142,6 +143,36 @@ def test_a_later_job_continues_from_the_last_state(flota):
     assert f"end {sum(range(50))} " in flota.log(2)
     steps = sorted(name.split(".")[2] for name in os.listdir(flota.directory / "states"))
     assert steps == ["40", "50"]
+
+
+@pytest.mark.parametrize("nodes", [(), ("--nnodes", "1:2")], ids=["one-machine", "several"])
+def test_nothing_is_started_if_states_cannot_be_written(flota, nodes):
+    (flota.directory / "taken").write_text("")
+
+    ended = flota.run(*nodes, "--snapshot_dir", "taken", "saves_states.py", 3)
+
+    assert ended.returncode == 2
+    assert "cannot write to the snapshot directory" in ended.stderr
+    assert "taken`: it is not a directory\n" in ended.stderr
+    assert not (flota.directory / "log").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("sharded",)], ids=["replicated", "sharded"])
+def test_a_later_job_continues_from_the_state_before_a_damaged_one(flota, words):
+    command = "--nproc_per_node", 2, "--snapshot_dir", "states", "saves_states.py"
+    for steps in (10, 20):
+        assert flota.run(*command, steps, *words).returncode == 0
+    damaged = f"train.trainer.20.{len(words)}.2.snapshot"
+    with open(flota.directory / "states" / damaged, "r+b") as file:
+        file.seek(1 << 16)
+        file.write(bytes(2000))
+
+    again = flota.run(*command, 30, *words)
+
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count(f"{damaged} is damaged: it is ") == 1
+    assert "snapshots: ranks continue from the state of step 10\n" in again.stderr
+    assert f"end {sum(range(30)) * (2 if words else 1)} " in flota.log(1)
 
 
 def test_parts_of_another_number_of_ranks_are_refused(flota):

@@ -28,19 +28,47 @@ class Faults(NamedTuple):
         return any(name == kind for name, _ in self.intervals)
 
 
+class BadFault(ValueError):
+    """`part`: of the user's words. `expected`: what should be there."""
+
+    def __init__(self, part: str, expected: str) -> None:
+        super().__init__(part, expected)
+        self.part, self.expected = part, expected
+
+
 def parse_faults(words: str, read_duration: Callable[[str], float]) -> Faults:
-    """`kill=60s,node=10m,seed=7`. Raises ValueError."""
-    pairs = [word.strip().partition("=")[::2] for word in words.split(",")]
-    given = dict(pairs)
-    seed = given.pop(SEED, None)
-    if len(pairs) != len(given) + (seed is not None) or not given or not given.keys() <= set(KINDS):
-        raise ValueError
-    if seed is not None and not seed.isdecimal():
-        raise ValueError
-    intervals = tuple((kind, read_duration(text)) for kind, text in given.items())
-    if min(seconds for _, seconds in intervals) < SHORTEST:
-        raise ValueError
-    return Faults(intervals, None if seed is None else int(seed))
+    """`kill=60s,node=10m,seed=7`. Raises BadFault."""
+    intervals: dict[str, float] = {}
+    seed: int | None = None
+    for part in map(str.strip, words.split(",")):
+        kind, _, text = part.partition("=")
+        if kind in intervals or (kind == SEED and seed is not None):
+            raise BadFault(part, f"{kind} once")
+        if kind == SEED:
+            seed = _read_seed(part, text)
+        elif kind in KINDS:
+            intervals[kind] = _read_interval(part, text, read_duration)
+        else:
+            raise BadFault(part, f"KIND=INTERVAL, where KIND is one of {', '.join(KINDS)}")
+    if not intervals:
+        raise BadFault(words, f"at least one of {', '.join(KINDS)} with an interval")
+    return Faults(tuple(intervals.items()), seed)
+
+
+def _read_seed(part: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise BadFault(part, f"a whole number after {SEED}=")
+    return int(text)
+
+
+def _read_interval(part: str, text: str, read_duration: Callable[[str], float]) -> float:
+    try:
+        seconds = read_duration(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds < SHORTEST:
+        raise BadFault(part, f"an interval of {SHORTEST}s or more after the kind")
+    return seconds
 
 
 def find_missing_flag(spec: JobSpec) -> tuple[str, str] | None:

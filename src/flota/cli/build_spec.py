@@ -143,6 +143,8 @@ def with_nodes(spec: JobSpec, request: Request, role_set: RoleSet) -> JobSpec:
             address = choose_address(settings, nodes)
             nodes = nodes._replace(words=request.line.common)
             return spec._replace(nodes=nodes, address=address, interface=choose_interface(settings, address))
+    if settings.source("snapshot_copies"):
+        raise errors.OnlyWith(settings.source("snapshot_copies"), "--nnodes")
     if not -1 <= get("rank") < 1:
         raise errors.NodeRankOutOfRange(get("rank"), 1)
     return spec._replace(address=hosts[0]) if hosts else spec
@@ -165,6 +167,8 @@ def reject_contradictions(settings: Settings) -> None:
         raise errors.OnlyWith("--native-stacks", "--hang-timeout")
     if settings["warm_memory"] is not None and not settings["warm"]:
         raise errors.OnlyWith(settings.source("warm_memory"), "--warm")
+    if settings.source("snapshot_every") and not settings["snapshot_dir"]:
+        raise errors.OnlyWith(settings.source("snapshot_every"), "--snapshot_dir")
     if settings["legacy_local_rank"] and settings["no_python"] and not settings["use_env"]:
         raise errors.NeedsUseEnv(settings.source("no_python"))
     if not settings["ips"]:

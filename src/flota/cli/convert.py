@@ -25,7 +25,7 @@ LAST_PORT = 65535
 COUNTED = {"auto", "cpu", *(kind.name for kind in KINDS), *TORCH_NAMES.values()}
 UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 UNITS = {"s": 1, "m": 60, "h": 3600}
-SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class ValueKind(NamedTuple):
@@ -71,7 +71,16 @@ def _boolean(word: str) -> bool:
 
 def read_number(word: str, least: int = 0, most: float = float("inf")) -> int:
     """A number written in decimal digits only."""
-    return require(int(word), fits=word.isdecimal() and least <= int(word) <= most)
+    return require(int(word), fits=is_number(word) and least <= int(word) <= most)
+
+
+def is_number(word: str) -> bool:
+    """Whether a word has only the digits 0 to 9. Python reads those of other scripts as well, such as U+0663 for 3."""
+    return word.isascii() and word.isdecimal()
+
+
+def _integer(word: str) -> int:
+    return require(int(word), fits=is_number(word.removeprefix("-")))
 
 
 def _workers(word: str) -> int | str:
@@ -81,13 +90,15 @@ def _workers(word: str) -> int | str:
 def read_duration(word: str) -> float:
     number, unit = (word[:-1], UNITS[word[-1]]) if word[-1:] in UNITS else (word, 1)
     seconds = float(number) * unit
-    return require(seconds, fits=0 <= seconds < float("inf"))
+    return require(seconds, fits=word.isascii() and 0 <= seconds < float("inf"))
 
 
 def _size(word: str) -> int:
-    number, unit = (word[:-1], SIZES[word[-1].upper()]) if word[-1:].upper() in SIZES and word else (word, 1)
-    size = read_number(number) * unit
-    return require(size, fits=size >= 1024)
+    """`64G`, `64GB` and `64GiB` are the same."""
+    number = word.rstrip("BIKMGTbikmgt")
+    unit, rest = word[len(number) :][:1].upper(), word[len(number) + 1 :].upper()
+    size = read_number(number) * SIZES.get(unit, 1)
+    return require(size, fits=size >= 1024 and unit in ("", *SIZES) and rest in ("", "B", "IB"))
 
 
 def _nodes(word: str) -> tuple[int, int]:
@@ -119,11 +130,11 @@ COMMON_KINDS = {
     "help": ValueKind(str, "", ""),
     "switch": BOOLEAN,
     "bool": BOOLEAN,
-    "int": ValueKind(int, "a whole number", "FLAG 1"),
+    "int": ValueKind(_integer, "a whole number", "FLAG 1"),
     "count": ValueKind(read_number, "a whole number, 0 or more", "FLAG 3"),
     "workers": ValueKind(_workers, f"a number from 1 to {MOST_WORKERS}, or gpu, cpu, auto", "FLAG 8"),
     "duration": ValueKind(read_duration, "a duration", "FLAG 30s, 2m or 1h"),
-    "size": ValueKind(_size, "a size of 1K or more", "FLAG 100M"),
+    "size": ValueKind(_size, "a size of 1K or more, in K, M, G or T", "FLAG 64G, or FLAG 64GB"),
     "port": ValueKind(lambda word: read_number(word, 1, LAST_PORT), "a port from 1 to 65535", "FLAG 6070"),
     "nodes": ValueKind(_nodes, "a number or a range of nodes", "FLAG 4, or FLAG 2:4 to let the job shrink and grow"),
     "level": ValueKind(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flota.cli.build_spec import absolute, find_program, make_spec, resolve_command
-from flota.cli.convert import MOST_WORKERS
+from flota.cli.convert import MOST_WORKERS, is_number
 from flota.cli.flags import BY_NAME, FLAGS, Flag
 from flota.cli.parse import CommandLine, Given, parse
 from flota.cli.settings import Request, Settings, format_value
@@ -100,7 +100,7 @@ def make_ipu_job(own: CommandLine, settings: Settings) -> IpuJob:
     if missing:
         raise MissingIpuArguments(missing, EXAMPLE)
     ipus = settings["devices"]
-    if not ipus.isdecimal() or not 1 <= int(ipus) <= MOST_WORKERS:
+    if not is_number(ipus) or not 1 <= int(ipus) <= MOST_WORKERS:
         fits = f"a number of IPUs, 1 to {MOST_WORKERS}, before `ipu`"
         raise BadValue(settings.source("devices"), ipus, fits, "--devices 4")
     values: list[Any] = [own.given[flag.dest].value for flag in IPU_FLAGS]

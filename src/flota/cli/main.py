@@ -226,7 +226,8 @@ def configuration(request: Request, spec: JobSpec) -> tuple[tuple[str, str], ...
 
 def _print_error(error: FlotaError) -> None:
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else ("", "")
-    from flota.job.printable import printable_lines
+    from flota.job.printable import escaped, printable_lines
 
-    hint = f"\nhint: {printable_lines(error.hint)}\n" if error.hint else ""
-    sys.stderr.write(f"{red}flota: error:{plain} {printable_lines(error.message)}\n{hint}")
+    show = printable_lines if error.has_rows else escaped
+    hint = f"\nhint: {show(error.hint)}\n" if error.hint else ""
+    sys.stderr.write(f"{red}flota: error:{plain} {show(error.message)}\n{hint}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from flota import errors
 from flota.cli.build_spec import NO_ROLES, RoleSet
-from flota.cli.convert import LAST_PORT, convert
+from flota.cli.convert import LAST_PORT, convert, is_number
 from flota.cli.job_secrets import PASSWORD, TOKEN, is_open_to_others, read_secrets
 from flota.cli.settings import OTHER_TOOLS, Settings, precedence
 from flota.host import addresses
@@ -30,7 +30,7 @@ SCHEMES = {  # whether it is an etcd server, whether it uses TLS
     "etcd": (True, False),
     "etcds": (True, True),
 }
-NOT_IN_HOSTS = set(" \t\n\"'\\/;&=<>[]")
+NOT_IN_HOSTS = set(" \"'\\/;&=<>[]")
 
 
 def make_nodes(settings: Settings, environ: Mapping[str, str], listed: RoleSet = NO_ROLES) -> NodesSpec | None:
@@ -264,13 +264,13 @@ def read_place(flag: str, word: str, port: int | None) -> Place:
         colon, number = tail[:1], tail[1:]
     elif word.count(":") > 1:
         raise errors.BadValue(flag, word, "an IPv6 address in brackets", "--master [fd00::1]:8090")
-    if not host or set(host) & NOT_IN_HOSTS:
+    if not host.isprintable() or not host or set(host) & NOT_IN_HOSTS:
         raise errors.BadValue(flag, word, "HOST:PORT", example(flag))
     if not colon:
         if port is None:
             raise errors.MasterWithoutPort(flag, word)
         return Place(host, port)
-    if not number.isdecimal() or not 1 <= int(number) <= LAST_PORT:
+    if not is_number(number) or not 1 <= int(number) <= LAST_PORT:
         raise errors.BadValue(flag, word, "a port from 1 to 65535 after the host", example(flag))
     return Place(host, int(number))
 

@@ -9,6 +9,7 @@ from flota.cli.convert import (
     LAST_PORT,
     MOST_WORKERS,
     ValueKind,
+    is_number,
     is_signal,
     known_signals,
     read_duration,
@@ -25,9 +26,8 @@ RESERVED_SIGNALS = ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGINT", "SIGSEGV", "SIGBU
 
 def find_kind(kind: str, flag: str) -> ValueKind:
     """`flag`: for errors about one of several words."""
-    if kind == "reasons":
-        return ValueKind(partial(_reasons, flag), "", "")
-    return ValueKind(partial(_signal_name, flag), "", "") if kind == "signal" else RARE_KINDS[kind]
+    read = {"reasons": _reasons, "signal": _signal_name, "faults": _faults}.get(kind)
+    return ValueKind(partial(read, flag), "", "") if read else RARE_KINDS[kind]
 
 
 def _hang_timeout(word: str) -> float:
@@ -37,7 +37,7 @@ def _hang_timeout(word: str) -> float:
 
 def _factor(word: str) -> float:
     factor = float(word.removesuffix("x"))
-    return require(factor, fits=1 < factor < float("inf"))
+    return require(factor, fits=word.isascii() and 1 < factor < float("inf"))
 
 
 def _limit(word: str) -> float:
@@ -111,7 +111,7 @@ def _reasons(flag: str, word: str) -> tuple[str, ...]:
 
     names = tuple(part.strip() for part in word.split(","))
     for name in names:
-        known = name in ALL or (name.isdecimal() and 0 < int(name) < 256) or hasattr(_signal, name)
+        known = name in ALL or (is_number(name) and 0 < int(name) < 256) or hasattr(_signal, name)
         if not known and (name.startswith("SIG") or name == name.lower()):
             raise errors.BadValue(
                 flag, name, f"exit codes, signals, exceptions or causes ({', '.join(ALL)})", f"{flag} SIGKILL"
@@ -125,10 +125,13 @@ def _roles(word: str) -> tuple[tuple[str, int], ...]:
     return require(counts, fits=all(name for name, _ in counts))
 
 
-def _faults(word: str) -> object:
-    from flota.chaos.faults import parse_faults
+def _faults(flag: str, word: str) -> object:
+    from flota.chaos.faults import BadFault, parse_faults
 
-    return parse_faults(word, read_duration)
+    try:
+        return parse_faults(word, read_duration)
+    except BadFault as error:
+        raise errors.BadValue(flag, error.part, error.expected, f"{flag} kill=60s,node=10m,seed=7") from None
 
 
 RARE_KINDS = {
@@ -144,7 +147,6 @@ RARE_KINDS = {
     "factor": ValueKind(_factor, "a factor above 1", "FLAG 1.5x"),
     "limit": ValueKind(_limit, "a duration above 0", "FLAG 8h"),
     "hang": ValueKind(_hang_timeout, "a duration of 1s or more, or auto", "FLAG 10m, or FLAG auto"),
-    "faults": ValueKind(_faults, "kinds of faults and intervals of 0.1s or more", "FLAG kill=60s,node=10m,seed=7"),
     "ports": ValueKind(_ports, "a range of ports from 1 to 65535", "FLAG 35100:64000"),
     "name": ValueKind(lambda word: require(word, fits=word.split() == [word]), "a name without spaces", "FLAG pod16"),
     "host": ValueKind(_host, "a host", "FLAG 127.0.0.1"),

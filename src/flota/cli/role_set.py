@@ -11,7 +11,7 @@ from typing import Any
 
 from flota import errors
 from flota.cli.build_spec import RoleSet, resolve_command
-from flota.cli.convert import LAST_PORT, MOST_WORKERS
+from flota.cli.convert import LAST_PORT, MOST_WORKERS, is_number
 from flota.cli.nodes_spec import find_own_rank
 from flota.cli.parse import nearest
 from flota.cli.settings import Request, Settings, format_value, precedence, to_words
@@ -136,7 +136,7 @@ def _roles_from_counts(settings: Settings, mode: str) -> list[Role]:
     if stages and settings.source("heter_worker_num"):
         source, word = settings.source("heter_worker_num"), settings["heter_worker_num"]
         parts = [part.strip() for part in word.split(";")]
-        if not all(part.isdecimal() and int(part) <= MOST_WORKERS for part in parts):
+        if not all(is_number(part) and int(part) <= MOST_WORKERS for part in parts):
             raise errors.BadValue(source, word, "a number, or one for each stage", f"{source} 2 or {source} '1;2'")
         stages = [int(part) for part in parts]
     if mode == PS_HETER and not settings.source("trainer_num"):
@@ -247,7 +247,7 @@ def _read_stages(settings: Settings, flag: str) -> list[list[str]]:
     stages = [stage for group in groups if (stage := [part.strip() for part in group.split(",") if part.strip()])]
     for one in (one for stage in stages for one in stage):
         address, port = split_endpoint(one)
-        fits = port.isdecimal() and 0 < int(port) <= LAST_PORT if port or flag != "trainers" else True
+        fits = is_number(port) and 0 < int(port) <= LAST_PORT if port or flag != "trainers" else True
         if not address or not fits:
             raise errors.BadValue(source, one, "addresses with ports", f"{source} 10.0.0.1:6170,10.0.0.2:6170")
     return stages

@@ -55,6 +55,7 @@ class FlotaError(Exception):
     """An error that is reported to the user with a message and a hint."""
 
     exit_code = USAGE
+    has_rows = False  # whether the message has several lines
     message: str
     hint: str = ""
 

@@ -23,6 +23,8 @@ class EmptyHostfile(TemplateError[str]):
 class HostsNotReady(FlotaError):
     """All problems of all hosts, in one table. Nothing was started."""
 
+    has_rows = True
+
     def __init__(self, problems: list[tuple[str, str]], hosts: int, hint: str = "") -> None:
         bad = len({host for host, _ in problems})
         width = max(len(host) for host, _ in problems)

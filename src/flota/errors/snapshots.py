@@ -1,4 +1,4 @@
-"""Errors of snapshots, which are raised in the process of a training script."""
+"""Errors of snapshots, which are raised in the process of a training script, but for that about --snapshot_dir."""
 
 from __future__ import annotations
 
@@ -10,9 +10,31 @@ class UnsupportedState(TemplateError[str, str]):
     hint = "pass tensors, numbers, strings, lists, tuples, dicts, or an object with state_dict()"
 
 
-class BrokenSnapshot(TemplateError[str, str]):
-    message = "the snapshot in {0} cannot be read: {1}"
-    hint = "remove it, or start the job without it"
+class BrokenSnapshot(FlotaError):
+    """`where`: a file, or the memory of a rank, which is a file of its node's process."""
+
+    def __init__(self, where: str, why: str) -> None:
+        if where.startswith("/proc/"):
+            thing, hint = (
+                f"memory of the node ({where})",
+                "restart the job, as --max_restart does: ranks agree on a step again",
+            )
+        else:
+            thing, hint = f"file `{where}`", "move the file away: the job continues from an older one, or from step 0"
+        super().__init__(f"cannot load a snapshot from the {thing}: {why}", hint)
+
+
+class DamagedSnapshot(BrokenSnapshot):
+    """The bytes of a file are not those that were written. It is renamed, so the next attempt does not find it."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(where, why)
+        self.hint = "start the job again: it continues from an older step that is whole, or from step 0"
+
+
+class UnwritableSnapshotDir(TemplateError[str, str]):
+    message = "cannot write to the snapshot directory `{0}`: {1}"
+    hint = "choose another with --snapshot_dir DIR"
 
 
 class BadSnapshotName(TemplateError[object]):
@@ -25,8 +47,8 @@ class SecondSnapshot(TemplateError[str, str]):
     hint = "save all parts in one: snap.save(step, model=model, optim=optim, other=state)"
 
 
-class BadStep(TemplateError[object]):
-    message = "flota.snapshot saves at a step of 0 or more, not `{0!r}`"
+class BadStep(TemplateError[object], ValueError):
+    message = "snap.save takes the number of steps done, a whole number of 0 or more, not `{0!r}`"
     hint = "write snap.save(step + 1, model=model)"
 
 

@@ -20,5 +20,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def escaped(text: str) -> str:
+    """A text in one line, such as a word of the user: `\\n` instead of a line break, and so on."""
+    letters = (letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text[:LONGEST_TEXT])
+    return "".join(letters)
+
+
 def are_printable(texts: Iterable[str]) -> bool:
     return all(text.replace("\t", " ").isprintable() and len(text) <= LONGEST_TEXT for text in texts)

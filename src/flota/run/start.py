@@ -60,6 +60,10 @@ def run(
     run_multi_node: MultiNodeRun | None = None,
 ) -> Report:
     """Run this node's part of a job until the job ends. `run_multi_node`: the implementation for several nodes."""
+    if spec.snapshot_dir:
+        from flota.snapshots.disk import prepare_directory
+
+        prepare_directory(spec.snapshot_dir)
     if spec.log.per_run:
         from flota.logs.run_directory import open_run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flota.values import NamedTuple
+from flota.worker.snapshot_layout import LARGEST_STEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     Holdings = Mapping[str, tuple["HeldSnapshot", ...]]  # by node
 
 MOST_STEPS = 16  # of one rank in one place
-LARGEST_STEP = 1 << 62
 ALL_RANKS = -1  # the parts of all ranks are in one directory
 
 

@@ -11,10 +11,10 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from mmap import mmap
+from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 from typing import Any
+from zlib import crc32
 
 from flota.free_memory import available
 from flota.snapshots import copy_protocol as protocol
@@ -24,6 +24,7 @@ from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
 from flota.snapshots.stride import StrideChoice
 from flota.worker import snapshot_layout as layout
+from flota.worker.snapshot_files import set_aside
 from flota.worker.snapshot_layout import NO_STEP, Entry
 
 PATIENCE = 20.0  # seconds without a byte after which a transfer is given up
@@ -55,7 +56,7 @@ class Copier:
         self._files: dict[tuple[str, int], StateFile] = {}
         self._writers: dict[tuple[str, int], Lock] = {}  # by rank: one thread at a time writes its states
         self._written: dict[tuple[str, int], tuple[int, int]] = {}  # by rank: round and step of the last file
-        self._token = ""
+        self._token, self._key = "", b""
         self._round = 0  # transfers of earlier rounds end
         self._strangers: dict[int, socket.socket] = {}  # the oldest first
 
@@ -69,7 +70,9 @@ class Copier:
     def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
         if order["do"] == "round":
             with self._lock:
-                self._token, self._directory, self._round = order["token"], order["directory"], self._round + 1
+                if order["token"] != self._token:
+                    self._token, self._key = order["token"], protocol.derive_key(order["token"])
+                self._directory, self._round = order["directory"], self._round + 1
                 for file in self._files.values():
                     os.close(file.fd)
                 self._files.clear()
@@ -110,7 +113,7 @@ class Copier:
         round_ = self._round
         with connection:
             try:
-                request = protocol.answer(connection, self._token, time.monotonic() + GREETING)
+                request = protocol.answer(connection, self._key, time.monotonic() + GREETING)
                 self._admit(connection)
                 connection.settimeout(PATIENCE)
                 if request.do == GET:
@@ -133,7 +136,14 @@ class Copier:
             buffer = layout.complete_steps(entries).get(request.step)
             if buffer is None:
                 raise CopyFailed("this node does not have that state")
-            protocol.send_state(connection, entries[buffer], _read_buffer(file, buffer, entries[buffer]))
+            entry = entries[buffer]
+            try:
+                protocol.send_state(connection, entry, _verify(_read_buffer(file, buffer, entry), entry))
+            except _Damaged:
+                path = find_file(self._directory, *request[1:])
+                if set_aside(path):
+                    self._report([], do="warn", text=f"{path} is damaged: it is {path}.damaged now, and is not loaded")
+                raise
 
     def _keep_copy(self, connection: socket.socket, request: CopyRequest, round_: int) -> None:
         """Take a state of a rank of another node. This node gets a descriptor of the memory."""
@@ -166,28 +176,38 @@ class Copier:
     def _take(self, connection: socket.socket, request: CopyRequest, file: StateFile, round_: int) -> None:
         """Receive a state into the buffer with the oldest one."""
         entry = protocol.receive_entry(connection, request)
-        buffer, place = self._reserve(file, entry)
-        with mmap(file.fd, place.capacity, offset=place.offset) as memory, memoryview(memory) as view:
-            protocol.receive_state(connection, view, entry.size)
-        with self._lock:  # a state of an earlier round must not come after those that were forgotten
-            if round_ != self._round:
-                raise CopyFailed("the round is over")
+        with self._in_round(round_):
+            buffer, place = self._reserve(file, entry)
+
+        def put(at: int, chunk: bytes) -> None:
+            with self._in_round(round_):
+                os.pwrite(file.fd, chunk, place.offset + at)
+
+        protocol.receive_state(connection, entry.size, put)
+        with self._in_round(round_):
             file.put(buffer, entry._replace(offset=place.offset, capacity=place.capacity))
         protocol.confirm(connection)
 
-    def _reserve(self, file: StateFile, entry: Entry) -> tuple[int, Entry]:
+    @contextmanager
+    def _in_round(self, round_: int) -> Iterator[None]:
+        """A thread of an earlier round must not change memory: states were forgotten, and buffers may have new ones."""
         with self._lock:
-            size, entries = os.fstat(file.fd).st_size, file.entries()
-            buffer = layout.choose_buffer(entries[: layout.COPY_BUFFERS], set())
-            offset, capacity = layout.place_buffer(entries, buffer, entry.size, size)
-            if offset != entries[buffer].offset:
-                if layout.COPY_BUFFERS * capacity > available() // SHARE:
-                    self._report([], do="warn", text=_no_room(layout.COPY_BUFFERS * capacity))
-                    raise CopyFailed("not enough memory")
-                file.begin(offset + capacity)
-            place = Entry(NO_STEP, 0, offset, capacity)
-            file.put(buffer, place)
-            return buffer, place
+            if round_ != self._round:
+                raise CopyFailed("the round is over")
+            yield
+
+    def _reserve(self, file: StateFile, entry: Entry) -> tuple[int, Entry]:
+        size, entries = os.fstat(file.fd).st_size, file.entries()
+        buffer = layout.choose_buffer(entries[: layout.COPY_BUFFERS], set())
+        offset, capacity = layout.place_buffer(entries, buffer, entry.size, size)
+        if offset != entries[buffer].offset:
+            if layout.COPY_BUFFERS * capacity > available() // SHARE:
+                self._report([], do="warn", text=_no_room(layout.COPY_BUFFERS * capacity))
+                raise CopyFailed("not enough memory")
+            file.begin(offset + capacity)
+        place = Entry(NO_STEP, 0, offset, capacity)
+        file.put(buffer, place)
+        return buffer, place
 
     # States that this node asks for, or sends.
 
@@ -204,8 +224,9 @@ class Copier:
                     if left and round_ == self._round:
                         time.sleep(RETRY)
                         continue
-                    self._report([], do="warn", text=f"cannot fetch a state from {order['host']}: {error}")
-                    file.fail(request.step)
+                    with suppress(CopyFailed), self._in_round(round_):
+                        self._report([], do="warn", text=f"cannot fetch a state from {order['host']}: {error}")
+                        file.fail(request.step)
                     return
 
     def _connect(self, order: dict[str, Any], request: CopyRequest) -> socket.socket:
@@ -215,7 +236,7 @@ class Copier:
             connection.setsockopt(socket.SOL_SOCKET, rate, RATE)
         except OSError:
             pass
-        protocol.ask(connection, self._token, request)
+        protocol.ask(connection, self._key, request)
         return connection
 
     def _send_to(self, order: dict[str, Any], round_: int) -> None:
@@ -303,6 +324,20 @@ class Copier:
 
 class _Overwritten(CopyFailed):
     """The worker has saved another state to the buffer meanwhile."""
+
+
+class _Damaged(CopyFailed):
+    """The bytes of a file are not those that were written."""
+
+
+def _verify(chunks: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+    """The receiver must not confirm a damaged state, so an error comes before the end."""
+    checksum = 0
+    for chunk in chunks:
+        checksum = crc32(chunk, checksum)
+        yield chunk
+    if layout.is_damaged(entry, checksum):
+        raise _Damaged
 
 
 def _read_buffer(file: StateFile, buffer: int, entry: Entry) -> Iterator[bytes]:

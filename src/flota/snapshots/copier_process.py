@@ -73,6 +73,8 @@ class CopierProcess:
         ranks = [(plan.worker.name, plan.worker.rank) for plan in plans]
         had_failed = self._failures > 0
         self._own, self._failed, self._failures, self._has_orders = set(ranks), set(), 0, False
+        for line in self._memory.warnings:
+            self._say("WARNING", line)
         for line in self._memory.news:
             self._say("INFO", line)
         by_name = {seat.node: seat for seat in seats}

@@ -1,19 +1,21 @@
 """What copiers of two nodes say to each other over TCP. Both prove that they know the job's token before either sends a
 state, or believes what it reads.
 
-Client: a nonce. Server: a nonce and a proof. Client: a proof and a request. Then the entry of a state and its bytes go
-to one of them, with a checksum at the end, which the receiver confirms.
+Server: a nonce. Client: a nonce, a proof and a request. Server: a proof. Then the entry of a state and its bytes go to
+one of them, with a checksum at the end, which the receiver confirms. A client that does not know the token gets nothing
+that depends on it, and the key of the proofs is slow to derive: a stranger cannot try words as tokens later.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from zlib import crc32
 
 from flota.values import NamedTuple
@@ -24,6 +26,8 @@ LONGEST_REQUEST = 1024
 PUT, GET = "put", "get"
 CHUNK = 1 << 20
 DONE = b"done"
+SALT = b"flota copies of snapshots"
+SCRYPT = {"n": 1 << 14, "r": 8, "p": 1}  # 16 MB, and less than 0.1 seconds
 _LENGTH, _CHECKSUM = struct.Struct("<I"), struct.Struct("<I")
 
 
@@ -40,29 +44,39 @@ class CopyRequest(NamedTuple):
     step: int
 
 
-def prove(token: str, side: bytes, *data: bytes) -> bytes:
-    return hmac.digest(token.encode() or b"-", b"flota snapshot " + side + b"".join(data), "sha256")
+def derive_key(token: str) -> bytes:
+    """The key of the proofs. Slow: call it once."""
+    return hashlib.scrypt(token.encode(), salt=SALT, dklen=32, **SCRYPT)
 
 
-def ask(connection: socket.socket, token: str, request: CopyRequest) -> None:
+def prove(key: bytes, side: bytes, *data: bytes) -> bytes:
+    return hmac.digest(key, b"flota snapshot " + side + b"".join(data), "sha256")
+
+
+def ask(connection: socket.socket, key: bytes, request: CopyRequest) -> None:
     """The client's part of the beginning."""
     nonce, packed = os.urandom(NONCE), json.dumps(request).encode()
-    connection.sendall(nonce)
-    theirs, proof = read_exactly(connection, NONCE), read_exactly(connection, PROOF)
-    if not hmac.compare_digest(proof, prove(token, b"server", nonce, theirs)):
+    theirs = read_exactly(connection, NONCE)
+    proof = prove(key, b"client", theirs, nonce, packed)
+    connection.sendall(nonce + proof + _LENGTH.pack(len(packed)) + packed)
+    try:
+        proof = read_exactly(connection, PROOF)
+    except CopyFailed:
+        raise CopyFailed("the other node closed the connection; is its token the same?") from None
+    if not hmac.compare_digest(proof, prove(key, b"server", nonce, theirs, packed)):
         raise CopyFailed("the other node does not have the job's token")
-    connection.sendall(prove(token, b"client", theirs, packed) + _LENGTH.pack(len(packed)) + packed)
 
 
-def answer(connection: socket.socket, token: str, deadline: float) -> CopyRequest:
-    """The server's part of the beginning. A stranger gets 64 bytes, and no time beyond the deadline."""
-    theirs, nonce = read_exactly(connection, NONCE, deadline), os.urandom(NONCE)
-    connection.sendall(nonce + prove(token, b"server", theirs, nonce))
-    proof = read_exactly(connection, PROOF, deadline)
+def answer(connection: socket.socket, key: bytes, deadline: float) -> CopyRequest:
+    """The server's part of the beginning. A stranger gets 32 random bytes, and no time beyond the deadline."""
+    nonce = os.urandom(NONCE)
+    connection.sendall(nonce)
+    theirs, proof = read_exactly(connection, NONCE, deadline), read_exactly(connection, PROOF, deadline)
     (length,) = _LENGTH.unpack(read_exactly(connection, _LENGTH.size, deadline))
     packed = read_exactly(connection, length, deadline) if length <= LONGEST_REQUEST else b""
-    if not hmac.compare_digest(proof, prove(token, b"client", nonce, packed)):
+    if not hmac.compare_digest(proof, prove(key, b"client", nonce, theirs, packed)):
         raise CopyFailed("the other node does not have the job's token")
+    connection.sendall(prove(key, b"server", theirs, nonce, packed))
     try:
         request = CopyRequest(*json.loads(packed))
     except (ValueError, TypeError, KeyError):
@@ -96,15 +110,16 @@ def receive_entry(connection: socket.socket, request: CopyRequest) -> Entry:
     return entry
 
 
-def receive_state(connection: socket.socket, memory: memoryview, size: int) -> None:
-    """Receive the bytes of a state into memory, which has room for them."""
+def receive_state(connection: socket.socket, size: int, put: Callable[[int, bytes], None]) -> None:
+    """Receive the bytes of a state. `put` gets each part, with its place."""
     checksum = at = 0
     while at < size:
-        count = connection.recv_into(memory[at : min(size, at + CHUNK)])
-        if not count:
+        chunk = connection.recv(min(CHUNK, size - at))
+        if not chunk:
             raise CopyFailed("the connection was closed")
-        checksum = crc32(memory[at : at + count], checksum)
-        at += count
+        checksum = crc32(chunk, checksum)
+        put(at, chunk)
+        at += len(chunk)
     if _CHECKSUM.unpack(read_exactly(connection, _CHECKSUM.size))[0] != checksum:
         raise CopyFailed("the checksum is wrong")
 

@@ -6,14 +6,33 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from zlib import crc32
 
+from flota.errors.snapshots import UnwritableSnapshotDir
 from flota.snapshots.agreement import ALL_RANKS, MOST_STEPS, HeldSnapshot
 from flota.snapshots.state_file import StateFile
 from flota.worker import snapshot_layout as layout
-from flota.worker.snapshot_files import SavedFile, list_files, replace_file
+from flota.worker.snapshot_files import SavedFile, list_files, remove_unfinished, replace_file, set_aside
 from flota.worker.snapshot_layout import Entry
 
 KEEP = 2  # files per rank
+CHUNK = 1 << 20
+# Another user may have put a pipe or a link there: neither must block this node.
+OPEN_SAFELY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def prepare_directory(directory: str) -> None:
+    """Check that states can be written, before anything is started, and remove what an earlier job left unfinished."""
+    probe = f"{directory}/.flota-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        os.makedirs(directory, exist_ok=True)
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.unlink(probe)
+    except FileExistsError:
+        raise UnwritableSnapshotDir(directory, "it is not a directory") from None
+    except OSError as error:
+        raise UnwritableSnapshotDir(directory, error.strerror or str(error)) from None
+    remove_unfinished(directory)
 
 
 def find_file(directory: str, role: str, rank: int, step: int) -> str:
@@ -53,8 +72,7 @@ def find_states(directory: str) -> tuple[HeldSnapshot, ...]:
 
 def _read_entry(path: str) -> Entry:
     try:
-        # Another user may have put a pipe or a link there: neither must block this node.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, OPEN_SAFELY)
     except OSError:
         return layout.EMPTY
     try:
@@ -70,6 +88,19 @@ def _is_whole(directory: str, file: SavedFile) -> bool:
     return entry.is_complete and (entry.step, entry.rank, entry.world) == (file.step, file.rank, file.world)
 
 
+def set_damaged_aside(path: str) -> bool:
+    """Whether a file was damaged, and is out of the way now. Reads the whole file."""
+    entry, checksum = _read_entry(path), 0
+    try:
+        with open(os.open(path, OPEN_SAFELY), "rb") as file:
+            file.seek(entry.offset)
+            for at in range(0, entry.size, CHUNK):
+                checksum = crc32(file.read(min(CHUNK, entry.size - at)), checksum)
+    except OSError:
+        return False  # the worker reports that
+    return layout.is_damaged(entry, checksum) and set_aside(path)
+
+
 def _remove(directory: str, file: SavedFile) -> None:
     try:
         os.unlink(f"{directory}/{file.filename}")
@@ -81,14 +112,15 @@ def write_file(directory: str, file: StateFile, entry: Entry, chunks: Iterable[b
     """Write one state of a rank, and remove old ones."""
     tree = os.pread(file.fd, entry.tree_size, entry.offset + entry.tree_at)
     name = str(json.loads(tree)["name"])
-    page, moved = layout.single_file(entry)
+    moved = layout.entry_alone(entry)
 
     def write(fd: int) -> None:
-        at = moved.offset
+        at, checksum = moved.offset, 0
         for chunk in chunks:
+            checksum = crc32(chunk, checksum)
             at += os.pwrite(fd, chunk, at)
         os.ftruncate(fd, moved.offset + moved.capacity)
-        os.pwrite(fd, page, 0)
+        os.pwrite(fd, layout.first_page(moved, checksum), 0)
 
     replace_file(directory, SavedFile(name, file.role, entry.step, entry.rank, entry.world).filename, write)
     _remove_old(directory, name, file.role, entry.rank)

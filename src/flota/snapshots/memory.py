@@ -29,6 +29,7 @@ class SnapshotMemory:
         self._fds: dict[RankKey, int] = {}  # of this node's ranks, and copies of the states of others
         self.loaded: tuple[AgreedStep, ...] = ()  # what the ranks of the round load
         self.news: list[str] = []  # about what they load, for people
+        self.warnings: list[str] = []
         self.fetches: list[tuple[str, int, int, str]] = []  # role, rank, step, node: states that other nodes have
 
     @property
@@ -61,13 +62,7 @@ class SnapshotMemory:
 
     def _prepare_to_load(self, workers: list[Worker], agreed: tuple[AgreedStep, ...] | None) -> None:
         """Forget what no rank of the round can load, and no later round should."""
-        if agreed is None:
-            from flota.snapshots.agreement import agree
-
-            places: dict[str, list[str]] = {}
-            for worker in workers:
-                places.setdefault(worker.name, []).append(OWN)
-            agreed = agree({OWN: self.held()}, places)
+        agreed = self._agree_alone(workers) if agreed is None else agreed
         self.loaded = agreed
         self.news = [_in_words(one, [file.held() for file in self.files]) for one in agreed]
         steps = {one.role: one.step for one in agreed}
@@ -84,6 +79,37 @@ class SnapshotMemory:
         self.fetches = sorted({(one.role, from_.source, one.step, from_.node) for one, from_ in sources if from_.node})
         for role, rank, _, _ in self.fetches:
             self._ensure(role, rank)
+
+    def _agree_alone(self, workers: list[Worker]) -> tuple[AgreedStep, ...]:
+        """Without a file that is damaged. On several nodes the workers find that: a node must not wait for a disk while
+        others wait for it."""
+        from flota.snapshots.agreement import agree
+
+        places: dict[str, list[str]] = {}
+        for worker in workers:
+            places.setdefault(worker.name, []).append(OWN)
+        self.warnings = []
+        while True:
+            agreed = agree({OWN: self.held()}, places)
+            damaged = self._set_damaged_aside(agreed, places)
+            if not damaged:
+                return agreed
+            self.warnings.append(f"snapshots: {damaged} is damaged: it is {damaged}.damaged now, and is not loaded")
+
+    def _set_damaged_aside(self, agreed: tuple[AgreedStep, ...], places: dict[str, list[str]]) -> str:
+        """The path of a file that would be loaded; empty if all are as they were written."""
+        if not self._directory:
+            return ""
+        from flota.snapshots.disk import set_damaged_aside
+
+        for one in agreed:
+            ranks = {one.source_of(rank).source for rank in range(len(places[one.role]))}
+            ranks = set(range(one.world)) if one.sharded else ranks
+            paths = (self._source(one.role, rank, one.step) for rank in sorted(ranks))
+            for path in dict.fromkeys(path for path in paths if path.startswith(self._directory)):
+                if set_damaged_aside(path):
+                    return path
+        return ""
 
     def _ensure(self, role: str, rank: int) -> None:
         if (role, rank) not in self._fds:

@@ -6,8 +6,12 @@ Without flota a worker writes them itself; with --snapshot_dir its node does (sn
 from __future__ import annotations
 
 import os
+import re
+import stat
+from fcntl import LOCK_EX, LOCK_NB, flock
 from mmap import mmap
 from threading import get_ident
+from zlib import crc32
 
 from flota.values import NamedTuple
 from flota.worker import snapshot_layout as layout
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from flota.worker.snapshot_tree import Flattened
 
 ENDING = "snapshot"
+TEMPORARY = re.compile(r"\.(.+)\.[0-9]+\.[0-9]+\.[0-9a-f]{8}")
 
 
 class SavedFile(NamedTuple):
@@ -36,7 +41,7 @@ class SavedFile(NamedTuple):
 
 def parse_filename(filename: str) -> SavedFile | None:
     name, *rest = filename.split(".")
-    if len(rest) != 5 or rest[-1] != ENDING or not all(one.isdecimal() for one in rest[1:4]):
+    if len(rest) != 5 or rest[-1] != ENDING or not all(one.isascii() and one.isdecimal() for one in rest[1:4]):
         return None
     return SavedFile(name, rest[0], *map(int, rest[1:4]))
 
@@ -55,14 +60,15 @@ def write_state(directory: str, file: SavedFile, state: Flattened, tree: bytes, 
     from flota.worker.snapshot_memory import copy_state, make_views
 
     entry = Entry(*(file.step, file.step + 1, 0, 0, state.size, len(tree), file.rank, file.world), sharded=int(sharded))
-    page, entry = layout.single_file(entry)
+    entry = layout.entry_alone(entry)
 
     def write(fd: int) -> None:
         os.truncate(fd, entry.offset + entry.capacity)
         memory = mmap(fd, entry.capacity, offset=entry.offset)
         copy_state(state, tree, memory, make_views(memory, state.saved))
         memory.flush()
-        os.pwrite(fd, page, 0)
+        with memoryview(memory) as view:
+            os.pwrite(fd, layout.first_page(entry, crc32(view[: entry.size])), 0)
 
     replace_file(directory, file.filename, write)
 
@@ -74,20 +80,63 @@ def replace_file(directory: str, filename: str, write: object) -> None:
     # O_EXCL: where others can write as well, a link there could lead to any file of this user.
     fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        try:
-            write(fd)  # type: ignore[operator]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _try_lock(fd)  # until it has its name: see remove_unfinished
+        write(fd)  # type: ignore[operator]
+        os.fsync(fd)
         os.replace(temporary, f"{directory}/{filename}")
     except BaseException:
         os.unlink(temporary)
         raise
+    finally:
+        os.close(fd)
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        flock(fd, LOCK_EX | LOCK_NB)
+    except OSError:
+        return False  # another process has locked it, or the file system has no locks
+    return True
+
+
+def remove_unfinished(directory: str, name: str = "") -> None:
+    """Remove the parts of files that killed processes have left: those of replace_file that no process has locked."""
+    try:
+        found = [(one, TEMPORARY.fullmatch(one)) for one in os.listdir(directory)]
+    except OSError:
+        return
+    for one, match in found:
+        file = parse_filename(match[1]) if match else None
+        if file and name in ("", file.name):
+            _remove_unlocked(f"{directory}/{one}")
+
+
+def _remove_unlocked(path: str) -> None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if stat.S_ISREG(os.fstat(fd).st_mode) and _try_lock(fd):
+            os.unlink(path)
+    except OSError:
+        pass  # another node has done so
+    finally:
+        os.close(fd)
+
+
+def set_aside(path: str) -> bool:
+    """Rename a damaged file, so that no rank loads it and it takes no place of a whole one."""
+    try:
+        os.rename(path, f"{path}.damaged")
+    except OSError:
+        return False  # another rank has done so, or the directory cannot be written
+    return True
 
 
 def remove_old(directory: str, name: str, role: str, rank: int, keep: int) -> None:

@@ -2,7 +2,8 @@
 
 A page with one entry per buffer, then the buffers. A worker writes an entry as incomplete, copies its state into the
 buffer, and writes the entry again as complete: if it dies in between, the buffers with earlier steps are still whole.
-An entry has a checksum, because a node may read it while the worker writes it. Pure.
+An entry has a checksum, because a node may read it while the worker writes it. The bytes of a state have one in files
+only: a disk may lose them, and memory does not. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from flota.values import NamedTuple
 PAGE = 4096
 ALIGNMENT = 64
 BUFFER_ALIGNMENT = 1 << 16  # the largest page size of a processor: a part of a file can be mapped from there on
-MAGIC = b"flota snapshot 1"
+MAGIC = b"flota snapshot 2"
 BUFFERS = 3  # one is written, and two are complete
 MOST_BUFFERS = 4  # if two are kept because the node copies or writes them; of the others one is complete
 COPY_BUFFERS = 3  # of a rank of another node
@@ -24,9 +25,11 @@ FIRST_ENTRY, ENTRY_SIZE = 256, 256
 STRIDE_AT = 2048  # the node's word: the last two states of steps that this divides are kept; 0: none are
 KEPT = 2
 NO_STEP = -1
-FAILED = 1 << 46  # in `complete`: the state cannot be had from another node
+LARGEST_STEP = 1 << 45
+FAILED = 1 << 46  # in `complete`, and above all steps: the state cannot be had from another node
 LARGEST = 1 << 46  # bytes of a file
-_ENTRY = struct.Struct("<qqQQQQIII")
+CHECKED = 1 << 32
+_ENTRY = struct.Struct("<qqQQQQIIIQ")
 _CHECKSUM = struct.Struct("<I")
 _WORD = struct.Struct("<Q")
 
@@ -43,6 +46,7 @@ class Entry(NamedTuple):
     rank: int = 0
     world: int = 0
     sharded: int = 0  # whether other ranks have other parts of the state
+    checksum: int = 0  # CHECKED + CRC of the bytes of a state in a file; 0: not known
 
     @property
     def is_complete(self) -> bool:
@@ -123,11 +127,20 @@ def pack_stride(stride: int) -> bytes:
     return _WORD.pack(stride)
 
 
-def single_file(entry: Entry) -> tuple[bytes, Entry]:
-    """The first page of a file that has only this state, and its entry there."""
-    moved = entry._replace(offset=BUFFER_ALIGNMENT, capacity=align(entry.size, BUFFER_ALIGNMENT))
+def entry_alone(entry: Entry) -> Entry:
+    """The entry of a state in a file that has no other."""
+    return entry._replace(offset=BUFFER_ALIGNMENT, capacity=align(entry.size, BUFFER_ALIGNMENT))
+
+
+def first_page(entry: Entry, checksum: int) -> bytes:
+    """The first page of a file that has only this state."""
     page = bytearray(PAGE)
     page[: len(MAGIC)] = MAGIC
-    packed = pack_entry(moved)
+    packed = pack_entry(entry._replace(checksum=CHECKED + checksum))
     page[FIRST_ENTRY : FIRST_ENTRY + len(packed)] = packed
-    return bytes(page), moved
+    return bytes(page)
+
+
+def is_damaged(entry: Entry, checksum: int) -> bool:
+    """Whether the bytes of a state, which have this checksum, are not those that were written."""
+    return entry.checksum not in (0, CHECKED + checksum)

@@ -10,8 +10,9 @@ import os
 import time
 from mmap import ACCESS_COPY, mmap
 from typing import Any
+from zlib import crc32
 
-from flota.errors.snapshots import BrokenSnapshot
+from flota.errors.snapshots import BrokenSnapshot, DamagedSnapshot
 from flota.free_memory import available
 from flota.worker import snapshot_layout as layout
 from flota.worker.snapshot_arrays import load_kind
@@ -166,24 +167,31 @@ def _find_state(fd: int, path: str, step: int) -> Entry:
         buffer = layout.complete_steps(entries).get(step)
         if buffer is not None:
             return entries[buffer]
+        if not path.startswith("/proc/"):
+            raise DamagedSnapshot(path, f"it has no state of step {step}, or its first page is damaged")
         failed = any((entry.step, entry.complete) == (step, layout.FAILED) for entry in entries)
-        if failed or not path.startswith("/proc/") or time.monotonic() > give_up:
-            raise BrokenSnapshot(path, f"it has no state of step {step}")
+        if failed or time.monotonic() > give_up:
+            raise BrokenSnapshot(path, f"the state of step {step} could not be fetched from another node")
         time.sleep(POLL)
 
 
-def open_state(path: str, step: int) -> tuple[Entry, SavedTree]:
+def open_state(path: str, step: int, *, verified: bool = False) -> tuple[Entry, SavedTree]:
     """Read the state of this step from a rank's memory or a file. What is loaded is always a copy: an optimizer keeps
-    the tensors that it is given."""
+    the tensors that it is given. `verified`: the bytes need not be compared with their checksum again."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise DamagedSnapshot(path, "it is not there; another rank may have found it damaged") from None
     except OSError as error:
-        raise BrokenSnapshot(path, error.strerror or "") from None
+        raise BrokenSnapshot(path, error.strerror or "it cannot be opened") from None
     try:
         entry = _find_state(fd, path, step)
         memory = mmap(fd, entry.capacity, access=ACCESS_COPY, offset=entry.offset)
     finally:
         os.close(fd)
+    with memoryview(memory) as view:
+        if not verified and entry.checksum and layout.is_damaged(entry, crc32(view[: entry.size])):
+            raise DamagedSnapshot(path, f"its checksum is wrong, so the state of step {step} is damaged")
 
     def read(saved: SavedArray) -> Any:
         if not 0 <= saved.offset <= saved.offset + saved.size <= entry.tree_at:

@@ -116,8 +116,8 @@ class SavedTree:
                 SavedArray(kind, dtype, tuple(shape), offset, size)
                 for kind, dtype, shape, offset, size in whole["arrays"]
             ]
-        except (ValueError, TypeError, KeyError) as error:
-            raise BrokenSnapshot(where, type(error).__name__) from None
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise BrokenSnapshot(where, f"its list of parts cannot be read ({type(error).__name__}: {error})") from None
 
     @property
     def names(self) -> list[str]:
@@ -127,8 +127,10 @@ class SavedTree:
         """The saved value. Where `like` has named tuples, or objects of JAX, the value has the same."""
         try:
             return self._decode(self._parts[name], like)
-        except (TypeError, KeyError, IndexError, AttributeError) as error:
-            raise BrokenSnapshot(self._where, f"{name}: {error}") from None
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+            raise BrokenSnapshot(
+                self._where, f"part `{name}` cannot be read ({type(error).__name__}: {error})"
+            ) from None
 
     def _decode(self, node: Any, like: Any) -> Any:
         if not isinstance(node, list):

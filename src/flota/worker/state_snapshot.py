@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import os
 import sys
+from operator import index
 from typing import Any
 
-from flota.errors.snapshots import BadSnapshotName, BadStep, PartMissing, SecondSnapshot, WorldChanged
+from flota.errors.snapshots import (
+    BadSnapshotName,
+    BadStep,
+    DamagedSnapshot,
+    PartMissing,
+    SecondSnapshot,
+    WorldChanged,
+)
 from flota.worker import snapshot_arrays
 from flota.worker.environment import Env, env
-from flota.worker.snapshot_files import SavedFile, list_files, remove_old, write_state
-from flota.worker.snapshot_layout import NO_STEP
+from flota.worker.snapshot_files import SavedFile, list_files, remove_old, remove_unfinished, set_aside, write_state
+from flota.worker.snapshot_layout import LARGEST_STEP, NO_STEP
 from flota.worker.snapshot_memory import RankMemory, TooLarge, open_state
 from flota.worker.snapshot_tree import MISSING, Flattened, SavedTree, Shards
 
@@ -68,6 +76,8 @@ class StateSnapshot:
         self._memory = self._open_memory(path, int(limit) if limit else None) if path else None
         self._directory = directory if not path else ""  # empty: the node writes files, if any
         self._writes = self._memory is not None or bool(self._directory)
+        self._is_first = True  # whether the next file is the first
+        self._has_loaded = False
         os.register_at_fork(after_in_child=self._stop_writing)
 
     def _stop_writing(self) -> None:
@@ -86,10 +96,12 @@ class StateSnapshot:
 
         All ranks must save at the same steps, each before the next step in which ranks wait for each other.
         """
+        if type(step) is not int:
+            step = to_step(step)
+        if not 0 <= step <= LARGEST_STEP:
+            raise BadStep(step)
         if not self._writes or step % self.every:
             return
-        if step < 0:
-            raise BadStep(step)
         state = Flattened()
         for name, value in parts.items():
             state.add_part(name, value.state_dict() if has_state(value) else value)
@@ -112,6 +124,13 @@ class StateSnapshot:
     def _write_file(self, step: int, state: Flattened, tree: bytes, *, sharded: bool) -> None:
         """Of a state that all ranks have, rank 0 writes the only file."""
         if sharded or self._env.rank == 0:
+            if self._is_first:
+                self._is_first = False
+                remove_unfinished(self._directory, self.name)
+                if self._env.rank == 0:
+                    self._print(
+                        f"writing snapshots to {os.path.abspath(self._directory)}; the next run continues from them"
+                    )
             file = SavedFile(self.name, self._env.role, step, self._env.rank, self._env.world_size)
             write_state(self._directory, file, state, tree, sharded=sharded)
             remove_old(self._directory, self.name, self._env.role, self._env.rank, self._keep)
@@ -126,10 +145,16 @@ class StateSnapshot:
             return 0
         if world and world != self._env.world_size:
             self._load_resharded(path, step, world, parts)
+            self._say_source(path, step)
             return step
-        _, tree = open_state(path, step)
+        try:
+            _, tree = open_state(path, step, verified=bool(self._directory))
+        except DamagedSnapshot:
+            set_aside(path)  # the next attempt loads an older one
+            raise
         if tree.name != self.name:
             return 0
+        self._say_source(path, step)
         missing = [name for name in parts if name not in tree.names]
         if missing:
             raise PartMissing(path, missing[0], ", ".join(tree.names))
@@ -153,10 +178,23 @@ class StateSnapshot:
                 found.setdefault(file.step, []).append(file)
         for step, files in sorted(found.items(), reverse=True):
             mine = [file for file in files if file.rank == self._env.rank] or files
-            entry, _ = open_state(f"{self._directory}/{mine[0].filename}", step)
+            path = f"{self._directory}/{mine[0].filename}"
+            try:
+                entry, _ = open_state(path, step)
+            except DamagedSnapshot as error:
+                self._skip_damaged(path, error, alone=len(files) == 1)
+                continue
             if not entry.sharded or len(files) == entry.world:
-                return f"{self._directory}/{mine[0].filename}", step, entry.world if entry.sharded else 0
+                return path, step, entry.world if entry.sharded else 0
         return "", NO_STEP, 0
+
+    def _skip_damaged(self, path: str, error: DamagedSnapshot, *, alone: bool) -> None:
+        """Use an older state, if all ranks do: they all read the only file of a step. `alone`: this is such a file."""
+        if not alone:
+            set_aside(path)
+            raise error
+        if self._env.rank == 0 and set_aside(path):
+            self._warn(f"{error.message}; it is now {path}.damaged, and an older state is used, if there is one")
 
     def _load_resharded(self, path: str, step: int, world: int, parts: dict[str, Any]) -> None:
         """Load a sharded state of another number of ranks, with the user's function."""
@@ -173,8 +211,28 @@ class StateSnapshot:
             else:
                 self._values[name] = put(target, value)
 
+    def _say_source(self, path: str, step: int) -> None:
+        """A node says what its ranks load. Without one, a file of another run must not go unnoticed."""
+        if self._directory and self._env.rank == 0 and not self._has_loaded:
+            files = f"{os.path.dirname(path)}/{self.name}.{self._env.role}.*.snapshot"
+            self._print(f"continuing from step {step} of {path} (to start from step 0, remove {files})")
+        self._has_loaded = True
+
     def _warn(self, words: str) -> None:
-        print(f"flota: warning: {words}", file=sys.stderr, flush=True)  # noqa: T201  in the worker's log
+        self._print(f"warning: {words}")
+
+    def _print(self, words: str) -> None:
+        print(f"flota: {words}", file=sys.stderr, flush=True)  # noqa: T201  in the worker's log
+
+
+def to_step(value: Any) -> int:
+    """A whole number of a framework, such as numpy.int64, is a step as well."""
+    try:
+        if not isinstance(value, bool):
+            return index(value)
+    except (TypeError, RuntimeError):  # RuntimeError: a tensor of torch without data
+        pass
+    raise BadStep(value)
 
 
 def parse_source(text: str) -> tuple[str, int, int]:

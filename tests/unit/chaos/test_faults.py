@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from flota.chaos.faults import Faults, FaultSchedule, parse_faults, verdict_in_words
+from flota.chaos.faults import BadFault, Faults, FaultSchedule, parse_faults, verdict_in_words
 from flota.cli.convert import read_duration
 
 
@@ -18,12 +18,24 @@ def test_kinds_intervals_and_the_seed_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["", "kill", "kill=", "kill=0", "kill=-1s", "burn=1m", "seed=7", "kill=1m,kill=2m", "kill=1m,seed=x", "kill=inf"],
+    ("words", "part", "expected"),
+    [
+        *[(f"node=1m,{part}", part, "an interval of 0.1s or more") for part in ("kill", "kill=", "kill=0", "kill=-1s")],
+        *[(f"node=1m,{part}", part, "an interval of 0.1s or more") for part in ("kill=inf", "kill=soon", "kill=nan")],
+        *[(f"kill=1m,{part}", part, "one of kill, hang, pause, shepherd, node") for part in ("", "burn=1m", "Kill=1m")],
+        *[(words, words, "at least one of kill, hang, pause, shepherd, node") for words in ("seed=7",)],
+        ("", "", "one of kill, hang, pause, shepherd, node"),
+        ("kill=1m,kill=2m", "kill=2m", "kill once"),
+        ("kill=1m,seed=1,seed=1", "seed=1", "seed once"),
+        ("kill=1m,seed=x", "seed=x", "a whole number"),
+    ],
 )
-def test_other_words_are_refused(words: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  it has no text: the caller names the flag
+def test_the_part_that_is_wrong_is_named(words: str, part: str, expected: str) -> None:
+    with pytest.raises(BadFault) as caught:
         parse(words)
+
+    assert caught.value.part == part
+    assert expected in caught.value.expected
 
 
 def inject(schedule: FaultSchedule, seconds: float) -> list[tuple[float, str]]:

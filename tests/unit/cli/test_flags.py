@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flota.cli.convert import convert
 from flota.cli.flags import ALIAS_OF, ALIASES, BY_NAME, FLAGS, GROUPS
 from flota.cli.parse import parse
 from flota.cli.settings import gather, without_parents_variables
@@ -168,3 +169,37 @@ def test_what_a_parent_gave_and_what_has_no_name_is_not_handed_on():
 def test_a_value_with_a_zero_byte_is_refused():
     with pytest.raises(BadValue):
         parse(["--env", "A=b\0c", "x.py"])
+
+
+@pytest.mark.parametrize(
+    ("word", "size"),
+    [("64G", 64 << 30), ("64GB", 64 << 30), ("64GiB", 64 << 30), ("64gb", 64 << 30), ("1T", 1 << 40), ("4096", 4096)],
+)
+def test_sizes_may_have_a_unit(word, size):
+    assert convert("--snapshot_memory", "size", word) == size
+
+
+@pytest.mark.parametrize("word", ["", "G", "GB", "64B", "64GG", "64BG", "64Gi", "64iB", "64 GB", "6.5G", "1000", "-1G"])
+def test_an_unknown_size_is_refused_with_the_forms_that_are_known(word):
+    with pytest.raises(BadValue, match="expected a size of 1K or more, in K, M, G or T") as caught:
+        convert("--snapshot_memory", "size", word)
+
+    assert caught.value.hint == "for example --snapshot_memory 64G, or --snapshot_memory 64GB"
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        *[(kind, "\u0663") for kind in ("int", "count", "workers", "duration", "port", "nodes", "positive", "threads")],
+        *[(kind, "\u0663") for kind in ("factor", "limit", "hang", "ports", "list", "ranks", "reasons")],
+        *[("size", "\u0663M"), ("streams", "0:\u0663"), ("roles", "trainer=\u0663"), ("faults", "kill=\u0663s")],
+        *[("faults", "kill=3s,seed=\u0663"), ("nodes", "1:\u0663"), ("int", "1_0"), ("int", " 1"), ("int", "-\u0663")],
+    ],
+)
+def test_digits_of_other_scripts_are_not_numbers(kind, word):
+    with pytest.raises(BadValue):
+        convert("--flag", kind, word)
+
+
+def test_a_whole_number_may_be_negative():
+    assert [convert("--rank", "int", word) for word in ("-1", "0", "12")] == [-1, 0, 12]

@@ -331,6 +331,8 @@ WRONG = [
         "--standalone and --nnodes contradict each other: a standalone job runs on one machine",
         "not both",
     ),
+    ("--master a:\u0663", "expected a port from 1 to 65535 after the host", "--master 10.0.0.1:8090"),
+    ("--master a\x1b:1", "expected HOST:PORT", "--master 10.0.0.1:8090"),
     ("--rdzv-conf x", "invalid value `x` for --rdzv-conf: expected KEY=VALUE pairs", "join_timeout=600"),
     (
         "--rdzv-conf join_timeout=soon",

@@ -1,7 +1,8 @@
-"""The threads of a copier that write the same rank's states."""
+"""A copier that writes states to files, and sends them from files."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from threading import Event, Thread
@@ -10,9 +11,11 @@ import pytest
 
 from flota.snapshots import copier as module
 from flota.snapshots.copier import Copier
+from flota.snapshots.copy_protocol import GET, LONGEST_REQUEST, CopyFailed, CopyRequest
+from flota.snapshots.disk import find_file, write_file
 from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
-from flota.worker.snapshot_layout import complete_steps
+from flota.worker.snapshot_layout import BUFFER_ALIGNMENT, complete_steps
 from flota.worker.snapshot_memory import RankMemory
 from flota.worker.snapshot_tree import Flattened
 
@@ -60,3 +63,49 @@ def test_the_last_state_is_written_once_after_the_one_that_is_being_written(tmp_
         copier._obey({"do": "round", "token": "", "directory": ""}, [])  # closes the file
 
     assert done == written
+
+
+def test_a_fetch_of_an_earlier_round_changes_nothing(file):
+    """Its state comes, or its failure is known, when the workers of the next round already use the memory."""
+    before = os.pread(file.fd, os.fstat(file.fd).st_size, 0)
+    entry = file.entries()[complete_steps(file.entries())[7]]
+    node, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    client, server = socket.socketpair()
+    with node, other, client, server:
+        copier = Copier(other, None)
+        for _ in range(2):
+            copier._obey({"do": "round", "token": "", "directory": ""}, [])
+        copier._obey({"do": "file", "role": "trainer", "rank": 0, "forget": None}, [os.dup(file.fd)])
+        late = entry._replace(step=9, complete=10)
+        server.sendall(json.dumps(late).encode().ljust(LONGEST_REQUEST) + b"x" * entry.size + bytes(4))
+
+        with pytest.raises(CopyFailed, match="the round is over"):
+            copier._take(client, CopyRequest(GET, "trainer", 0, 9), file, 1)
+        place = {"host": "host2", "address": "127.0.0.1", "port": 1}
+        copier._fetch({"role": "trainer", "rank": 0, "step": 9, **place}, 1)
+
+        node.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            node.recv(100)
+    assert os.pread(file.fd, os.fstat(file.fd).st_size, 0) == before
+
+
+def test_a_damaged_file_is_not_sent_as_a_whole_one(tmp_path, file):
+    """The sender closes the connection before the end, and does not offer the file again."""
+    entry = file.entries()[complete_steps(file.entries())[7]]
+    write_file(str(tmp_path), file, entry, iter([os.pread(file.fd, entry.size, entry.offset)]))
+    path = find_file(str(tmp_path), "trainer", 0, 7)
+    with open(path, "r+b") as damaged:
+        damaged.seek(BUFFER_ALIGNMENT)
+        damaged.write(bytes(10))
+    node, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    client, server = socket.socketpair()
+    with node, other, client, server:
+        copier = Copier(other, None)
+        copier._obey({"do": "round", "token": "", "directory": str(tmp_path)}, [])
+
+        with pytest.raises(CopyFailed):
+            copier._give(server, CopyRequest(GET, "trainer", 0, 7))
+
+        assert f"{path} is damaged" in node.recv(1000).decode()
+    assert os.listdir(tmp_path) == [f"{os.path.basename(path)}.damaged"]

@@ -64,14 +64,14 @@ def test_a_worker_does_not_wait_for_a_state_that_no_node_can_give(copier, memory
     path = begin_round(copier, memory, source)
 
     assert starts == []
-    with pytest.raises(BrokenSnapshot, match="no state of step 4"):
+    with pytest.raises(BrokenSnapshot, match="state of step 4 could not be fetched"):
         open_state(path, 4)
 
 
 def test_a_process_that_fails_is_tried_again_but_not_for_ever(copier, memory, starts, said):
     path = begin_round(copier, memory, "far")
 
-    with pytest.raises(BrokenSnapshot, match="no state of step 4"):
+    with pytest.raises(BrokenSnapshot, match="state of step 4 could not be fetched"):
         open_state(path, 4)
     while copier.deadline is not None:
         assert len(starts) <= MOST_RESTARTS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from itertools import accumulate
 from threading import Thread
 
 import pytest
@@ -16,6 +17,7 @@ from flota.worker.snapshot_layout import Entry
 STATE = Entry(7, 8, 1 << 16, 1 << 20, 3_000_000, 100, 1, 2)._replace(capacity=1 << 22)
 DATA = bytes(range(256)) * 12110
 BYTES = DATA[: STATE.size]
+KEY = protocol.derive_key("secret")
 
 
 @pytest.fixture
@@ -53,37 +55,48 @@ def soon():
 
 def test_both_sides_know_the_token(pair):
     request = CopyRequest(PUT, "trainer", 3, 70)
-    server = Side(protocol.answer, pair[1], "secret", soon())
+    server = Side(protocol.answer, pair[1], KEY, soon())
 
-    protocol.ask(pair[0], "secret", request)
+    protocol.ask(pair[0], KEY, request)
 
     assert server.result() == request
 
 
 def test_a_server_without_the_token_is_refused(pair):
-    server = Side(protocol.answer, pair[1], "other", soon())
+    pair[1].sendall(bytes(64))
 
     with pytest.raises(CopyFailed, match="does not have the job's token"):
-        protocol.ask(pair[0], "secret", CopyRequest(GET, "trainer", 3, 70))
+        protocol.ask(pair[0], KEY, CopyRequest(GET, "trainer", 3, 70))
 
-    pair[0].close()
+
+def serve(connection, key):
+    with connection:
+        return protocol.answer(connection, key, soon())
+
+
+def test_a_client_with_another_token_is_told_so(pair):
+    server = Side(serve, pair[1], protocol.derive_key("other"))
+
+    with pytest.raises(CopyFailed, match="is its token the same"):
+        protocol.ask(pair[0], KEY, CopyRequest(GET, "trainer", 3, 70))
+
     assert isinstance(server.result(), CopyFailed)
 
 
-def test_a_client_without_the_token_gets_64_bytes(pair):
-    server = Side(protocol.answer, pair[1], "secret", soon())
-    pair[0].sendall(bytes(32))
-    assert len(protocol.read_exactly(pair[0], 64)) == 64
+@pytest.mark.parametrize("client", [b"", bytes(32), bytes(64), bytes(64) + b"\x02\0\0\0[]", bytes(64) + b"\xff" * 4])
+def test_a_client_without_the_token_gets_nothing_that_depends_on_it(pair, client):
+    server = Side(serve, pair[1], KEY)
 
-    packed = json.dumps(CopyRequest(GET, "trainer", 3, 70)).encode()
-    pair[0].sendall(bytes(32) + len(packed).to_bytes(4, "little") + packed)
+    pair[0].sendall(client)
+    pair[0].shutdown(socket.SHUT_WR)
 
     assert isinstance(server.result(), CopyFailed)
+    assert len(b"".join(iter(lambda: pair[0].recv(1000), b""))) == 32  # the nonce
 
 
 def test_a_client_that_is_slow_is_given_up(pair):
     with pytest.raises(TimeoutError):
-        protocol.answer(pair[1], "secret", time.monotonic())
+        protocol.answer(pair[1], KEY, time.monotonic())
 
 
 @pytest.mark.parametrize(
@@ -99,19 +112,20 @@ def test_a_client_that_is_slow_is_given_up(pair):
     ],
 )
 def test_an_unknown_request_is_refused(pair, request_):
-    server = Side(protocol.answer, pair[1], "secret", soon())
+    server = Side(protocol.answer, pair[1], KEY, soon())
 
-    protocol.ask(pair[0], "secret", request_)
+    protocol.ask(pair[0], KEY, request_)
 
     assert isinstance(server.result(), CopyFailed)
 
 
 def receive(connection):
     entry = protocol.receive_entry(connection, CopyRequest(PUT, "trainer", 1, 7))
-    memory = bytearray(entry.size)
-    protocol.receive_state(connection, memoryview(memory), entry.size)
+    parts = {}
+    protocol.receive_state(connection, entry.size, parts.__setitem__)
     protocol.confirm(connection)
-    return entry, bytes(memory)
+    assert list(parts) == [0, *accumulate(map(len, parts.values()))][:-1]
+    return entry, b"".join(parts.values())
 
 
 def test_a_state_arrives_as_it_was(pair):

@@ -6,11 +6,21 @@ import os
 
 import pytest
 
+from flota.errors.snapshots import UnwritableSnapshotDir
 from flota.snapshots.agreement import ALL_RANKS, HeldSnapshot
-from flota.snapshots.disk import KEEP, find_file, find_states, forget_after, newest_unwritten, write_file
+from flota.snapshots.disk import (
+    KEEP,
+    find_file,
+    find_states,
+    forget_after,
+    newest_unwritten,
+    prepare_directory,
+    set_damaged_aside,
+    write_file,
+)
 from flota.snapshots.memory import create_memory
 from flota.snapshots.state_file import StateFile
-from flota.worker.snapshot_layout import complete_steps
+from flota.worker.snapshot_layout import BUFFER_ALIGNMENT, complete_steps
 from flota.worker.snapshot_memory import RankMemory, open_state
 from flota.worker.snapshot_tree import Flattened
 
@@ -85,6 +95,19 @@ def test_files_that_are_not_whole_are_left_out(tmp_path, rank):
     assert find_states(str(tmp_path)) == ()
 
 
+def test_a_file_whose_bytes_were_lost_is_set_aside(tmp_path, rank):
+    write(tmp_path, rank(0, 7, 8))
+    seven, eight = (find_file(str(tmp_path), "trainer", 0, step) for step in (7, 8))
+    with open(eight, "r+b") as file:
+        file.seek(BUFFER_ALIGNMENT)
+        file.write(bytes(50))
+
+    assert [set_damaged_aside(path) for path in (seven, eight, eight)] == [False, True, False]
+
+    assert [one.steps for one in find_states(str(tmp_path))] == [(7,)]
+    assert os.path.exists(f"{eight}.damaged")
+
+
 def test_only_what_is_new_is_written_at_the_end(tmp_path, rank):
     first, second = rank(0, 7, sharded=False), rank(1, 7, sharded=False)
 
@@ -124,3 +147,27 @@ def test_states_after_the_step_that_is_loaded_are_forgotten(tmp_path, rank):
     forget_after(str(tmp_path), "trainer", 7)
 
     assert [one.steps for one in find_states(str(tmp_path))] == [(7,)]
+
+
+def test_a_directory_is_made_and_checked_at_the_start(tmp_path):
+    prepare_directory(f"{tmp_path}/new/states")
+    (tmp_path / "new/states/.train.trainer.7.0.2.snapshot.12.34.0123abcd").write_bytes(b"half")
+    prepare_directory(f"{tmp_path}/new/states")
+
+    assert os.listdir(tmp_path / "new/states") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("file", "it is not a directory"),
+        ("file/below", "Not a directory"),
+        ("/proc/none", "No such file"),
+        ("/sys", ""),
+    ],
+)
+def test_a_directory_that_cannot_be_written_is_one_error(tmp_path, path, why):
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(UnwritableSnapshotDir, match=f"cannot write to the snapshot directory `.*{path}`: {why}"):
+        prepare_directory(str(tmp_path / path))

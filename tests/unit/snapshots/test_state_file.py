@@ -67,7 +67,7 @@ def test_the_worker_is_asked_to_keep_states(file):
 def test_a_state_that_cannot_be_fetched_is_an_error_for_the_worker(file):
     file.fail(7)
 
-    with pytest.raises(BrokenSnapshot, match="no state of step 7"):
+    with pytest.raises(BrokenSnapshot, match="state of step 7 could not be fetched"):
         open_state(f"/proc/self/fd/{file.fd}", 7)
     assert not file.has(7)
     save(file, 1)

@@ -8,7 +8,15 @@ from threading import Barrier
 
 import pytest
 
-from flota.worker.snapshot_files import SavedFile, list_files, parse_filename, remove_old, replace_file, write_state
+from flota.worker.snapshot_files import (
+    SavedFile,
+    list_files,
+    parse_filename,
+    remove_old,
+    remove_unfinished,
+    replace_file,
+    write_state,
+)
 from flota.worker.snapshot_memory import open_state
 from flota.worker.snapshot_tree import Flattened
 
@@ -40,6 +48,26 @@ def test_a_write_that_fails_leaves_nothing(tmp_path):
         replace_file(str(tmp_path), "it", fail)
 
     assert os.listdir(tmp_path) == []
+
+
+def test_only_what_a_killed_writer_left_is_removed(tmp_path):
+    left = ".train.trainer.7.0.2.snapshot.12.34.0123abcd"
+    others = [".train.trainer.7.0.2.snapshot", ".train.trainer.7.0.2.snapshot.12.34.0123abc", "a.12.34.0123abcd"]
+    others += [".notes.12.34.0123abcd", ".other.trainer.7.0.2.snapshot.12.34.0123abcd"]
+    for name in [left, *others]:
+        (tmp_path / name).write_bytes(b"half")
+    link = ".train.trainer.8.0.2.snapshot.12.34.0123abcd"
+    (tmp_path / link).symlink_to(others[0])
+    during = []
+
+    def write(fd):
+        remove_unfinished(str(tmp_path), "train")
+        during.extend(os.listdir(tmp_path))
+
+    replace_file(str(tmp_path), "train.trainer.9.0.2.snapshot", write)
+
+    assert any(name.startswith(".train.trainer.9.0.2.snapshot.") for name in during)
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, link, "train.trainer.9.0.2.snapshot"])
 
 
 def test_threads_that_write_the_same_file_do_not_mix(tmp_path):

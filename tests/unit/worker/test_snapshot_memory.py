@@ -104,5 +104,5 @@ def test_a_state_that_is_not_there_is_one_error(path):
 
     with pytest.raises(BrokenSnapshot, match="no state of step 2"):
         open_state(path, 2)
-    with pytest.raises(BrokenSnapshot, match="No such file"):
+    with pytest.raises(BrokenSnapshot, match="it is not there"):
         open_state(f"{path}x", 1)

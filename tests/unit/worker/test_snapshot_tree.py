@@ -103,3 +103,25 @@ def test_a_value_that_contains_itself_is_refused():
 def test_what_is_not_a_tree_is_one_error(text):
     with pytest.raises(BrokenSnapshot):
         SavedTree(text, "here", no_array).part("it")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (b"{", "its list of parts"),
+        (b"[" * 100_000, "its list of parts"),
+        (b'{"name":"train","parts":{"it":["f","x"]},"arrays":[]}', "part `it`"),
+        (b'{"name":"train","parts":{"it":["b","x"]},"arrays":[]}', "part `it`"),
+        (b'{"name":"train","parts":{"it":["a",3]},"arrays":[]}', "part `it`"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("where", "advice"), [("/data/a.snapshot", "move the file"), ("/proc/7/fd/3", "restart the job")]
+)
+def test_an_error_names_the_place_the_part_and_the_way_out(text, what, where, advice):
+    with pytest.raises(BrokenSnapshot) as caught:
+        SavedTree(text, where, no_array).part("it")
+
+    assert where in caught.value.message
+    assert f"{what} cannot be read (" in caught.value.message
+    assert advice in caught.value.hint

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import flota.worker.state_snapshot as module
 from flota.errors import FlotaError
-from flota.errors.snapshots import BadSnapshotName, BadStep, PartMissing, SecondSnapshot, WorldChanged
+from flota.errors.snapshots import (
+    BadSnapshotName,
+    BadStep,
+    DamagedSnapshot,
+    PartMissing,
+    SecondSnapshot,
+    WorldChanged,
+)
 from flota.worker.environment import Env
+from flota.worker.snapshot_layout import BUFFER_ALIGNMENT
 
 
 class Model:
@@ -95,6 +105,77 @@ def test_parts_of_another_number_of_ranks_need_a_function(start):
     assert model.weight == 21
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rank_0_says_once_where_files_are_and_which_one_it_loads(start, tmp_path, capsys, rank):
+    def run():
+        snap = start(rank=rank, world=2, sharded=True)
+        steps = [snap.load(), snap.load()]
+        for step in (4, 5):
+            snap.save(step, n=1)
+        return steps, capsys.readouterr().err
+
+    start(rank=1 - rank, world=2, sharded=True).save(5, n=1)
+    capsys.readouterr()
+    first, second = run(), run()
+
+    path = f"{tmp_path}/train.trainer.5.0.2.snapshot"
+    writing = f"flota: writing snapshots to {tmp_path}; the next run continues from them\n"
+    loading = (
+        f"flota: continuing from step 5 of {path} (to start from step 0, remove {tmp_path}/train.trainer.*.snapshot)\n"
+    )
+    assert first == ([0, 0], writing if rank == 0 else "")
+    assert second == ([5, 5], loading + writing if rank == 0 else "")
+
+
+def test_the_first_save_removes_what_a_killed_one_left(start, tmp_path):
+    (tmp_path / ".train.trainer.7.0.1.snapshot.12.34.0123abcd").write_bytes(b"half")
+
+    start().save(8, n=1)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["train.trainer.8.0.1.snapshot"]
+
+
+def lose_bytes(directory, pattern):
+    """What a loss of power may leave of a file whose size is right."""
+    for path in directory.glob(pattern):
+        data = path.read_bytes()
+        path.write_bytes(data[:BUFFER_ALIGNMENT] + bytes(len(data) - BUFFER_ALIGNMENT))
+
+
+@pytest.mark.parametrize("lose", [lose_bytes, lambda at, name: [one.write_bytes(b"x") for one in at.glob(name)]])
+def test_the_state_before_a_damaged_one_is_loaded(start, tmp_path, capsys, lose):
+    for step in (4, 5):
+        start().save(step, model=Model(step))
+    capsys.readouterr()
+    lose(tmp_path, "*.5.0.1.snapshot")
+    model = Model()
+
+    first = start(rank=1, world=2).load(model=model), model.weight, capsys.readouterr().err
+    second = start(rank=0, world=2).load(model=model), model.weight, capsys.readouterr().err
+
+    assert first == (4, 4, "")
+    assert second[:2] == (4, 4)
+    assert second[2].count("continuing from step 4 of ") == 1
+    assert second[2].count("train.trainer.5.0.1.snapshot.damaged, and an older state is used") == 1
+    assert sorted(path.name.partition("trainer.")[2] for path in tmp_path.iterdir()) == [
+        "4.0.1.snapshot",
+        "5.0.1.snapshot.damaged",
+    ]
+
+
+def test_a_damaged_part_is_an_error_and_the_next_attempt_loads_older_ones(start, tmp_path):
+    """Other ranks, whose parts are whole, cannot know it."""
+    for step in (4, 5):
+        for rank in (0, 1):
+            start(rank=rank, world=2, sharded=True).save(step, n=[step, rank])
+    lose_bytes(tmp_path, "*.5.1.2.snapshot")
+
+    with pytest.raises(DamagedSnapshot, match=r"trainer\.5\.1\.2\.snapshot"):
+        start(rank=1, world=2, sharded=True).load()
+
+    assert [start(rank=rank, world=2, sharded=True).load() for rank in (0, 1)] == [4, 4]
+
+
 def test_a_missing_part_is_named(start):
     start().save(1, model=Model(1))
 
@@ -116,9 +197,24 @@ def test_a_worker_has_one_snapshot(start):
         module.snapshot("other")
 
 
-def test_a_step_below_zero_is_refused(start):
-    with pytest.raises(BadStep):
-        start().save(-1)
+@pytest.mark.parametrize("step", [-1, float("nan"), 5.0, "7", True, None, 1 << 62])
+def test_a_step_that_is_not_a_number_of_steps_is_refused_with_its_value(start, step):
+    for snap in (start(), start(every=10), start(rank=1, world=2)):
+        with pytest.raises(BadStep, match=re.escape(f"not `{step!r}`")) as caught:
+            snap.save(step, n=1)
+
+    assert isinstance(caught.value, ValueError)
+    assert start().load() == 0
+
+
+def test_a_number_of_a_framework_is_a_step(start):
+    class Number:
+        def __index__(self):
+            return 7
+
+    start().save(Number(), n=1)
+
+    assert start().load() == 7
 
 
 def test_every_error_is_one_of_flota(start):

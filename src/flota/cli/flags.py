@@ -132,7 +132,7 @@ FLAGS = (
     Flag("spares", "count", 0, "nodes", "nodes beyond --nnodes that replace lost ones [0]", "N"),
     Flag("evict-stragglers", "factor", None, "nodes", "with --spares: replace nodes that are slower by this", "X"),
     Flag("master", "text", None, "nodes", "where nodes join: HOST:PORT, H1:P,H2:P,H3:P (these run etcd), https://…, etcd://… or etcds://… [chosen]", "ADDR", variables="PADDLE_MASTER", origin="paddle launch", note=ON_ONE_MACHINE),
-    Flag("masters", "count", 0, "nodes", "the first N nodes that join at --master run an etcd, so any of them may be lost [0]", "N", note=ON_ONE_MACHINE),
+    Flag("masters", "count", 0, "nodes", "the first N nodes that join at --master run etcd [0]", "N", note=ON_ONE_MACHINE),
     Flag("rank", "int", -1, "nodes", "this node's number [-1: assigned when the nodes join]", "N", variables="PADDLE_RANK PET_NODE_RANK", origin="paddle launch"),
     Flag("job-id", "text", "default", "nodes", "the job's name, also used in log names [default]", "NAME", variables="PADDLE_JOB_ID PET_RDZV_ID", origin="paddle launch"),
     Flag("run-mode", "choice:collective,ps,ps-heter,rpc", "collective", "nodes", "collective, ps, ps-heter or rpc [derived from other flags]", "MODE", variables="PADDLE_RUN_MODE", origin="paddle launch"),

@@ -28,8 +28,11 @@ class ClusterRequests(JobRequests):
         self._node = node
 
     def overview(self) -> JobOverview:
-        overview = overview_of(self._node.follower.job_state, self._node.follower.name, tls=self._node.nodes.tls)
-        return overview._replace(store_seconds=self._node.store.client.last_seconds)
+        job, store = self._node.follower.job_state, self._node.store
+        overview = overview_of(job, self._node.follower.name, tls=self._node.nodes.tls)
+        # Users may give several jobs one id; then, and before the first round, the nodes have their store in common.
+        run = (job.run_name if job else "").partition("/")[0] or store.addresses
+        return overview._replace(store_seconds=store.client.last_seconds, run=run)
 
     def stop(self) -> str:
         job, is_first = self._node.follower.job_state, not self._node.stopped_by

@@ -54,6 +54,7 @@ def node_status(node: NodeWatch) -> Status:
         slow=tuple(SlowStatus(*one) for one in overview.slow),
         message=node.ending or overview.message,
         spares=tuple(NodePlace(-1, *place) for place in overview.spares),
+        run=overview.run,
     )
     return Status(job, _own_status(node, overview.store_seconds, is_spare=overview.waits_in is not None))
 

@@ -13,7 +13,7 @@ from flota.cli.build_spec import absolute
 from flota.cli.command_options import WITH_VALUE, Options, read_command
 from flota.cli.commands.why import expand
 from flota.cli.convert import convert
-from flota.cli.find_job import find_job, running_nodes
+from flota.cli.find_job import choose, find_job, is_of, running_nodes
 from flota.cli.print_json import print_json
 from flota.cli.settings import find_log_dir
 from flota.control.client import JobClient, NodeClient
@@ -21,7 +21,7 @@ from flota.dashboard.finished_job import FinishedJob
 from flota.dashboard.job_source import JobSource
 from flota.dashboard.live_job import LiveJob
 from flota.dashboard.web_server import PageServer
-from flota.errors import BadValue, CannotAsk, CannotListen, NoJobHere, NoReport
+from flota.errors import BadValue, CannotAsk, CannotListen, NoReport
 from flota.host.process_start import die_with_parent
 
 USAGE = """\
@@ -88,15 +88,15 @@ def find_source(options: Options, on_end: Callable[[JobSource | None], object]) 
         directories = [absolute(path) for path in expand(options.words[0], "flota dashboard")]
         running = [node for node in running_nodes() if node.status.job.log_dir in directories]
         return live(JobClient(running[0].client)) if running else FinishedJob(directories)
-    try:
+    if {*WITH_VALUE} & options.given.keys():
         return live(find_job(options.given, os.environ))
-    except NoJobHere:
-        if options.given:
-            raise
+    nodes, here = running_nodes(), os.getcwd()
+    if not any(is_of(node, here) for node in nodes):
         try:
             return FinishedJob(expand(*find_log_dir(os.environ)))
         except NoReport:
-            raise NoJobHere from None
+            pass  # another job of this machine may be meant
+    return live(JobClient(choose(nodes, "", here).client))
 
 
 def _reach_node(pid: int) -> JobClient:

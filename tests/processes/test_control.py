@@ -75,12 +75,12 @@ def nodes(flota):
     return start_nodes(flota, "--nnodes", 2)
 
 
-def start_nodes(flota, *words, count=2):
+def start_nodes(flota, *words, count=2, token=TOKEN):
     held = hold_free(1, "127.0.0.1")
     place = f"127.0.0.1:{port_of(held[0])}"
     release(held)
     words = (*words, "--master", place, "--framework", "torch", "reports.py")
-    env = {"STAGE": str(flota.directory), "FLOTA_TOKEN": TOKEN}
+    env = {"STAGE": str(flota.directory), "FLOTA_TOKEN": token}
     found = [flota.start("--log_dir", f"log{number}", *words, env=env) for number in range(count)]
     found[0].wait_for("step.0", "step.1")
     wait_until(lambda: {node.pid for node in found} <= set(local_nodes()), "their sockets")
@@ -269,10 +269,38 @@ def test_why_tells_the_restarts_of_a_running_job(flota, job, ask):
     told = command(flota, "why", "--job", job.pid)
     (as_json,) = json.loads(command(flota, "why", "--job", job.pid, "--json").stdout)
 
+    assert [command(flota, "why", *words).stdout.split("to now")[0] for words in ((), ("log",))] == [
+        told.stdout.split("to now")[0]
+    ] * 2
+    job.process.send_signal(signal.SIGSTOP)  # as if it could not be asked
+    assert f"job default is still running on {os.uname().nodename}, after 1 restart\n" in command(flota, "why").stdout
+    job.process.send_signal(signal.SIGCONT)
     assert "round 0 " in told.stdout and "ended: rank 1 exit code 3" in told.stdout
     assert (as_json["attempt"], as_json["restarts"][0]["reason"]) == (1, "rank 1 exit code 3")
     wait_until(lambda: ask.status(job).node.ranks[0].step > 0, "the workers")
     assert finish(flota, job) == [0]
+
+
+def test_nodes_of_one_job_in_one_directory_are_one_job(flota):
+    """Also without a token, with which they cannot ask each other."""
+    nodes = start_nodes(flota, "--nnodes", 2, token="")
+
+    ended = command(flota, "stop")
+
+    assert (ended.returncode, ended.stdout) == (0, "flota: stopping the job\n")
+    assert [node.output() and node.wait() for node in nodes] == [143, 143]
+
+
+def test_the_running_job_of_a_directory_comes_before_its_finished_one(flota, ask):
+    failed = flota.run("--log_dir", "log", "fails.py", env={"FAIL_RANK": "0", "FAIL_HOW": "7"})
+    running = flota.start("--log_dir", "runs/{time}", "reports.py", env={"STAGE": str(flota.directory)})
+    wait_until(lambda: running.pid in local_nodes(), "its socket")
+
+    assert "running on " in command(flota, "why").stdout
+    assert failed.returncode == 7 and "exit code 7" in command(flota, "why", "log").stdout
+    running.wait_for("step.0")
+    assert "rank 0 step 1\n" in command(flota, "logs").stdout
+    assert finish(flota, running) == [0]
 
 
 def test_top_prints_a_snapshot_as_json(flota, job):

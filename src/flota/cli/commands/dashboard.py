@@ -29,14 +29,15 @@ usage: flota dashboard [LOG_DIR] [--job ID] [--at HOST:PORT] [--listen ADDR:PORT
 
 Serve a page about a running job, or about the finished job in a log directory,
 and print its link. The page shows progress, ranks, nodes, rounds, logs and
-stacks. The link contains a token, with which one can also stop the job.
+stacks. The link contains a token, with which one can also stop the job. It is
+printed without the token if the output is not a terminal.
 Without arguments, it is the job of this directory, or the only one on this
 machine. It is served until Ctrl-C, or until 10 minutes after the job's end.
 
   --job ID             the job with this id, or with this pid
   --at HOST:PORT       the job whose node listens there, with FLOTA_TOKEN
   --listen ADDR:PORT   where to serve it; not encrypted [127.0.0.1, any port]
-  --json               print the link as JSON
+  --json               print the link as JSON, with the token
 """
 NODE_TIME = 120.0  # seconds until a node that does not answer is given up
 LINGER = 600.0  # seconds after the job's end
@@ -59,15 +60,24 @@ def main(words: list[str]) -> int:
         raise CannotListen(f"{address}:{port}", (error.strerror or str(error)).lower()) from None
     source = find_source(options, lambda finished: _on_end(server, finished))
     server.source = server.source or source  # unless the job has ended already
-    if options.json:
-        print_json({"link": server.link})
-    else:
-        print(server.link)
-    sys.stdout.flush()
+    _print_link(server, options)
     if not address.startswith("127.") and address not in ("::1", "localhost"):
         print("flota: warning: the page is not encrypted: use it in a network that you trust", file=sys.stderr)
     server.serve_forever(CHECK_INTERVAL)
     return 0
+
+
+def _print_link(server: PageServer, options: Options) -> None:
+    """With the token only on a terminal, in JSON, or for the node that has started this command: a file may be read by
+    others."""
+    if options.json:
+        print_json({"link": server.link})
+    elif sys.stdout.isatty() or "--parent" in options.given:
+        print(server.link)
+    else:
+        print(f"{server.link.partition('=')[0]}=TOKEN")
+        print("flota: the token is printed on a terminal only: to print it anywhere, use --json", file=sys.stderr)
+    sys.stdout.flush()
 
 
 def _where_to_listen(word: str) -> tuple[str, int]:

@@ -387,7 +387,10 @@ def test_a_drained_node_leaves_and_the_others_go_on(flota, ask):
 
     refused = command(flota, "drain", 0, "--job", nodes[1].pid)
     assert refused.returncode == 2
-    assert "this node serves the job's master: without it the job ends" in refused.stderr
+    assert (
+        "refused: this node serves the job's master, so the job would end: to end it, use flota stop\n"
+        in refused.stderr
+    )
 
     ended = command(flota, "drain", 1, "--job", nodes[0].pid)
 

@@ -100,9 +100,9 @@ def refuse_to_leave(
     """Raise CannotDo if the job would end without this node. `serves`: it serves the embedded master."""
     is_spare = job is not None and job.is_spare(node)
     if job is None or (job.seat_of(node) < 0 and not is_spare):
-        raise CannotDo("this node has no place in the running round")
+        raise CannotDo("this node is not part of the running round: try again when it has joined")
     if serves:
-        raise CannotDo("this node serves the job's master: without it the job ends; to end it, use flota stop")
+        raise CannotDo("this node serves the job's master, so the job would end: to end it, use flota stop")
     staying = len(job.seats) + len(job.spares) - 1
     if not is_spare and staying < nodes.least and (nodes.elastic or not restarts.enabled):
         raise CannotDo(f"the job needs at least {nodes.least} node{'s' * (nodes.least > 1)}: to end it, use flota stop")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from flota.control.status import OFFSET, SPARE, Done, JobStatus, NodeLogs, NodePlace, NodeStatus, Problem, Status
-from flota.errors import CannotAsk
+from flota.errors import CannotAsk, NodeRefused
 from flota.host.unix_socket import address_of, peer_of
 from flota.job.printable import printable
 from flota.job.roster import split_endpoint
@@ -27,7 +27,9 @@ ANSWER_TIME = 5.0  # seconds: a node that does not answer in time is named, and 
 ASKED_AT_ONCE = 32
 LARGEST = 64 << 20  # bytes of an answer
 NO_ANSWER = "no answer"  # in time
-DOES_NOT_LISTEN = "the job has no token, or with TLS the node no certificate: set FLOTA_TOKEN on all nodes"
+DOES_NOT_LISTEN = (
+    "it takes no requests from other machines; run the command there, or set FLOTA_TOKEN on all nodes at the next start"
+)
 
 
 class Access(Struct, frozen=True):
@@ -148,7 +150,7 @@ class NodeClient:
                     raise CannotAsk(self.where, _in_words(error)) from None
         if answer.status != http.client.OK:
             problem = self._decode(body, Problem).error
-            raise CannotAsk(self.where, printable(problem))
+            raise NodeRefused(self.where, printable(problem))
         return body, answer.getheader(OFFSET, "")
 
     def _decode(self, body: bytes, kind: type[Answer]) -> Answer:

@@ -369,6 +369,46 @@ def test_a_spare_is_shown_as_one(flota, ask):
     assert finish(flota, *nodes) == [0, 0, 0]
 
 
+def start_with_spare(flota, ask, token=TOKEN):
+    """The spare comes first."""
+    nodes = start_nodes(flota, "--nnodes", 2, "--spares", 1, count=3, token=token)
+    wait_until(lambda: all(len(ask.status(node).job.spares) == 1 for node in nodes), "a spare that all nodes know")
+    return sorted(nodes, key=lambda node: ask.status(node).node.state != "spare")
+
+
+def test_commands_on_the_host_of_a_spare_act_on_the_job(flota, ask):
+    spare, *others = start_with_spare(flota, ask)
+
+    stack = command(flota, "stack", "--log_dir", ask.status(spare).job.log_dir)
+    assert stack.returncode == 0 and "steps: " in stack.stdout, stack.stderr
+    assert command(flota, "restart", "--job", spare.pid).stdout == "flota: restarting all workers\n"
+    wait_until(lambda: ask.status(others[0]).job.round == 1, "the next round")
+    wait_until(lambda: ask.status(spare).node.state == "spare", "the spare")
+    assert command(flota, "stop", "--job", spare.pid).stdout == "flota: stopping the job\n"
+    assert [node.output() and node.wait() for node in (spare, *others)] == [143, 143, 143]
+
+
+def test_a_spare_without_a_token_says_where_to_run_the_command(flota, ask):
+    spare, *others = start_with_spare(flota, ask, token="")
+
+    for verb in ("stop", "restart"):
+        refused = command(flota, verb, "--job", spare.pid)
+        assert refused.returncode == 2
+        assert "it takes no requests from other machines; run the command there" in refused.stderr.splitlines()[0]
+    assert finish(flota, spare, *others) == [0, 0, 0]
+
+
+def test_a_node_is_drained_only_if_its_name_is_clear(flota, ask):
+    spare, *others = start_with_spare(flota, ask)
+    host = os.uname().nodename
+
+    several, unknown = (command(flota, "drain", name, "--job", spare.pid) for name in (host, 7))
+    names = f"0 ({host}), 1 ({host}), {host} (spare)"
+    assert f"several nodes of the job are on `{host}`; its nodes: {names}" in several.stderr
+    assert f"the job has no node `7`; its nodes: {names}" in unknown.stderr
+    assert finish(flota, spare, *others) == [0, 0, 0]
+
+
 def test_stack_asks_a_job_on_other_machines(flota, nodes, ask):
     endpoint = ask.status(nodes[0]).job.nodes[1].endpoint
 

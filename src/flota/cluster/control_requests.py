@@ -34,7 +34,12 @@ class ClusterRequests(JobRequests):
         run = (job.run_name if job else "").partition("/")[0] or store.addresses
         return overview._replace(store_seconds=store.client.last_seconds, run=run)
 
+    def _refuse_if_spare(self) -> None:
+        if self._node.follower.is_spare:
+            raise CannotDo("this node is a spare, which acts for itself alone: ask a node with ranks")
+
     def stop(self) -> str:
+        self._refuse_if_spare()
         job, is_first = self._node.follower.job_state, not self._node.stopped_by
         if not is_first and self._node.stop_scope == ONE_NODE and not (job and job.ending):
             raise CannotDo("this node is leaving the job: ask another node to stop it")
@@ -42,6 +47,7 @@ class ClusterRequests(JobRequests):
         return answer if has_seat else "stopping this node, which has no ranks"
 
     def restart(self) -> str:
+        self._refuse_if_spare()
         if not self._node.follower.request_restart():
             raise CannotDo("the job is not running")
         self._node.advance()

@@ -249,6 +249,21 @@ class JobClient:
             self._clients[place.endpoint] = NodeClient(place.endpoint, self._access)
         return self._clients[place.endpoint]
 
+    def working_node(self) -> NodeClient:
+        """A node that can act on the whole job: the entry, or if that is a spare, one with a seat that answers."""
+        status = self.entry.status()
+        if status.node.state != SPARE:
+            return self.entry
+        problem = CannotAsk(self.entry.where, "it is a spare, and knows no node of the job")
+        for place in status.job.nodes:
+            try:
+                self.node(place).status()
+            except CannotAsk as error:
+                problem = error
+            else:
+                return self.node(place)
+        raise problem
+
     def close(self) -> None:
         for client in (self.entry, *self._clients.values()):
             client.close()

@@ -39,6 +39,11 @@ class UnknownNode(TemplateError[str, str]):
     hint = "list them with: flota ps --json"
 
 
+class SeveralNodes(TemplateError[str, str]):
+    message = "several nodes of the job are on `{0}`; its nodes: {1}"
+    hint = "use the number of the node"
+
+
 class MissingNode(TemplateError[()]):
     message = "flota drain needs a node: its number or its host name"
     hint = "list the nodes with: flota ps --json"

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from flota.control.client import JobClient, NodeClient, job_at, local_nodes
+from flota.cli.job_access import job_at
+from flota.control.client import JobClient, NodeClient, local_nodes
 from flota.control.status import ENDED, Status
 from flota.errors import CannotAsk, NoJobHere, SeveralJobs, UnknownJob
 from flota.job.printable import printable
@@ -26,7 +27,7 @@ class RunningNode(NamedTuple):
 
 def find_job(given: Mapping[str, str], environ: Mapping[str, str]) -> JobClient:
     if "--at" in given:
-        return job_at(given["--at"], dict(environ))
+        return job_at(given["--at"], environ)
     return JobClient(choose(running_nodes(), given.get("--job", ""), os.getcwd()).client)
 
 

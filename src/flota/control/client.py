@@ -37,6 +37,7 @@ class Access(Struct, frozen=True):
 
     token: str = ""
     authority: str = ""  # the path of the CA certificate, if the job uses TLS
+    derived: str = ""  # a CA certificate that was made from the token, in PEM
 
 
 NO_ACCESS = Access()
@@ -174,6 +175,8 @@ def _connect(where: str, access: Access) -> http.client.HTTPConnection:
     if scheme == "https":
         try:
             context = ssl.create_default_context(cafile=access.authority or None)
+            if access.derived:
+                context.load_verify_locations(cadata=access.derived)
         except OSError as error:
             raise CannotAsk(where, f"cannot read {access.authority}: {error}") from None
         return http.client.HTTPSConnection(host, int(port), timeout=ANSWER_TIME, context=context)
@@ -276,12 +279,6 @@ class JobClient:
             if place.seat == seat:
                 return self.node(place)
         raise CannotAsk(f"node {seat}", "it has left the job")
-
-
-def job_at(where: str, environ: dict[str, str]) -> JobClient:
-    """The job whose node listens at an endpoint, for a user who has its token."""
-    access = Access(environ.get("FLOTA_TOKEN", ""), environ.get("FLOTA_TLS_CA", ""))
-    return JobClient(NodeClient(where, access), access)
 
 
 def local_nodes() -> list[int]:

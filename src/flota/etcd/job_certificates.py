@@ -12,6 +12,7 @@ import subprocess
 from base64 import b64encode
 from collections.abc import Iterable
 from ipaddress import ip_address
+from tempfile import TemporaryDirectory
 
 from flota.errors import NoCertificates
 from flota.etcd.member_flags import TlsFiles
@@ -83,6 +84,14 @@ def make_certificates(directory: str, token: str, hosts: Iterable[str]) -> TlsFi
     _openssl(directory, *REQUEST, "/CN=flota node", *new_key, "-out", "node.csr")
     _openssl(directory, *SIGN, "-cert", "ca.pem", "-extensions", "node", "-in", "node.csr", "-out", "node.pem", key=key)
     return TlsFiles(*(f"{directory}/{name}" for name in ("ca.pem", "node.pem", "node.key")))
+
+
+def authority_certificate(token: str) -> str:
+    """The CA's certificate, in PEM, for a client that has only the token. Raises NoCertificates."""
+    with TemporaryDirectory(prefix="flota-") as directory:
+        _make_authority(directory, token, CONFIG.format(names=alternative_names(["localhost"])))
+        with open(f"{directory}/ca.pem") as file:
+            return file.read()
 
 
 def _make_authority(directory: str, token: str, config: str) -> bytes:

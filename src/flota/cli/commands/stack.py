@@ -130,9 +130,9 @@ def _directory(given: dict[str, str]) -> str:
 
 
 def _job_at(where: str) -> JobClient:
-    from flota.control.client import job_at
+    from flota.cli.job_access import job_at
 
-    return job_at(where, dict(os.environ))
+    return job_at(where, os.environ)
 
 
 def _spare_of(directory: str) -> JobClient | None:

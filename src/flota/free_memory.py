@@ -13,7 +13,7 @@ FILES = {
 
 def available(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
     """Bytes available on this machine, in this process's cgroup and in its parent cgroups: the smallest."""
-    left = [kilobytes(line) for line in read_lines(f"{proc}/meminfo") if line.startswith("MemAvailable:")]
+    left = [amount for name, amount in machine_memory(proc).items() if name == "MemAvailable"]
     directory, version = find_cgroup(proc, cgroups)
     while directory and directory != cgroups:
         limit, used = (read_number(f"{directory}/{name}") for name in FILES[version][:2])
@@ -21,6 +21,11 @@ def available(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
             left.append(max(0, limit - used))
         directory = os.path.dirname(directory)
     return min(left, default=0)
+
+
+def machine_memory(proc: str = "/proc") -> dict[str, int]:
+    """Bytes of this machine's memory by kind, such as MemTotal and MemAvailable; empty if it cannot be read."""
+    return {line.partition(":")[0]: kilobytes(line) for line in read_lines(f"{proc}/meminfo")}
 
 
 def find_cgroup(proc: str, cgroups: str) -> tuple[str, int]:

@@ -39,6 +39,9 @@ class FakeJob:
         self.slow = {3, ranks // 2 + 1} if ranks > 3 else set()
         self.entry = self
 
+    def working_node(self) -> FakeJob:
+        return self
+
     def another(self) -> FakeJob:
         return self
 

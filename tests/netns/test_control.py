@@ -115,6 +115,35 @@ def test_another_node_takes_the_seat_of_a_drained_one(job):
     assert job.codes() == [0, 143, 0, 0]
 
 
+def test_a_spare_is_drained_by_the_name_of_its_host(job):
+    words = "--nnodes 2 --spares 2"
+    job.start([1, 2], words, env=TOKEN)
+    job.round(0, 2)
+    spares = [job.node(number, words, env=TOKEN) for number in (3, 4)]
+    for spare in spares:
+        spare.wait_for("this node is a spare")
+
+    assert flota(job, 1, "drain", "host3").stdout == "flota: this node leaves the job\n"
+    assert flota(job, 4, "drain", "host4").stdout == "flota: this node leaves the job\n"
+
+    assert [spare.wait() for spare in spares] == [143, 143]
+    job.finish()
+    assert job.codes() == [0, 0, 143, 143]
+
+
+def test_a_job_is_stopped_from_the_host_of_a_spare(job):
+    words = "--nnodes 2 --spares 1"
+    job.start([1, 2], words, env=TOKEN)
+    job.round(0, 2)
+    job.node(3, words, env=TOKEN).wait_for("this node is a spare")
+
+    assert "ranks: " in flota(job, 3, "stack").stdout
+    assert flota(job, 3, "restart").stdout == "flota: restarting all workers\n"
+    job.round(1, 2)
+    assert flota(job, 3, "stop").stdout == "flota: stopping the job\n"
+    assert job.codes() == [143, 143, 143]
+
+
 @pytest.mark.parametrize(("kind", "fault"), [(HTTP, "stopped"), (ETCD, "cut off")])
 def test_a_silent_node_is_named_and_the_others_are_shown(shared, tmp_path, kind, fault):
     job = Job(shared.lab, tmp_path, shared.master(kind))

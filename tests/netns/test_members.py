@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sys
 
 import pytest
 
 from tests.lab import Lab, missing
-from tests.launching import children, name_of, wait_until
+from tests.launching import DEADLINE, children, environment, name_of, wait_until
 from tests.netns.jobs import Job, last_words
 from tests.netns.members import ChosenMembersJob, MembersJob
 from tests.store import certificates
@@ -22,6 +24,7 @@ from flota.control.client import JobClient, NodeClient
 answer = JobClient(NodeClient(int(sys.argv[1]))).status()
 print([[rank.rank for rank in node.ranks] for node in answer.nodes])
 """
+TOKEN = "0123456789abcdef"
 ELASTIC = "--nnodes 2:3 --elastic_timeout 2s --max_restart 5"
 
 
@@ -40,7 +43,7 @@ def job(hosts, tmp_path):
         hosts.crash(number)
 
 
-@pytest.mark.parametrize("token", ["", "0123456789abcdef"])
+@pytest.mark.parametrize("token", ["", TOKEN])
 def test_the_nodes_run_an_etcd_that_ends_with_the_job(job, token):
     nodes = job.start([1, 2, 3, 4], "--nnodes 4", env={"FLOTA_TOKEN": token} if token else None)
     job.round(0, 4)
@@ -153,7 +156,7 @@ def test_a_node_on_another_host_becomes_a_member_in_the_place_of_one_that(job, w
 
 
 def test_another_token_is_refused_at_once(job):
-    token = {"FLOTA_TOKEN": "0123456789abcdef"}
+    token = {"FLOTA_TOKEN": TOKEN}
     job.start([1, 2, 3], "--nnodes 3:4 --elastic_timeout 1s", env=token)
     job.settle(3)
 
@@ -206,14 +209,29 @@ def test_certificates_of_the_user_are_used(job, tmp_path):
 
 
 def test_a_job_with_a_token_can_be_asked_over_tls(job):
-    nodes = job.start([1, 2, 3], "--nnodes 3", env={"FLOTA_TOKEN": "0123456789abcdef"})
+    nodes = job.start([1, 2, 3], "--nnodes 3", env={"FLOTA_TOKEN": TOKEN})
     job.round(0, 3)
 
     asked = job.lab.host(1).run([sys.executable, "-c", ASKS_NODES, nodes[0].process.pid])
 
     assert asked.stdout == "[[0], [1], [2]]\n", asked.stderr
-    job.finish()
-    assert job.codes() == [0, 0, 0]
+    (endpoint,) = re.findall(r'"endpoint": "(https://10.77.0.2:\d+)"', run_flota(job, 2, "ps", "--json").stdout)
+    for where in (endpoint, endpoint.removeprefix("https://")):
+        listed = run_flota(job, 4, "ps", "--json", "--at", where, FLOTA_TOKEN=TOKEN)
+        assert listed.returncode == 0, listed.stderr
+        (facts,) = json.loads(listed.stdout)
+        assert facts["hosts"] == ["host1", "host2", "host3"]
+    answer = json.loads(run_flota(job, 4, "top", "--json", "--at", endpoint, FLOTA_TOKEN=TOKEN).stdout)
+    assert ([node["host"] for node in answer["nodes"]], answer["missing"]) == (["host1", "host2", "host3"], [])
+    refused = run_flota(job, 4, "stop", "--at", where, FLOTA_TOKEN="another")
+    assert refused.returncode == 2 and "certificate verify failed" in refused.stderr
+    assert run_flota(job, 4, "stop", "--at", where, FLOTA_TOKEN=TOKEN).stdout == "flota: stopping the job\n"
+    assert job.codes() == [143, 143, 143]
+
+
+def run_flota(job, host, *words, **variables):
+    command = [sys.executable, "-m", "flota", *words]
+    return job.lab.host(host).run(command, cwd=job.stage, env=environment(variables), timeout=DEADLINE)
 
 
 def test_without_etcd_a_listed_host_says_what_to_install(job, tmp_path):

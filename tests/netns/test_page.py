@@ -26,9 +26,9 @@ class HostPage:
 
     def __init__(self, node) -> None:
         self.host = node.host
-        words = [sys.executable, "-m", "flota", "dashboard", "--job", str(node.process.pid)]
+        words = [sys.executable, "-m", "flota", "dashboard", "--json", "--job", str(node.process.pid)]
         self.process = self.host.popen(words, cwd=node.directory, env=environment(), stdout=subprocess.PIPE)
-        link = self.process.stdout.readline().decode()
+        link = json.loads(b"".join(iter(self.process.stdout.readline, b"}\n")) + b"}")["link"]
         self.port, self.token = re.match(r"http://127.0.0.1:(\d+)/#token=(\S+)", link).groups()
 
     def wait_for(self, condition) -> dict:

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from flota.ledger.read_logs import find_ledger
 from tests.lab.nodes import Node
 from tests.netns.jobs import LONG_LEASE, WORKERS, Job, Worker, last_words
 
@@ -57,6 +58,9 @@ def test_it_takes_the_ranks_of_a_killed_node_which_comes_back_as_a_spare(job):
         ("host3 was lost; replaced by the spare host2", False, ["host3"]),
     ]
     assert job.rounds() == [0, 1, 2]
+    _, ledger = find_ledger(sorted({str(node.directory / "log") for node in (*nodes, back)}))
+    assert [row.rank for row in ledger.ranks] == [0, 1, 2, 3]
+    assert max(row.wall for row in ledger.ranks) == ledger.ranks[0].wall  # the others had their seats for less time
 
 
 def test_it_takes_the_ranks_of_a_crashed_host(job):
@@ -153,6 +157,8 @@ def test_a_straggler_is_swapped_once_with_its_reason(jobs):
         assert restart["reason"].startswith("host2 is evicted: the steps of rank 1 take ")
         assert restart["reason"].endswith("times as long as those of the other ranks; replaced by the spare host3")
         assert (restart["counted"], report_of(first)["spares"]) == (False, ["host2"])
+        _, ledger = find_ledger([str(node.directory / "log") for node in job.nodes.started])
+        assert [(row.rank, row.node) for row in ledger.ranks] == [(0, "host1"), (1, "host3")]
 
 
 @pytest.mark.parametrize("words", ["--nnodes 2:3 --spares 1 --elastic_timeout 1s"])

@@ -75,12 +75,12 @@ def nodes(flota):
     return start_nodes(flota, "--nnodes", 2)
 
 
-def start_nodes(flota, *words, count=2):
+def start_nodes(flota, *words, count=2, token=TOKEN):
     held = hold_free(1, "127.0.0.1")
     place = f"127.0.0.1:{port_of(held[0])}"
     release(held)
     words = (*words, "--master", place, "--framework", "torch", "reports.py")
-    env = {"STAGE": str(flota.directory), "FLOTA_TOKEN": TOKEN}
+    env = {"STAGE": str(flota.directory), "FLOTA_TOKEN": token}
     found = [flota.start("--log_dir", f"log{number}", *words, env=env) for number in range(count)]
     found[0].wait_for("step.0", "step.1")
     wait_until(lambda: {node.pid for node in found} <= set(local_nodes()), "their sockets")
@@ -269,10 +269,38 @@ def test_why_tells_the_restarts_of_a_running_job(flota, job, ask):
     told = command(flota, "why", "--job", job.pid)
     (as_json,) = json.loads(command(flota, "why", "--job", job.pid, "--json").stdout)
 
+    assert [command(flota, "why", *words).stdout.split("to now")[0] for words in ((), ("log",))] == [
+        told.stdout.split("to now")[0]
+    ] * 2
+    job.process.send_signal(signal.SIGSTOP)  # as if it could not be asked
+    assert f"job default is still running on {os.uname().nodename}, after 1 restart\n" in command(flota, "why").stdout
+    job.process.send_signal(signal.SIGCONT)
     assert "round 0 " in told.stdout and "ended: rank 1 exit code 3" in told.stdout
     assert (as_json["attempt"], as_json["restarts"][0]["reason"]) == (1, "rank 1 exit code 3")
     wait_until(lambda: ask.status(job).node.ranks[0].step > 0, "the workers")
     assert finish(flota, job) == [0]
+
+
+def test_nodes_of_one_job_in_one_directory_are_one_job(flota):
+    """Also without a token, with which they cannot ask each other."""
+    nodes = start_nodes(flota, "--nnodes", 2, token="")
+
+    ended = command(flota, "stop")
+
+    assert (ended.returncode, ended.stdout) == (0, "flota: stopping the job\n")
+    assert [node.output() and node.wait() for node in nodes] == [143, 143]
+
+
+def test_the_running_job_of_a_directory_comes_before_its_finished_one(flota, ask):
+    failed = flota.run("--log_dir", "log", "fails.py", env={"FAIL_RANK": "0", "FAIL_HOW": "7"})
+    running = flota.start("--log_dir", "runs/{time}", "reports.py", env={"STAGE": str(flota.directory)})
+    wait_until(lambda: running.pid in local_nodes(), "its socket")
+
+    assert "running on " in command(flota, "why").stdout
+    assert failed.returncode == 7 and "exit code 7" in command(flota, "why", "log").stdout
+    running.wait_for("step.0")
+    assert "rank 0 step 1\n" in command(flota, "logs").stdout
+    assert finish(flota, running) == [0]
 
 
 def test_top_prints_a_snapshot_as_json(flota, job):
@@ -341,6 +369,46 @@ def test_a_spare_is_shown_as_one(flota, ask):
     assert finish(flota, *nodes) == [0, 0, 0]
 
 
+def start_with_spare(flota, ask, token=TOKEN):
+    """The spare comes first."""
+    nodes = start_nodes(flota, "--nnodes", 2, "--spares", 1, count=3, token=token)
+    wait_until(lambda: all(len(ask.status(node).job.spares) == 1 for node in nodes), "a spare that all nodes know")
+    return sorted(nodes, key=lambda node: ask.status(node).node.state != "spare")
+
+
+def test_commands_on_the_host_of_a_spare_act_on_the_job(flota, ask):
+    spare, *others = start_with_spare(flota, ask)
+
+    stack = command(flota, "stack", "--log_dir", ask.status(spare).job.log_dir)
+    assert stack.returncode == 0 and "steps: " in stack.stdout, stack.stderr
+    assert command(flota, "restart", "--job", spare.pid).stdout == "flota: restarting all workers\n"
+    wait_until(lambda: ask.status(others[0]).job.round == 1, "the next round")
+    wait_until(lambda: ask.status(spare).node.state == "spare", "the spare")
+    assert command(flota, "stop", "--job", spare.pid).stdout == "flota: stopping the job\n"
+    assert [node.output() and node.wait() for node in (spare, *others)] == [143, 143, 143]
+
+
+def test_a_spare_without_a_token_says_where_to_run_the_command(flota, ask):
+    spare, *others = start_with_spare(flota, ask, token="")
+
+    for verb in ("stop", "restart"):
+        refused = command(flota, verb, "--job", spare.pid)
+        assert refused.returncode == 2
+        assert "it takes no requests from other machines; run the command there" in refused.stderr.splitlines()[0]
+    assert finish(flota, spare, *others) == [0, 0, 0]
+
+
+def test_a_node_is_drained_only_if_its_name_is_clear(flota, ask):
+    spare, *others = start_with_spare(flota, ask)
+    host = os.uname().nodename
+
+    several, unknown = (command(flota, "drain", name, "--job", spare.pid) for name in (host, 7))
+    names = f"0 ({host}), 1 ({host}), {host} (spare)"
+    assert f"several nodes of the job are on `{host}`; its nodes: {names}" in several.stderr
+    assert f"the job has no node `7`; its nodes: {names}" in unknown.stderr
+    assert finish(flota, spare, *others) == [0, 0, 0]
+
+
 def test_stack_asks_a_job_on_other_machines(flota, nodes, ask):
     endpoint = ask.status(nodes[0]).job.nodes[1].endpoint
 
@@ -359,7 +427,10 @@ def test_a_drained_node_leaves_and_the_others_go_on(flota, ask):
 
     refused = command(flota, "drain", 0, "--job", nodes[1].pid)
     assert refused.returncode == 2
-    assert "this node serves the job's master: without it the job ends" in refused.stderr
+    assert (
+        "refused: this node serves the job's master, so the job would end: to end it, use flota stop\n"
+        in refused.stderr
+    )
 
     ended = command(flota, "drain", 1, "--job", nodes[0].pid)
 

@@ -52,6 +52,11 @@ class Page:
         return answer.getheader("Set-Cookie")
 
 
+def read_link(command: subprocess.Popen) -> str:
+    """Of `flota dashboard --json`."""
+    return json.loads("".join(iter(command.stdout.readline, "}\n")) + "}")["link"]
+
+
 @pytest.fixture
 def job(flota):
     """A job whose node serves its page."""
@@ -74,15 +79,32 @@ def dashboard(flota):
     started = []
 
     def start(*words: object) -> Page:
-        command = [COMMAND, "dashboard", *map(str, words)]
+        command = [COMMAND, "dashboard", "--json", *map(str, words)]
         options = {"cwd": flota.directory, "env": environment(), "stdout": subprocess.PIPE, "text": True}
         started.append(subprocess.Popen(command, **options))
-        return Page(started[-1].stdout.readline())
+        return Page(read_link(started[-1]))
 
     yield start
     for process in started:
         process.kill()
         process.communicate()
+
+
+def test_the_token_of_the_command_is_printed_on_a_terminal_but_not_into_a_pipe(flota, job):
+    words = [COMMAND, "dashboard", "--job", str(job.pid)]
+    options = {"cwd": flota.directory, "env": environment(), "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, **options) as page:
+        link, note = page.stdout.readline(), page.stderr.readline()
+        page.kill()
+    terminal, end = os.openpty()
+    with subprocess.Popen(words, stdout=end, **options) as page:
+        os.close(end)
+        shown = os.read(terminal, 1000)
+        page.kill()
+    os.close(terminal)
+
+    assert re.fullmatch(rb"http://127.0.0.1:\d+/#token=TOKEN\n", link) and b"use --json" in note
+    assert re.fullmatch(rb"http://127.0.0.1:\d+/#token=[\w-]{32}\r\n", shown)
 
 
 def test_the_token_is_in_no_log_and_not_readable_by_others(flota, job, page):

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.launching import wait_until
-from tests.processes.test_dashboard import Page, dashboard  # noqa: F401  a fixture
+from tests.processes.test_dashboard import Page, dashboard, read_link  # noqa: F401  a fixture
 
 UNPACKED = Path(sys.executable).parents[1] / "prometheus" / "usr" / "bin"
 
@@ -96,12 +96,13 @@ def jobs_in(where: str, query: str) -> set[str]:
 def test_without_prometheus_client_the_answer_says_what_to_install(flota, tmp_path):
     (tmp_path / "prometheus_client.py").write_text("raise ImportError")
     flota.run("prints.py")
-    command = [sys.executable, "-m", "flota", "dashboard", "log"]
+    command = [sys.executable, "-m", "flota", "dashboard", "log", "--json"]
     server = subprocess.Popen(
         command, cwd=tmp_path, env={"PATH": "/usr/bin", "PYTHONPATH": str(tmp_path)}, stdout=subprocess.PIPE, text=True
     )
     try:
-        answer = (page := Page(server.stdout.readline())).ask("/metrics", **page.bearer)
+        page = Page(read_link(server))
+        answer = page.ask("/metrics", **page.bearer)
     finally:
         server.kill()
         server.communicate()

@@ -102,7 +102,7 @@ def test_a_job_whose_flota_was_killed_is_reconstructed(flota):
     (flota.directory / "w.py").write_text(DEAF)
     running = flota.start("--nproc_per_node", 2, "w.py")
     wait_until(lambda: "worker_exited" in events(flota), "a failure")
-    assert "is still running" in why(flota).stdout
+    assert "stopping on " in why(flota).stdout
     running.process.kill()
     running.wait()
     assert_nobody_left()  # the shepherd holds the directory, too
@@ -123,7 +123,7 @@ def test_a_job_that_was_killed_in_its_grace_has_a_report(flota):
     running.wait_for("ready.0", "ready.1")
     running.process.terminate()
     running.wait_for("log/report.json")
-    assert "is still running" in why(flota).stdout
+    assert "stopping on " in why(flota).stdout
     running.process.kill()
     running.wait()
     assert_nobody_left()

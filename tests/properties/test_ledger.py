@@ -13,6 +13,7 @@ from flota.ledger.ledger import ledger_as_dict, make_ledger
 from flota.ledger.ledger_text import ledger_in_words
 from flota.ledger.page import PageTimes
 from flota.ledger.read_logs import find_ledger
+from flota.ledger.seats import seatings_of
 
 EXAMPLES = 5000 if os.environ.get("FLOTA_SOAK") else 400
 TIMES = st.floats(0, 100) | st.floats() | st.integers()
@@ -30,7 +31,7 @@ PAGES = st.fixed_dictionaries(
 RANKS = st.integers(0, 2)
 KINDS = (
     *("job_started", "round_started", "worker_started", "start_failed", "worker_exited", "progress", "hang_found"),
-    *("stopping_workers", "waiting_for_nodes", "job_ended", "anything"),
+    *("stopping_workers", "waiting_for_nodes", "waiting_as_spare", "job_ended", "anything"),
 )
 FACTS = {
     "monotonic": st.floats(1, 100),
@@ -40,6 +41,7 @@ FACTS = {
     "round": st.integers(0, 3) | JUNK,
     "workers": st.integers(0, 5) | JUNK,
     "nodes": st.integers(1, 3),
+    "called_at": TIMES | JUNK,
     "rank": RANKS | JUNK,
     "role": st.sampled_from(["trainer", "server"]),
     "code": st.sampled_from([0, 1, -9]) | JUNK,
@@ -70,8 +72,10 @@ def test_labels_sum_to_the_wall_time_of_each_rank(histories, now):
 
     ledger = make_ledger(nodes)
 
-    walls = {node.ended - node.began for node in nodes}
-    assert all(row.wall in walls for row in ledger.ranks)
+    seated = [max(0, one.node.ended - one.node.began) for node in nodes for one in seatings_of(node)]
+    known = [row.wall for row in make_ledger(nodes, adds_missing=False).ranks]
+    assert sum(known) == sum(seated)
+    assert sorted(known) == sorted(seated) or any(times.called for node in nodes for times in node.rounds.values())
     assert all(amount > 0 for row in ledger.ranks for amount in row.spent.values()) or not ledger.wall
     assert sum(ledger.spent.values()) == sum(row.wall for row in ledger.ranks)
     assert ledger.goodput is None or 0 <= ledger.goodput <= 1

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from flota.control.client import JobClient, NodeClient, job_at, local_nodes
-from flota.control.status import Status
+from flota.cli.job_access import job_at
+from flota.control.client import JobClient, NodeClient, local_nodes
+from flota.control.status import ENDED, Status
 from flota.errors import CannotAsk, NoJobHere, SeveralJobs, UnknownJob
 from flota.job.printable import printable
 from flota.logs.find_runs import finished_reports
@@ -26,7 +27,7 @@ class RunningNode(NamedTuple):
 
 def find_job(given: Mapping[str, str], environ: Mapping[str, str]) -> JobClient:
     if "--at" in given:
-        return job_at(given["--at"], dict(environ))
+        return job_at(given["--at"], environ)
     return JobClient(choose(running_nodes(), given.get("--job", ""), os.getcwd()).client)
 
 
@@ -50,7 +51,7 @@ def _ask(pid: int) -> RunningNode | None:
 
 
 def choose(nodes: list[RunningNode], job: str, directory: str) -> RunningNode:
-    """Several nodes of one job are as good as one."""
+    """A node of the job that is meant. A job that is ending comes after others."""
     if not nodes:
         raise NoJobHere
     names = ", ".join(sorted(f"{printable(node.status.job.job_id)} (pid {node.pid})" for node in nodes))
@@ -59,14 +60,18 @@ def choose(nodes: list[RunningNode], job: str, directory: str) -> RunningNode:
         if not found:
             raise UnknownJob(printable(job), names)
     else:
-        here = [node for node in nodes if directory in (node.status.job.directory, node.status.job.log_dir)]
-        found = here or nodes
+        found = [node for node in nodes if is_of(node, directory)] or nodes
+        found = [node for node in found if node.status.job.state != ENDED] or found
     if len({_identity(node.status) for node in found}) > 1:
         raise SeveralJobs(names)
     return found[0]
 
 
+def is_of(node: RunningNode, directory: str) -> bool:
+    """Whether its job was started in this directory, or has its logs there."""
+    return directory in (node.status.job.directory, node.status.job.log_dir)
+
+
 def _identity(status: Status) -> tuple[object, ...]:
     """What the nodes of one job have in common."""
-    places = tuple(place.endpoint for place in status.job.nodes)
-    return (status.job.job_id, places) if any(places) else (status.job.job_id, status.node.pid)
+    return status.job.job_id, status.job.run or status.node.pid

@@ -28,10 +28,18 @@ class ClusterRequests(JobRequests):
         self._node = node
 
     def overview(self) -> JobOverview:
-        overview = overview_of(self._node.follower.job_state, self._node.follower.name, tls=self._node.nodes.tls)
-        return overview._replace(store_seconds=self._node.store.client.last_seconds)
+        job, store = self._node.follower.job_state, self._node.store
+        overview = overview_of(job, self._node.follower.name, tls=self._node.nodes.tls)
+        # Users may give several jobs one id; then, and before the first round, the nodes have their store in common.
+        run = (job.run_name if job else "").partition("/")[0] or store.addresses
+        return overview._replace(store_seconds=store.client.last_seconds, run=run)
+
+    def _refuse_if_spare(self) -> None:
+        if self._node.follower.is_spare:
+            raise CannotDo("this node is a spare, which acts for itself alone: ask a node with ranks")
 
     def stop(self) -> str:
+        self._refuse_if_spare()
         job, is_first = self._node.follower.job_state, not self._node.stopped_by
         if not is_first and self._node.stop_scope == ONE_NODE and not (job and job.ending):
             raise CannotDo("this node is leaving the job: ask another node to stop it")
@@ -39,6 +47,7 @@ class ClusterRequests(JobRequests):
         return answer if has_seat else "stopping this node, which has no ranks"
 
     def restart(self) -> str:
+        self._refuse_if_spare()
         if not self._node.follower.request_restart():
             raise CannotDo("the job is not running")
         self._node.advance()
@@ -97,9 +106,9 @@ def refuse_to_leave(
     """Raise CannotDo if the job would end without this node. `serves`: it serves the embedded master."""
     is_spare = job is not None and job.is_spare(node)
     if job is None or (job.seat_of(node) < 0 and not is_spare):
-        raise CannotDo("this node has no place in the running round")
+        raise CannotDo("this node is not part of the running round: try again when it has joined")
     if serves:
-        raise CannotDo("this node serves the job's master: without it the job ends; to end it, use flota stop")
+        raise CannotDo("this node serves the job's master, so the job would end: to end it, use flota stop")
     staying = len(job.seats) + len(job.spares) - 1
     if not is_spare and staying < nodes.least and (nodes.elastic or not restarts.enabled):
         raise CannotDo(f"the job needs at least {nodes.least} node{'s' * (nodes.least > 1)}: to end it, use flota stop")

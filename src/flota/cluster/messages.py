@@ -39,6 +39,8 @@ class ClusterMessages:
         self.deadline: float | None = None
         self._last: JobState | None = None
         self._rounds = 0
+        self._is_spare = False
+        self._called_at = 0.0  # when the round ended in which this node was a spare; 0: it goes on
         self._problems: set[str] = set()  # that were printed
         self._token_file = ""
         self._local_only = ""
@@ -134,7 +136,10 @@ class ClusterMessages:
                 self.console.event("waiting_for_nodes", status=job_state.join_status)
             self.console.say("INFO", f"{job_state.join_status}{self._local_only}")
         if job_state.phase == RUNNING:
+            self._note_spare(is_spare=job_state.is_spare(own))
             self._report_spares(job_state, before, own)
+        elif self._is_spare and not self._called_at:
+            self._called_at = time.monotonic()
         hangs = any(is_hang(failed.code, failed.cause) for failed in job_state.failures[:1])
         if job_state.asks(ROLL_CALL) and hangs and not before.failures:
             self._report_hang(job_state)
@@ -142,6 +147,12 @@ class ClusterMessages:
             report_changes(self.console, before.slow, job_state.slow)
         elif job_state.round > before.round and gathers:
             self._report_next_round(job_state)
+
+    def _note_spare(self, *, is_spare: bool) -> None:
+        """For the ledger, in which the time as a spare does not count for any rank."""
+        if is_spare and not self._is_spare and self._rounds:
+            self.console.event("waiting_as_spare")
+        self._is_spare, self._called_at = is_spare, 0.0
 
     def _report_spares(self, job_state: JobState, before: JobState, own: str) -> None:
         for row in (one for one in job_state.spares if not before.is_spare(one.node)):
@@ -178,7 +189,9 @@ class ClusterMessages:
         if self._rounds == 1:
             self.console.show_first_round(started, self._began)
         facts = {"workers": roster.workers, "nodes": len(seats)}
-        self.console.event("round_started", round=roster.round, attempt=roster.attempt, **facts)
+        called = {"called_at": self._called_at or time.monotonic()} if self._is_spare else {}
+        self.console.event("round_started", round=roster.round, attempt=roster.attempt, **facts, **called)
+        self._note_spare(is_spare=False)
         names = names_for_users(seats)
         first, last = names[seats[0].node], names[seats[-1].node]
         nodes = f"{len(seats)} nodes, {first} to {last}" if len(seats) > 1 else f"1 node, {first}"

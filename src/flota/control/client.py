@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from flota.control.status import OFFSET, SPARE, Done, JobStatus, NodeLogs, NodePlace, NodeStatus, Problem, Status
-from flota.errors import CannotAsk
+from flota.errors import CannotAsk, NodeRefused
 from flota.host.unix_socket import address_of, peer_of
 from flota.job.printable import printable
 from flota.job.roster import split_endpoint
@@ -27,7 +27,9 @@ ANSWER_TIME = 5.0  # seconds: a node that does not answer in time is named, and 
 ASKED_AT_ONCE = 32
 LARGEST = 64 << 20  # bytes of an answer
 NO_ANSWER = "no answer"  # in time
-DOES_NOT_LISTEN = "the job has no token, or with TLS the node no certificate: set FLOTA_TOKEN on all nodes"
+DOES_NOT_LISTEN = (
+    "it takes no requests from other machines; run the command there, or set FLOTA_TOKEN on all nodes at the next start"
+)
 
 
 class Access(Struct, frozen=True):
@@ -35,6 +37,7 @@ class Access(Struct, frozen=True):
 
     token: str = ""
     authority: str = ""  # the path of the CA certificate, if the job uses TLS
+    derived: str = ""  # a CA certificate that was made from the token, in PEM
 
 
 NO_ACCESS = Access()
@@ -148,7 +151,7 @@ class NodeClient:
                     raise CannotAsk(self.where, _in_words(error)) from None
         if answer.status != http.client.OK:
             problem = self._decode(body, Problem).error
-            raise CannotAsk(self.where, printable(problem))
+            raise NodeRefused(self.where, printable(problem))
         return body, answer.getheader(OFFSET, "")
 
     def _decode(self, body: bytes, kind: type[Answer]) -> Answer:
@@ -172,6 +175,8 @@ def _connect(where: str, access: Access) -> http.client.HTTPConnection:
     if scheme == "https":
         try:
             context = ssl.create_default_context(cafile=access.authority or None)
+            if access.derived:
+                context.load_verify_locations(cadata=access.derived)
         except OSError as error:
             raise CannotAsk(where, f"cannot read {access.authority}: {error}") from None
         return http.client.HTTPSConnection(host, int(port), timeout=ANSWER_TIME, context=context)
@@ -247,6 +252,21 @@ class JobClient:
             self._clients[place.endpoint] = NodeClient(place.endpoint, self._access)
         return self._clients[place.endpoint]
 
+    def working_node(self) -> NodeClient:
+        """A node that can act on the whole job: the entry, or if that is a spare, one with a seat that answers."""
+        status = self.entry.status()
+        if status.node.state != SPARE:
+            return self.entry
+        problem = CannotAsk(self.entry.where, "it is a spare, and knows no node of the job")
+        for place in status.job.nodes:
+            try:
+                self.node(place).status()
+            except CannotAsk as error:
+                problem = error
+            else:
+                return self.node(place)
+        raise problem
+
     def close(self) -> None:
         for client in (self.entry, *self._clients.values()):
             client.close()
@@ -259,12 +279,6 @@ class JobClient:
             if place.seat == seat:
                 return self.node(place)
         raise CannotAsk(f"node {seat}", "it has left the job")
-
-
-def job_at(where: str, environ: dict[str, str]) -> JobClient:
-    """The job whose node listens at an endpoint, for a user who has its token."""
-    access = Access(environ.get("FLOTA_TOKEN", ""), environ.get("FLOTA_TLS_CA", ""))
-    return JobClient(NodeClient(where, access), access)
 
 
 def local_nodes() -> list[int]:

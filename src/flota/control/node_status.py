@@ -17,6 +17,7 @@ from flota.control.status import (
     SlowStatus,
     Status,
 )
+from flota.free_memory import machine_memory
 from flota.host.kill_tree import stat_fields
 from flota.job.report import NO_STEP
 from flota.logs.log_parts import parts_of
@@ -54,6 +55,7 @@ def node_status(node: NodeWatch) -> Status:
         slow=tuple(SlowStatus(*one) for one in overview.slow),
         message=node.ending or overview.message,
         spares=tuple(NodePlace(-1, *place) for place in overview.spares),
+        run=overview.run,
     )
     return Status(job, _own_status(node, overview.store_seconds, is_spare=overview.waits_in is not None))
 
@@ -69,7 +71,8 @@ def node_state(node: NodeWatch) -> str:
 def _own_status(node: NodeWatch, store_seconds: float | None, *, is_spare: bool) -> NodeStatus:
     works = bool(node.evidence.rounds) and not is_spare
     seat = -1 if is_spare else node.started.seat if works else 0
-    total, available = _memory()
+    memory = machine_memory()
+    total = memory.get("MemTotal", 0)
     return NodeStatus(
         os.uname().nodename,
         os.getpid(),
@@ -79,20 +82,10 @@ def _own_status(node: NodeWatch, store_seconds: float | None, *, is_spare: bool)
         os.cpu_count() or 1,
         round(os.getloadavg()[0], 2),
         total,
-        total - available,
+        total - memory.get("MemAvailable", total),
         tuple(_rank_status(node, number) for number in range(len(node.started.plans))) if works else (),
         None if store_seconds is None else round(store_seconds, 6),
     )
-
-
-def _memory() -> tuple[int, int]:
-    """Bytes of this machine's memory, and how many of them are available."""
-    try:
-        with open("/proc/meminfo") as file:
-            rows = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
-        return int(rows["MemTotal"].split()[0]) << 10, int(rows["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError, IndexError):
-        return 0, 0
 
 
 def _rank_status(node: NodeWatch, number: int) -> RankStatus:

@@ -67,6 +67,7 @@ class JobStatus(Struct, frozen=True):
     slow: tuple[SlowStatus, ...] = ()
     message: str = ""  # what the job waits for, for people
     spares: tuple[NodePlace, ...] = ()  # nodes that wait to replace others
+    run: str = ""  # the same on all nodes of the job; empty: it has one node
 
 
 class RankStatus(Struct, frozen=True):

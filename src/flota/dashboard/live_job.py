@@ -228,8 +228,7 @@ class LiveJob:
     def _is_entry(self, place: NodePlace) -> bool:
         """Whether it is the node through which the job was found. If that is on this machine, its files are read
         directly, which costs the node nothing."""
-        own = (node.seat for node in self._answer.nodes if (node.pid, node.host) == (self._client.entry.pid, HOST))
-        return len(self._answer.job.nodes) == 1 or place.seat == next(own, -1)
+        return place.seat == self._answer.seat
 
     def _node(self, place: NodePlace) -> NodeClient:
         client = self._client.another()
@@ -254,7 +253,7 @@ class LiveJob:
 
         try:
             if len(self._answer.job.nodes) > 1 or not self._client.entry.pid:  # the workers may be on other machines
-                return list(self._client.another().entry.ask_job(POSITIONS, STACKS_TIME))
+                return list(self._client.another().working_node().ask_job(POSITIONS, STACKS_TIME))
             reader = StackReader(self._answer.job.log_dir, self._environ, (), native=False)
             return reader.ask(lambda *_: (), lambda *_: ())[1].splitlines()
         except FlotaError as error:
@@ -262,7 +261,8 @@ class LiveJob:
 
     def act(self, verb: str, seat: int) -> str:
         try:
-            return (self._node(self._place(seat)) if verb == "leave" else self._client.another().entry).act(verb)
+            node = self._node(self._place(seat)) if verb == "leave" else self._client.another().working_node()
+            return node.act(verb)
         except CannotAsk as error:
             raise NotThere(error.why) from None
 

@@ -26,8 +26,8 @@ class NoSuchRank(TemplateError[int, str]):
 
 
 class OnlyOnMachine(TemplateError[str]):
-    message = "flota stack --at cannot be combined with `{0}`: stacks are read on the machine of a rank"
-    hint = "run `flota stack {0}` there; without it, --at prints what all ranks are waiting on"
+    message = "flota stack cannot read `{0}` from another machine: stacks are read on the machine of a rank"
+    hint = "run `flota stack {0}` there; without it, flota stack prints what all ranks are waiting on"
 
 
 class PySpyMissing(TemplateError[()]):

@@ -11,6 +11,14 @@ class CannotAsk(FlotaError):
         self.why = why
 
 
+class NodeRefused(CannotAsk):
+    """It has answered, and says why it does not do what was asked."""
+
+    def __init__(self, where: str, why: str) -> None:
+        FlotaError.__init__(self, f"{where} refused: {why}", "see the state of the job with: flota ps")
+        self.why = why
+
+
 class NoJobHere(TemplateError[()]):
     message = "no job of this user is running on this machine"
     hint = "for a job on other machines: FLOTA_TOKEN=… flota ps --at HOST:PORT"
@@ -29,6 +37,11 @@ class SeveralJobs(TemplateError[str]):
 class UnknownNode(TemplateError[str, str]):
     message = "the job has no node `{0}`; its nodes: {1}"
     hint = "list them with: flota ps --json"
+
+
+class SeveralNodes(TemplateError[str, str]):
+    message = "several nodes of the job are on `{0}`; its nodes: {1}"
+    hint = "use the number of the node"
 
 
 class MissingNode(TemplateError[()]):

@@ -12,6 +12,7 @@ import subprocess
 from base64 import b64encode
 from collections.abc import Iterable
 from ipaddress import ip_address
+from tempfile import TemporaryDirectory
 
 from flota.errors import NoCertificates
 from flota.etcd.member_flags import TlsFiles
@@ -48,6 +49,9 @@ extendedKeyUsage = serverAuth, clientAuth
 authorityKeyIdentifier = keyid
 subjectAltName = {names}
 """
+KEY = "/dev/stdin"
+SIGN = ("ca", "-batch", "-notext", "-config", "config", *VALID, "-keyfile", KEY)
+REQUEST = ("req", "-new", "-config", "config", "-subj")
 PATIENCE = 20.0  # seconds for one command
 
 
@@ -75,30 +79,36 @@ def _is_address(host: str) -> bool:
 
 def make_certificates(directory: str, token: str, hosts: Iterable[str]) -> TlsFiles:
     """Write the CA's certificate, and this node's for `hosts` with its key. Raises NoCertificates."""
-    files = {
-        "index": b"",
-        "config": CONFIG.format(names=alternative_names(hosts)).encode(),
-        "ca.key": authority_key(token),
-    }
-    for name, data in files.items():
-        with open(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-    sign = ("ca", "-batch", "-notext", "-config", "config", *VALID, "-keyfile", "ca.key")
-    request = ("req", "-new", "-config", "config", "-subj")
+    key = _make_authority(directory, token, CONFIG.format(names=alternative_names(hosts)))
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "node.key")
-    try:
-        _openssl(directory, *request, "/CN=flota job", "-key", "ca.key", "-out", "ca.csr")
-        _openssl(directory, *sign, "-selfsign", "-extensions", "authority", "-in", "ca.csr", "-out", "ca.pem")
-        _openssl(directory, *request, "/CN=flota node", *new_key, "-out", "node.csr")
-        _openssl(directory, *sign, "-cert", "ca.pem", "-extensions", "node", "-in", "node.csr", "-out", "node.pem")
-    finally:
-        os.unlink(f"{directory}/ca.key")
+    _openssl(directory, *REQUEST, "/CN=flota node", *new_key, "-out", "node.csr")
+    _openssl(directory, *SIGN, "-cert", "ca.pem", "-extensions", "node", "-in", "node.csr", "-out", "node.pem", key=key)
     return TlsFiles(*(f"{directory}/{name}" for name in ("ca.pem", "node.pem", "node.key")))
 
 
-def _openssl(directory: str, *words: str) -> None:
+def authority_certificate(token: str) -> str:
+    """The CA's certificate, in PEM, for a client that has only the token. Raises NoCertificates."""
+    with TemporaryDirectory(prefix="flota-") as directory:
+        _make_authority(directory, token, CONFIG.format(names=alternative_names(["localhost"])))
+        with open(f"{directory}/ca.pem") as file:
+            return file.read()
+
+
+def _make_authority(directory: str, token: str, config: str) -> bytes:
+    """Write the CA's certificate. Returns its key, which is in no file: one that is killed would leave it there."""
+    for name, text in (("index", ""), ("config", config)):
+        with open(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+    key = authority_key(token)
+    _openssl(directory, *REQUEST, "/CN=flota job", "-key", KEY, "-out", "ca.csr", key=key)
+    _openssl(directory, *SIGN, "-selfsign", "-extensions", "authority", "-in", "ca.csr", "-out", "ca.pem", key=key)
+    return key
+
+
+def _openssl(directory: str, *words: str, key: bytes = b"") -> None:
+    command = ["openssl", *words]
     try:
-        done = subprocess.run(["openssl", *words], cwd=directory, capture_output=True, check=False, timeout=PATIENCE)
+        done = subprocess.run(command, cwd=directory, input=key, capture_output=True, check=False, timeout=PATIENCE)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoCertificates(getattr(error, "strerror", None) or str(error)) from None
     if done.returncode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flota.free_memory import FILES, find_cgroup, kilobytes, read_lines, read_number
+from flota.free_memory import FILES, find_cgroup, machine_memory, read_lines, read_number
 from flota.humanize import bytes_in_words
 from flota.values import NamedTuple
 
@@ -96,8 +96,8 @@ class MemoryWatch:
         if most is not None and most < NO_LIMIT:
             peak_words = f", peak {bytes_in_words(used)}" if used else ""
             parts.append(f"cgroup limit {bytes_in_words(most)}{peak_words}")
-        machine = {line.partition(":")[0]: line for line in read_lines(f"{self._proc}/meminfo")}
-        total, free = (kilobytes(machine.get(name, "")) for name in ("MemTotal", "MemAvailable"))
+        machine = machine_memory(self._proc)
+        total, free = (machine.get(name, 0) for name in ("MemTotal", "MemAvailable"))
         if total:
             parts.append(f"machine: {bytes_in_words(free)} of {bytes_in_words(total)} available")
         return "; ".join(parts)

@@ -12,20 +12,19 @@ if TYPE_CHECKING:
 
 SIGKILL, SIGSTOP = 9, 19
 UNSEEN_LIMIT = 5.0  # seconds to wait for children that cannot be listed, if /proc is not that of our pid namespace
-other_children: set[int] = set()  # children of this process that are never part of a round
+other_children: set[int] = set()  # of this process, which are not part of a round: added when they start
 
 
-def kill_descendants(*, under_init: bool = False, spared: Collection[int] = ()) -> None:
-    """Kill every descendant of this process, which must be a subreaper, until only `other_children` are left.
+def kill_descendants(*, under_init: bool = False) -> None:
+    """Kill every descendant of this process, which must be a subreaper, until only `other_children` and their
+    descendants are left.
 
-    `under_init`: the node is PID 1 of its namespace, so every process here is one of its descendants. `spared`:
-    more children that stay, with their descendants.
+    `under_init`: the node is PID 1 of its namespace, so every process here is one of its descendants.
     """
     can_list = has_own_proc()
     give_up = time.monotonic() + UNSEEN_LIMIT
     while True:
-        kept = {*spared, *other_children}
-        others = descendants_of(os.getpid(), spared=kept) if can_list else []
+        others = descendants_of(os.getpid(), spared=other_children) if can_list else []
         for pid in others:
             kill(pid)
         if not can_list and under_init:
@@ -37,7 +36,7 @@ def kill_descendants(*, under_init: bool = False, spared: Collection[int] = ()) 
         except ChildProcessError:
             return
         # A list is complete if no child has exited since it was begun: it would be reaped now.
-        if kept and can_list and not others and not reaped:
+        if other_children and can_list and not others and not reaped:
             return
         if not can_list and time.monotonic() > give_up:
             return

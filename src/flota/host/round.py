@@ -14,7 +14,7 @@ from flota.host.shepherd import fork_shepherd, write_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from flota.supervise.events import Event
 
@@ -27,7 +27,6 @@ class Round:
     """`fd` becomes readable when the shepherd has sent a report. If a `warm` start fails, `read` starts the round cold
     and replaces `fd`.
 
-    `spared`: children of the node that are not of this round.
     `on_node_death` is called in the shepherd if the node dies. `when_started` is called when the descriptors in
     `processes` are no longer needed. `check_shepherd` must be called at the `deadline`.
     """
@@ -41,9 +40,7 @@ class Round:
         on_node_death: Callable[[], object] | None = None,
         warm: Callable[[], Shepherd] | None = None,
         when_started: Callable[[], object] = tuple,
-        spared: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        self._spared = spared
         self._held = held
         self._rest = b""
         self._ending = False
@@ -99,7 +96,7 @@ class Round:
             return
         if has_exited(self._shepherd):
             self._code = self._code or _wait(self._shepherd)
-            kill_descendants(spared=self._spared())
+            kill_descendants()
         elif stat_fields(self._shepherd)[:1] in (["T"], ["t"], ["D"]):
             kill(self._shepherd)
 
@@ -111,7 +108,7 @@ class Round:
     def kill_remaining(self) -> None:
         """Kill all remaining processes of the round; `read` returns RoundSwept when they are gone."""
         if self.lost_shepherd:
-            kill_descendants(spared=self._spared())  # we have inherited the shepherd's descendants
+            kill_descendants()  # we have inherited the shepherd's descendants
         else:
             self._ending = True
             # `end` tells the shepherd that the end of file is not the node's death.
@@ -175,7 +172,7 @@ class Round:
 
     def _close(self) -> None:
         if self._ending and self._shepherd and _wait(self._shepherd) != 0:
-            kill_descendants(spared=self._spared())  # it died before it had killed all descendants
+            kill_descendants()  # it died before it had killed all descendants
         self._end_second_shepherd()
         os.close(self.fd)
         release(self._held)

@@ -31,3 +31,4 @@ class JobOverview(NamedTuple):
     store_seconds: float | None = None
     spares: tuple[NodeEndpoint, ...] = ()
     waits_in: Roster | None = None  # the running round, if this node is a spare
+    run: str = ""  # the same on all nodes of the job, and on no other job's; empty: the job has one node

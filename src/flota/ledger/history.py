@@ -39,7 +39,8 @@ class WorkerRun(NamedTuple):
 
 
 class RoundTimes(NamedTuple):
-    """A round on this node. Times are 0 if it did not happen. `waiting`: for nodes, after the round."""
+    """A round on this node. Times are 0 if it did not happen. `waiting`: for nodes, after the round. `spare`: from when
+    the node waited as a spare, after the round. `called`: until when it did so, before the round."""
 
     started: int
     workers: int = 0  # of the whole job; 0: unknown
@@ -48,6 +49,8 @@ class RoundTimes(NamedTuple):
     hang: int = 0  # a hang was found
     quiet: int = 0  # since then the job had been silent
     waiting: int = 0
+    spare: int = 0
+    called: int = 0
 
 
 class NodeTimes(NamedTuple):
@@ -116,7 +119,9 @@ class _Reader:
         if is_count(event.get("round")):
             self.round = event["round"]
             workers = event.get("workers")
-            self.rounds[self.round] = RoundTimes(at, workers if is_count(workers) else 0, "nodes" in event)
+            called = _time(event["called_at"], at) if "called_at" in event else 0
+            times = RoundTimes(at, workers if is_count(workers) else 0, "nodes" in event, called=called)
+            self.rounds[self.round] = times
 
     def _on_stopping_workers(self, _: Json, at: int) -> None:
         known = self.rounds.get(self.round)
@@ -127,6 +132,11 @@ class _Reader:
         known = self.rounds.get(self.round)
         if known and not known.waiting:
             self.rounds[self.round] = known._replace(waiting=at)
+
+    def _on_waiting_as_spare(self, _: Json, at: int) -> None:
+        known = self.rounds.get(self.round)
+        if known and not known.spare:
+            self.rounds[self.round] = known._replace(spare=at)
 
     def _on_hang_found(self, event: Json, at: int) -> None:
         known = self.rounds.get(self.round)

@@ -6,6 +6,7 @@ from flota.host.channel import NO_STEP
 from flota.humanize import ending_in_words
 from flota.job.roles import TRAINER, label
 from flota.ledger.history import ENDED, KILLED, RUNNING, SECOND, NodeTimes, WorkerRun
+from flota.ledger.seats import Seating, seatings_of
 from flota.ledger.spending import (
     HANG,
     IMPORT,
@@ -34,7 +35,8 @@ MOST_MISSING = 1 << 14  # ranks without events that get a row
 
 
 class RankLedger(NamedTuple):
-    """A place for a worker on a node, from the node's start to its end. `rank`: the one that it had last."""
+    """A place for a worker on a node, from the node's start to its end, without the time in which the node waited as a
+    spare; and the place on the spare that took over. `rank`, `node`: those that it had last."""
 
     role: str
     rank: int
@@ -98,7 +100,7 @@ class Ledger(NamedTuple):
 def make_ledger(nodes: list[NodeTimes], *, adds_missing: bool = True) -> Ledger:
     """The ledger of a job from what is known of its nodes. `adds_missing`: with rows for ranks of other nodes."""
     job = _Job(nodes)
-    rows = [job.fill(node, place) for node in nodes for place in _places(node)]
+    rows = _join([(one, job.fill(one.node, one.runs)) for node in nodes for one in seatings_of(node)])
     missing = _missing_ranks(nodes)
     wall = max((row.wall for row in rows), default=max((node.ended - node.began for node in nodes), default=0))
     if adds_missing:
@@ -148,7 +150,7 @@ class _Job:
         return RoundEnd(failed, started + self.last_exit.get(number, 0))
 
     def fill(self, node: NodeTimes, place: list[WorkerRun]) -> RankLedger:
-        """Label the time of one place, from the node's start to its end."""
+        """Label the time of one place, from the start of the node's seat to its end."""
         pieces: list[Spent] = []
         at, before = node.began, None
         for run, after in zip(place, [*place[1:], None], strict=True):
@@ -203,15 +205,19 @@ class _Job:
         return f"{label(failed[0].role, failed[0].rank)} {ending_in_words(failed[0].code)}" if failed else ""
 
 
-def _places(node: NodeTimes) -> list[list[WorkerRun]]:
-    """The processes of each place on a node, one after the other: a place may have another rank in each round."""
-    places: dict[tuple[str, int], list[WorkerRun]] = {}
-    counts: dict[tuple[int, str], int] = {}
-    for run in sorted(node.runs, key=lambda run: (run.started, run.round, run.rank)):
-        key = run.round, run.role
-        places.setdefault((run.role, counts.get(key, 0)), []).append(run)
-        counts[key] = counts.get(key, 0) + 1
-    return list(places.values())
+def _join(parts: list[tuple[Seating, RankLedger]]) -> list[RankLedger]:
+    """One row for each seat's place: a spare that took over continues the row of the rank that it got."""
+    rows: list[tuple[int, RankLedger]] = []  # with the last round
+    for seating, row in sorted(parts, key=lambda part: part[0].runs[0].round):
+        first, last = seating.runs[0], seating.runs[-1].round
+        rank = first.role, first.rank
+        before = [at for at, (end, one) in enumerate(rows) if (one.role, one.rank) == rank and end < first.round]
+        if seating.is_successor and before:
+            _, lost = rows.pop(max(before, key=lambda at: rows[at][0]))
+            rows.append((last, row._replace(spent=in_order(total([lost.spent, row.spent])))))
+        else:
+            rows.append((last, row))
+    return [row for _, row in rows]
 
 
 def _missing_ranks(nodes: list[NodeTimes]) -> list[int]:

@@ -135,6 +135,8 @@ def spend_gap(node: NodeTimes, before: WorkerRun | None, after: WorkerRun | None
     account = Account(begin, min(after.started, node.ended) if after else node.ended)
     started = node.rounds[after.round].started if after and after.round in node.rounds else 0
     if before is None:
+        if after and after.round in node.rounds and node.rounds[after.round].called:
+            return account.rest(RESTART)  # as for the ranks that had a seat before
         if node.several or not node.rounds:
             account.until(started if after else account.end, WAIT)
         for imports_began, imported in node.imports:

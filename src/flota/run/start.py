@@ -171,7 +171,6 @@ def start_workers(
             on_node_death=on_node_death,
             warm=start,
             when_started=lambda: close_writers(rotating),
-            spared=warm.parked_pids if warm else tuple,
         )
     except BlockingIOError:  # from fork()
         raise TooManyProcesses from None

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from flota.host.kill_tree import has_exited, kill, kill_inherited, kill_tree
+from flota.host.kill_tree import has_exited, kill, kill_inherited, kill_tree, other_children
 from flota.host.process_start import SIGCONT, ProcessSpec, become_subreaper, execute
 from flota.host.round import KILL_PATIENCE
 from flota.host.shepherd import fork_shepherd
@@ -58,6 +58,7 @@ class ForkTemplate:
         with _to_park([processes[0]._replace(env=common_variables(environments))]) as ([self.link], [command]):
             become_subreaper()  # the shepherds that it forks must become children of the node
             self.pid = execute(command, own_session=True)
+            other_children.add(self.pid)
             assert isinstance(command.stderr, int)
             self._stderr = os.dup(command.stderr)
         varying = varying_variables(environments)
@@ -79,6 +80,7 @@ class ForkTemplate:
     def close(self) -> None:
         """Kill the template and the processes that its imports started. If it has exited, the node has inherited
         them."""
+        other_children.discard(self.pid)
         if has_exited(self.pid):
             kill_inherited(session=self.pid)
         kill_tree(self.pid)
@@ -118,6 +120,7 @@ class StandbyPool:
         with _to_park(processes) as (self.links, commands):
             self._shepherd = fork_shepherd(commands, own_session=True, close_fds=True)
         self.pid, _, self.reports = self._shepherd
+        other_children.add(self.pid)
         self._ask_next()
 
     def _ask_next(self) -> None:
@@ -145,6 +148,7 @@ class StandbyPool:
 
     def hand_over(self, processes: list[ProcessSpec], *, records: bool) -> tuple[int, int, int]:
         """Turn the interpreters into the workers of a round. Returns the same as `fork_shepherd`."""
+        other_children.discard(self.pid)
         for link, process in zip(self.links, processes, strict=True):
             fds: list[int] = []
             packed = pack([process], fds)
@@ -162,6 +166,7 @@ class StandbyPool:
     def close(self) -> None:
         """Close the shepherd's command pipe: it kills the interpreters and exits."""
         pid, commands, reports = self._shepherd
+        other_children.discard(pid)
         os.close(commands)
         for link in self.links:
             link.close()

@@ -74,9 +74,6 @@ class WarmStart:
         imports = (template is not None and template.ready_at is None) or (pool is not None and pool.ready < pool.asked)
         return imports and time.monotonic() < self._warming_until
 
-    def parked_pids(self) -> list[int]:
-        return [parked.pid for parked in (self.template, self.next_template, self.pool) if parked]
-
     def attach(self, loop: Loop, print_: Callable[[str, str], None]) -> None:
         self._loop, self._print = loop, print_
         for level, text in self._early:

@@ -239,7 +239,7 @@ class JobView(App[None]):
                 ran = subprocess.run(words, capture_output=True, text=True, timeout=STACKS_TIME, check=False)
                 lines = [printable(line) for line in (ran.stdout or ran.stderr).splitlines()]
             else:
-                lines = list(self._job.another().entry.ask_job("positions", QUESTION_TIME))
+                lines = list(self._job.another().working_node().ask_job("positions", QUESTION_TIME))
         except CannotAsk as error:
             lines = [error.message]
         except (OSError, subprocess.SubprocessError) as error:
@@ -253,10 +253,10 @@ class JobView(App[None]):
     # What acts on the job is confirmed first.
 
     def action_restart(self) -> None:
-        self._confirm("restart all workers?", lambda: self._job.another().entry.act("restart"))
+        self._confirm("restart all workers?", lambda: self._job.another().working_node().act("restart"))
 
     def action_stop(self) -> None:
-        self._confirm("stop the job?", lambda: self._job.another().entry.act("stop"))
+        self._confirm("stop the job?", lambda: self._job.another().working_node().act("stop"))
 
     def action_drain(self) -> None:
         if row := self.table.chosen:

@@ -3,13 +3,12 @@ from __future__ import annotations
 import pytest
 
 from flota.cli.find_job import RunningNode, choose
-from flota.control.status import JobStatus, NodePlace, NodeStatus, Status
+from flota.control.status import JobStatus, NodeStatus, Status
 from flota.errors import NoJobHere, SeveralJobs, UnknownJob
 
 
-def node(pid: int, job: str = "default", directory: str = "/a", endpoints: tuple[str, ...] = ()) -> RunningNode:
-    places = tuple(NodePlace(number, f"host{number}", "", end) for number, end in enumerate(endpoints))
-    told = JobStatus(1, job, "running", directory=directory, log_dir=f"{directory}/log", nodes=places)
+def node(pid: int, job: str = "default", directory: str = "/a", run: str = "", state: str = "running") -> RunningNode:
+    told = JobStatus(1, job, state, directory=directory, log_dir=f"{directory}/log", run=run)
     return RunningNode(pid, None, Status(told, NodeStatus("host", pid)))
 
 
@@ -28,9 +27,14 @@ def test_a_job_is_chosen_by_its_id_or_pid(name):
 
 
 def test_nodes_of_one_job_are_one_job():
-    both = ("http://10.0.0.1:1", "http://10.0.0.2:2")
+    assert choose([node(1, run="9f2c"), node(2, run="9f2c")], "", "/a").pid == 1
+    with pytest.raises(SeveralJobs):
+        choose([node(1, run="9f2c"), node(2, run="77aa")], "", "/a")
 
-    assert choose([node(1, endpoints=both), node(2, endpoints=both)], "", "/a").pid == 1
+
+def test_a_job_that_has_just_ended_comes_after_one_that_runs():
+    assert choose([node(1, state="ended"), node(2)], "", "/a").pid == 2
+    assert choose([node(1, state="ended")], "", "/a").pid == 1
 
 
 def test_several_jobs_are_an_error_that_lists_them():

@@ -25,8 +25,8 @@ ON, OFF = RestartPolicy(3, enabled=True), RestartPolicy(0, enabled=False)
         (JOB, NodesSpec(3, 3), OFF, False, "the job needs at least 3 nodes"),
         (JOB, NodesSpec(1, 3), ON, True, "this node serves the job's master"),
         (JOB, NodesSpec(3, 3), ON, True, "this node serves the job's master"),
-        (None, NodesSpec(1, 3), ON, False, "has no place in the running round"),
-        (JobState(RUNNING), NodesSpec(1, 3), ON, False, "has no place in the running round"),
+        (None, NodesSpec(1, 3), ON, False, "is not part of the running round"),
+        (JobState(RUNNING), NodesSpec(1, 3), ON, False, "is not part of the running round"),
     ],
 )
 def test_a_node_leaves_only_if_the_job_goes_on_without_it(job, nodes, restarts, serves, why):

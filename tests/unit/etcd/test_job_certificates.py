@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from base64 import b64decode
 
-from flota.etcd.job_certificates import ORDER, alternative_names, authority_key
+from flota.etcd import job_certificates
+from flota.etcd.job_certificates import ORDER, alternative_names, authority_key, make_certificates
 
 
 def number_in(pem: bytes) -> int:
@@ -32,3 +35,23 @@ def test_a_certificate_is_for_names_and_addresses():
     names = alternative_names(["gpu01", "10.0.0.1", "fd00::1", "gpu01"])
 
     assert names == "DNS:gpu01, IP:10.0.0.1, IP:fd00::1"
+
+
+def test_the_key_of_the_ca_is_in_no_file_at_any_time(tmp_path, monkeypatch):
+    """A node that is killed while it makes certificates does not leave the key behind."""
+    key = authority_key("secret").splitlines()[1]
+    seen = []
+
+    def run(*words, **options):
+        done = subprocess.run(*words, **options)
+        seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
+        return done
+
+    monkeypatch.setattr(job_certificates, "subprocess", type("Watched", (), {**vars(subprocess), "run": run}))
+    files = make_certificates(str(tmp_path), "secret", ["localhost"])
+
+    assert len(seen) == 4 and {"ca.pem", "node.key", "node.pem"} <= seen[-1].keys()
+    assert not [name for files in seen for name, data in files.items() if key in data]
+    assert os.stat(files.key).st_mode & 0o077 == 0
+    verified = ["openssl", "verify", "-CAfile", files.authority, files.certificate]
+    assert subprocess.run(verified, check=True, capture_output=True).returncode == 0

@@ -96,6 +96,9 @@ class FakeJob:
     def client_of(self, seat: int) -> FakeJob:
         return self
 
+    def working_node(self) -> FakeJob:
+        return self
+
     def use_another_entry(self) -> bool:
         return False
 

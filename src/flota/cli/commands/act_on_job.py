@@ -6,7 +6,7 @@ from flota.cli.command_options import WITH_VALUE, read_command
 from flota.cli.find_job import find_job
 from flota.cli.print_json import print_json
 from flota.control.client import JobClient, NodeClient
-from flota.errors import MissingNode, UnknownNode
+from flota.errors import MissingNode, SeveralNodes, UnknownNode
 from flota.job.printable import printable
 
 JOB = """
@@ -31,8 +31,8 @@ SIGKILL after the grace period. This does not count for --max_restart.
 DRAIN = f"""\
 usage: flota drain NODE [--job ID] [--at HOST:PORT] [--json]
 
-Let one node leave a running job. NODE is its number or its host name. The others
-go on without it in an elastic job (--nnodes MIN:MAX), with a spare (--spares), or
+Let one node leave a running job. NODE is its number or its host name; of a spare,
+its host name. The others go on without it in an elastic job (--nnodes MIN:MAX), with a spare (--spares), or
 wait for a node that takes its place in a job with --max_restart.
 {JOB}"""
 
@@ -57,7 +57,7 @@ def act_on_job(words: list[str], usage: str, verb: str, *, takes_node: bool = Fa
     if takes_node and not options.words:
         raise MissingNode
     job = find_job(options.given, os.environ)
-    node = choose_node(job, options.words[0]) if takes_node else job.entry
+    node = choose_node(job, options.words[0]) if takes_node else job.working_node()
     message = node.act(verb)
     if options.json:
         print_json({"message": message})
@@ -67,10 +67,13 @@ def act_on_job(words: list[str], usage: str, verb: str, *, takes_node: bool = Fa
 
 
 def choose_node(job: JobClient, name: str) -> NodeClient:
-    """The node with this number or host name."""
+    """The node with this number or host name. Spares have no numbers, and those of one host are equal."""
     status = job.entry.status()
     found = [place for place in status.job.nodes if name in (str(place.seat), place.host)]
-    if len(found) != 1:
-        names = ", ".join(f"{place.seat} ({printable(place.host)})" for place in status.job.nodes)
-        raise UnknownNode(printable(name), names)
-    return job.entry if found[0].seat == status.node.seat else job.node(found[0])
+    spares = [place for place in status.job.spares if place.host == name][:1]
+    if len(found) + len(spares) != 1:
+        names = [f"{place.seat} ({printable(place.host)})" for place in status.job.nodes]
+        names += [f"{printable(place.host)} (spare)" for place in status.job.spares]
+        raise (SeveralNodes if found else UnknownNode)(printable(name), ", ".join(names))
+    is_own = (found or spares)[0].seat == status.node.seat and (found or status.node.host == name)
+    return job.entry if is_own else job.node((found or spares)[0])

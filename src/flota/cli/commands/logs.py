@@ -12,8 +12,9 @@ from flota.cli.command_options import WITH_VALUE, Options, read_command
 from flota.cli.commands.why import expand
 from flota.cli.convert import convert
 from flota.cli.find_job import choose, finished_runs, running_nodes
+from flota.cli.job_access import job_at
 from flota.cli.settings import find_log_dir
-from flota.control.client import JobClient, job_at
+from flota.control.client import JobClient
 from flota.control.finished_logs import find_finished
 from flota.control.running_logs import RunningLogs
 from flota.errors import BadValue, NoJobHere, NoLogs, UnknownJob
@@ -98,7 +99,7 @@ def _since(given: dict[str, str]) -> float:
 def _running_job(given: dict[str, str]) -> JobClient | None:
     """The running job that is meant; None: a finished one. A job of this directory comes first, running or not."""
     if "--at" in given:
-        return job_at(given["--at"], dict(os.environ))
+        return job_at(given["--at"], os.environ)
     nodes, here = running_nodes(), os.getcwd()
     if "--log-dir" in given:
         nodes = [node for node in nodes if _is_same(node.status.job.log_dir, given["--log-dir"])]

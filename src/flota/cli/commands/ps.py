@@ -6,9 +6,9 @@ import time
 
 from flota.cli.command_options import read_command
 from flota.cli.find_job import RunningNode, running_nodes
+from flota.cli.job_access import job_at
 from flota.cli.print_json import print_json
 from flota.cli.table import table
-from flota.control.client import job_at
 from flota.control.status import SPARE, JobStatus, NodeStatus
 from flota.humanize import duration_in_words
 from flota.job.printable import printable
@@ -34,7 +34,7 @@ def main(words: list[str]) -> int:
     if options is None:
         return 0
     if "--at" in options.given:
-        client = job_at(options.given["--at"], dict(os.environ)).entry
+        client = job_at(options.given["--at"], os.environ).entry
         nodes = [RunningNode(0, client, client.status())]
     else:
         nodes = running_nodes()

@@ -15,6 +15,7 @@ from flota.job.printable import printable, printable_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from flota.control.client import JobClient
     from flota.hangs.wait_sites import RankPosition
 
     Stacks = tuple[
@@ -52,7 +53,8 @@ def main(words: list[str]) -> int:
         return 0
     ranks = tuple(int(str(convert("flota stack", "count", word))) for word in options.words)
     period = _period(options)
-    ask, has_ended = _remote(options) if "--at" in options.given else _local(options, ranks)
+    where = options.given.get("--at")
+    ask, has_ended = _remote(options, _job_at(where)) if where else _local(options, ranks)
     stacks = ask()
     if not period:
         _print(stacks, options, whole=True)
@@ -97,10 +99,13 @@ def _print(stacks: Stacks, options: Options, *, whole: bool) -> None:
 
 
 def _local(options: Options, ranks: tuple[int, ...]) -> tuple[Callable[[], Stacks], Callable[[], bool]]:
-    from flota.hangs.running_job import StackReader
+    from flota.hangs.running_job import StackReader, running_workers
     from flota.logs.directory import is_locked
 
-    reader = StackReader(_directory(options.given), os.environ, ranks, native="--native" in options.switches)
+    directory = _directory(options.given)
+    if not running_workers(directory)[1] and (spare := _spare_of(directory)):
+        return _remote(options, spare)
+    reader = StackReader(directory, os.environ, ranks, native="--native" in options.switches)
 
     def ask() -> Stacks:
         lines, page = reader.ask(_steps, ask_job)
@@ -124,20 +129,36 @@ def _directory(given: dict[str, str]) -> str:
     return choose(running_nodes(), given.get("--job", ""), os.getcwd()).status.job.log_dir
 
 
-def _remote(options: Options) -> tuple[Callable[[], Stacks], Callable[[], bool]]:
-    from flota.control.client import job_at
+def _job_at(where: str) -> JobClient:
+    from flota.cli.job_access import job_at
+
+    return job_at(where, os.environ)
+
+
+def _spare_of(directory: str) -> JobClient | None:
+    """The job whose spare on this machine has this log directory."""
+    from flota.cli.find_job import running_nodes
+    from flota.control.client import JobClient
+    from flota.control.status import SPARE
+
+    found = [node for node in running_nodes() if node.status.job.log_dir == directory]
+    return JobClient(found[0].client) if found and found[0].status.node.state == SPARE else None
+
+
+def _remote(options: Options, job: JobClient) -> tuple[Callable[[], Stacks], Callable[[], bool]]:
+    """The job of other machines."""
     from flota.hangs.question import POSITIONS
     from flota.stragglers.question import KIND
 
     for word in (*options.words[:1], *({"--native"} & options.switches)):
         raise OnlyOnMachine(word)
-    node = job_at(options.given["--at"], dict(os.environ)).entry
 
     def ask() -> Stacks:
+        node = job.working_node()
         lines = tuple(line for kind in (KIND, POSITIONS) for line in node.ask_job(kind, ANSWER_TIME))
         return lines, (), "".join(f"{line}\n" for line in lines)
 
-    return ask, lambda: not node.status()  # which raises an error, if it has ended
+    return ask, lambda: not job.entry.status()  # which raises an error, if it has ended
 
 
 def _steps(node: int, workers: list[RankPosition]) -> tuple[str, ...]:

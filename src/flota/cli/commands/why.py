@@ -17,6 +17,7 @@ from flota.job.printable import printable
 from flota.job.report import STOPPED, SUCCEEDED, Report, report_as_dict
 from flota.logs.directory import is_locked
 from flota.logs.find_runs import matching_runs
+from flota.logs.parse_events import is_count
 from flota.run.job_messages import stopped_message, success_message
 
 TYPE_CHECKING = False
@@ -30,8 +31,8 @@ usage: flota why [--verbose] [--json] [LOG_DIR …]
 Print how the last job in a log directory ended: which worker failed first, why,
 and its last output. LOG_DIR can be the directories of several nodes, a directory
 that contains them, or the pattern that was given to --log_dir, such as
-'runs/{job_id}/{time}', which selects the latest run. Of a running job, print why
-it has restarted.
+'runs/{job_id}/{time}', which selects the latest run. Of a running job, which
+comes first in its directory, print why it has restarted.
 
   --log_dir DIR    the same as LOG_DIR [log]
   --verbose        print every failure in full, not only the first
@@ -45,7 +46,10 @@ def main(words: list[str]) -> int:
     options = read_command(words, USAGE, (*WITH_VALUE, "--log-dir"), ("--verbose", "--json"), most_words=ANY)
     if options is None:
         return 0
-    found = _find_job(options.given) if {*WITH_VALUE} & options.given.keys() else _find_histories(options)
+    if {*WITH_VALUE} & options.given.keys():
+        found = _find_job(options.given)
+    else:
+        found = _find_running(options) or _find_histories(options)
     if options.json:
         print_json([found] if not isinstance(found, list) else list(map(report_as_dict, reports_of(found))))
         return 0
@@ -53,6 +57,20 @@ def main(words: list[str]) -> int:
     lines = format_reports(found, verbose=verbose) if isinstance(found, list) else format_running(found)
     print("\n".join(map(printable, lines)))
     return 0
+
+
+def _find_running(options: Options) -> JobStatus | None:
+    """The running job of this directory, or with the given log directories, if it answers."""
+    from flota.cli.find_job import is_of, running_nodes
+    from flota.control.status import ENDED
+
+    given = [os.path.realpath(path) for path in (*options.words, *options.given.values())]
+    nodes = [node for node in running_nodes() if node.status.job.state != ENDED]
+    if given:
+        found = [node for node in nodes if os.path.realpath(node.status.job.log_dir) in given]
+    else:
+        found = [node for node in nodes if is_of(node, os.getcwd())]
+    return max(found, key=lambda node: node.status.job.began).status.job if found else None
 
 
 def _find_histories(options: Options) -> list[NodeHistory]:
@@ -149,7 +167,10 @@ def format_without_report(histories: list[NodeHistory], early: Report | None, *,
     report = early if early and early.failed else reconstruct_report(histories)
     names = ", ".join(history.node for history in histories)
     if any(map(is_running, histories)):
-        return [f"job {report.job_id} is still running on {names}"]
+        rounds = [event.get("round") for one in histories for event in one.events if event["event"] == "round_started"]
+        restarts = max(filter(is_count, rounds), default=0)
+        after = f", after {restarts} restart{'s' * (restarts > 1)}" if restarts else ""
+        return [f"job {report.job_id} is still running on {names}{after}"]
     why = _killed_while_stopping(early) if early else "flota itself was killed"
     head = f"job {report.job_id} on {names} has no report because {why}. From its events and logs:"
     if not report.failed:

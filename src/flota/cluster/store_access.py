@@ -158,10 +158,7 @@ class StoreAccess:
             return bool
         headers, user, password = self.client.headers(), self._secrets.user, self._secrets.password
         given = self.client.members, lease, headers, self.tls, user, password, final_put
-        if self._etcd is None:
-            return lambda: revoke(*given)
-        clean_up: Callable[[], object] = self._etcd.on_node_death
-        return lambda: [clean_up(), revoke(*given, seconds=ELECTION)]
+        return lambda: revoke(*given, seconds=ELECTION) if self._etcd else revoke(*given)
 
     def take_over(self) -> bool:
         """Serve the master now if this machine has acquired the address, or the port has become free."""

@@ -201,10 +201,10 @@ class StoreAccess:
         most = limit - min(self._own_files, limit // 2)
         self._port_in_use = False
         tls = make_tls(self._secrets, server=True) if self.nodes.tls else None
-        told = self._on_refused, self._on_full
+        callbacks = self._on_refused, self._on_full
         for number in (port, *self.nodes.spare_ports):
             try:
-                return Master(address, number, self._loop, self.token, tls, *told, most, self._job)
+                return Master(address, number, self._loop, self.token, tls, *callbacks, most, self._job)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise CannotServe(endpoint(address, str(number)), error.strerror or str(error)) from None

@@ -70,6 +70,30 @@ def test_a_killed_node_leaves_nothing_behind_and_is_missed_at_once(job):
     assert job.codes() == [-9, 0, 0]
 
 
+def test_a_node_that_is_killed_before_the_first_round_leaves_nothing_behind(job):
+    """There is no shepherd yet, and without the others its etcd would take 7 s to exit."""
+    node = job.node(1, "--nnodes 3")
+    wait_until(lambda: job.etcd_pid(1) and job.data(1), "data of etcd")
+
+    node.process.kill()
+
+    assert node.wait() == -9
+    job.assert_nothing_left([1])
+
+
+def test_the_cleaner_ends_with_its_node(job):
+    nodes = job.start([1, 2, 3], "--nnodes 3")
+    job.round(0, 3)
+    cleaners = [one for node in nodes for one in children(node.process.pid) if name_of(one) == "etcd cleaner"]
+    assert len(cleaners) == 3
+
+    job.finish()
+
+    assert job.codes() == [0, 0, 0]
+    job.assert_nothing_left([1, 2, 3])
+    assert not any(map(name_of, cleaners))
+
+
 def test_a_replacement_on_a_listed_host_becomes_a_member(job):
     job.start([1, 2, 3], ELASTIC)
     before = job.settle(3)

@@ -162,10 +162,7 @@ class StoreAccess:
             return bool
         headers, user, password = self.client.headers(), self._secrets.user, self._secrets.password
         given = self.client.members, lease, headers, self.tls, user, password, final_put
-        if self._etcd is None:
-            return lambda: revoke(*given)
-        clean_up: Callable[[], object] = self._etcd.on_node_death
-        return lambda: [clean_up(), revoke(*given, seconds=ELECTION)]
+        return lambda: revoke(*given, seconds=ELECTION) if self._etcd else revoke(*given)
 
     def take_over(self) -> bool:
         """Serve the master now if this machine has acquired the address, or the port has become free."""
@@ -210,10 +207,10 @@ class StoreAccess:
         most = limit - min(self._own_files, limit // 2)
         self._port_in_use = False
         tls = make_tls(self._secrets, server=True) if self.nodes.tls else None
-        told = self._on_refused, self._on_full
+        callbacks = self._on_refused, self._on_full
         for number in (port, *self.nodes.spare_ports):
             try:
-                return Master(address, number, self._loop, self.token, tls, *told, most, self._job)
+                return Master(address, number, self._loop, self.token, tls, *callbacks, most, self._job)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise CannotServe(endpoint(address, str(number)), error.strerror or str(error)) from None

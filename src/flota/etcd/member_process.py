@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from collections.abc import Callable
 
 from flota import libc
-from flota.etcd.private_directory import PrivateDirectory, is_unlocked
+from flota.etcd.private_directory import PrivateDirectory
 from flota.files import open_file
 from flota.host.kill_tree import kill, other_children
 from flota.host.loop import Loop
@@ -82,41 +81,3 @@ def _fork(process: ProcessSpec, lock: int) -> int:
             os.execve(process.argv[0], process.argv, process.env)
     finally:
         os._exit(CANNOT_RUN)
-
-
-def remove_after_death(pid: int, path: str) -> None:
-    """In the shepherd of a node that has died: have a process remove the directory, when etcd has exited. It outlives
-    the shepherd, which kills the workers meanwhile."""
-    cleaner = os.fork()
-    if cleaner:
-        other_children.add(cleaner)
-        return
-    try:
-        os.setsid()
-        for stream in range(3):
-            os.close(stream)  # those who read the node's output must see its end
-        if not _wait_for_end(path) and _runs_in(pid, path):
-            kill(pid)
-        if _wait_for_end(path):
-            import shutil
-
-            shutil.rmtree(path, ignore_errors=True)
-    finally:
-        os._exit(0)
-
-
-def _wait_for_end(path: str) -> bool:
-    """Wait until no etcd uses the directory. Returns False if one still does."""
-    give_up = time.monotonic() + GRACE
-    while not (ended := is_unlocked(path)) and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return ended
-
-
-def _runs_in(pid: int, path: str) -> bool:
-    """Whether the process is still the etcd of this directory, not another one with its pid."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as words:
-            return os.fsencode(f"{path}/") in words.read()
-    except OSError:
-        return False

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from flota.errors import NoEtcd, NoRoomForEtcd, OtherMembers
+from flota.etcd.cleaner_process import CleanerProcess
 from flota.etcd.job_certificates import make_certificates
 from flota.etcd.last_reader import LastReader
 from flota.etcd.list_check import ListCheck
 from flota.etcd.member_flags import TlsFiles, cluster_token, command_line, member_environment, name_of, peer_place
-from flota.etcd.member_process import SIGKILL, SIGTERM, MemberProcess, remove_after_death
+from flota.etcd.member_process import SIGKILL, SIGTERM, MemberProcess
 from flota.etcd.membership import SPARE_CHECK, Membership
 from flota.etcd.private_directory import PrivateDirectory
 from flota.etcd.program import find_program
@@ -56,6 +57,7 @@ class NodeEtcd:
                 raise
             self._spare = None
             self._directory = PrivateDirectory(environ, needed=SMALL)
+        self._cleaner = CleanerProcess(self._directory.path)
         self._process: MemberProcess | None = None
         self._last_reader: LastReader | None = None
         self._is_over = False
@@ -68,7 +70,7 @@ class NodeEtcd:
         try:
             self.nodes = self._with_certificates(nodes)
         except BaseException:
-            self._directory.remove()
+            self._remove_directory()
             raise
         secrets = self.nodes.secrets
         self._tls = TlsFiles(secrets.authority, secrets.certificate, secrets.key) if self.nodes.tls else None
@@ -136,9 +138,9 @@ class NodeEtcd:
             self.membership.leave()
         return not (self._last_reader.done if self._last_reader else over or self.membership.has_left)
 
-    def on_node_death(self) -> None:
-        """In the shepherd."""
-        remove_after_death(self._process.pid if self._process else 0, self._directory.path)
+    def _remove_directory(self) -> None:
+        self._directory.remove()
+        self._cleaner.stop()
 
     def close(self, log_directory: str) -> None:
         """If no node needs the store any more, there is nothing to pass on."""
@@ -153,7 +155,7 @@ class NodeEtcd:
                 end = open_append(f"{log_directory}/{os.path.basename(self._log)}")
                 append(end, log.read())
                 os.close(end)
-        self._directory.remove()
+        self._remove_directory()
 
     @property
     def _log(self) -> str:

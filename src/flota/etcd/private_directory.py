@@ -1,7 +1,7 @@
 """The directory of a node's etcd: certificates, and the data, which is never used twice.
 
-It is locked as long as the node or its etcd lives. After both were killed, the shepherd or the next flota on this
-machine removes it.
+It is locked as long as the node or its etcd lives. After both were killed, the cleaner process or the next flota on
+this machine removes it.
 """
 
 from __future__ import annotations

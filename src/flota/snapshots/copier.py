@@ -65,9 +65,9 @@ class Copier:
             data, fds, _, _ = socket.recv_fds(self._node, 1 << 16, 1, socket.MSG_CMSG_CLOEXEC)
             if not data:
                 return
-            self._obey(json.loads(data), fds)
+            self._perform(json.loads(data), fds)
 
-    def _obey(self, order: dict[str, Any], fds: list[int]) -> None:
+    def _perform(self, order: dict[str, Any], fds: list[int]) -> None:
         if order["do"] == "round":
             with self._lock:
                 if order["token"] != self._token:

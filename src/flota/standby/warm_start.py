@@ -46,7 +46,7 @@ class WarmStart:
         self._import_seconds = 0.0  # as last measured, in a template or in one interpreter of a pool
         self._asked_at: float | None = None  # when the workers of this round were to start warm
         self._start_seconds: float | None = None  # that the last warm start took, with all imports done
-        self._is_told = False  # whether users know that the next restart is warm
+        self._is_announced = False  # whether users know that the next restart is warm
         self._processes: list[ProcessSpec] = []
         self._asked_clock = 0.0  # `_asked_at` on the template's clock
         self._round: tuple[Round, Channel, list[int], float] | None = None
@@ -186,7 +186,7 @@ class WarmStart:
             self.discard_parked()
             self._park()
         else:
-            self._tell_next_restart()
+            self._announce_warm_restart()
 
     def _park(self) -> None:
         """Start the interpreters for the next workers."""
@@ -246,7 +246,7 @@ class WarmStart:
             who = "workers are" if self._asked_at is not None or self._round is None else "the next workers are"
             self._print("INFO", f"warm: {who} forked from one interpreter, which {imports_in_words(names, seconds)}")
         if self.learnt or self._replacements.in_a_row or (self._round and self._check_at is None):
-            self._tell_next_restart()
+            self._announce_warm_restart()
 
     def _adopt_next(self) -> None:
         """Use the template that has imported more, unless the one before is about to be forked."""
@@ -274,14 +274,14 @@ class WarmStart:
         elif self._replacements.in_a_row <= 1:
             words = loss_in_words(line, self._import_seconds, is_replaced=pause is not None)
             self._print("WARNING", f"warm: {words}")
-        self._is_told = False
+        self._is_announced = False
 
-    def _tell_next_restart(self) -> None:
+    def _announce_warm_restart(self) -> None:
         """Print what the next restart costs, once it is warm."""
         pool = self.pool
         is_ready = bool(self.template and self.template.ready_at is not None) or bool(pool and pool.ready == pool.asked)
-        if is_ready and self._may_restart and not self._is_told:
-            self._is_told = True
+        if is_ready and self._may_restart and not self._is_announced:
+            self._is_announced = True
             ready = f"{pool.ready} of {len(pool.links)} interpreters are ready for the next start; " if pool else ""
             self._print("INFO", f"warm: {ready}{next_restart_in_words(self._start_seconds, self._import_seconds)}")
 
@@ -313,7 +313,7 @@ class WarmStart:
             self._print("WARNING", f"warm: the next start will be cold: {refusal}")
         elif pool.ready == pool.asked:
             self._import_seconds = pool.seconds
-            self._tell_next_restart()
+            self._announce_warm_restart()
 
     def _on_handed_over(self, link: socket) -> None:
         """Handle a link after `hand_over`: it closes when the interpreter is a worker, or reports a refusal."""
@@ -354,7 +354,7 @@ class WarmStart:
         for parked in (self.template, self.next_template, self.pool):
             if parked:
                 self._close(parked)
-        self._is_told = False
+        self._is_announced = False
 
     def close(self) -> None:
         self._park_at = None

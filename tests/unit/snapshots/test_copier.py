@@ -45,12 +45,12 @@ def test_the_last_state_is_written_once_after_the_one_that_is_being_written(tmp_
     node, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with node, other:
         copier = Copier(other, None)
-        copier._obey({"do": "round", "token": "", "directory": str(tmp_path)}, [])
-        copier._obey({"do": "file", "role": "trainer", "rank": 0, "forget": None}, [os.dup(file.fd)])
+        copier._perform({"do": "round", "token": "", "directory": str(tmp_path)}, [])
+        copier._perform({"do": "file", "role": "trainer", "rank": 0, "forget": None}, [os.dup(file.fd)])
         entries = file.entries()
         buffer = complete_steps(entries)[step]
         writer = Thread(target=copier._write, args=(file, buffer, entries[buffer], 1))
-        flush = Thread(target=copier._obey, args=({"do": "flush", "ranks": [["trainer", 0]]}, []))
+        flush = Thread(target=copier._perform, args=({"do": "flush", "ranks": [["trainer", 0]]}, []))
         writer.start()
         assert began.wait(20)
         flush.start()
@@ -60,7 +60,7 @@ def test_the_last_state_is_written_once_after_the_one_that_is_being_written(tmp_
         flush.join(20)
         writer.join(20)
         assert node.recv(100) == b'{"do": "flushed"}'
-        copier._obey({"do": "round", "token": "", "directory": ""}, [])  # closes the file
+        copier._perform({"do": "round", "token": "", "directory": ""}, [])  # closes the file
 
     assert done == written
 

@@ -44,7 +44,7 @@ def show(job: JobClient) -> None:
     if is_old:
         os.environ["NO_COLOR"] = "1"
     elif not os.environ.get("NO_COLOR"):
-        os.environ.pop("NO_COLOR", None)  # textual also obeys an empty one
+        os.environ.pop("NO_COLOR", None)  # textual also follows an empty one
     from flota.view.app import JobView
 
     is_unicode = "utf" in (sys.stdout.encoding or "").lower()

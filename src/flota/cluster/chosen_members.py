@@ -10,18 +10,28 @@ from flota.cluster.member import refusal_in_words
 from flota.cluster.member_choice import MemberChoice
 from flota.cluster.messages import ClusterMessages
 from flota.cluster.store_access import StoreAccess
-from flota.errors import CannotJoin, FlotaError, NoEtcd, StoppedWhileJoining, TooFewMembers
+from flota.errors import (
+    CannotJoin,
+    FlotaError,
+    NoAnswerInTime,
+    NoEtcd,
+    OtherJobAtMaster,
+    StoppedWhileJoining,
+    TooFewMembers,
+)
 from flota.etcd.member_flags import name_of, peer_place
 from flota.etcd.program import find_program
 from flota.host.ports import hold_exactly, release
 from flota.humanize import limit_in_words, signal_name
 from flota.job.nodes import NodesSpec, Place
+from flota.job.printable import printable
 from flota.run.node_watch import NodeWatch
 from flota.store.client import OnAnswer
 from flota.store.etcd_json import TEMPORARY, StoreRequest
 
 FIRST_MESSAGE = 2.0  # seconds of waiting without a message
 SERVE_RETRY = 1.0  # seconds between attempts to serve the master while no node does
+RESOLVE_RETRY = 15.0  # the same for a host name: a lookup may take seconds
 PAIRS = 32  # of ports that a node tries, from the one after the master's
 
 
@@ -34,15 +44,29 @@ class ChosenMembers:
         heard = messages.report_wrong_token, messages.report_full_store
         self._store = StoreAccess(node.spec, nodes, node.environ, node.loop, node.console, *heard)
         self._held: list[socket] = []  # the ports that this node offers
-        self._choice = MemberChoice(self._ask, time.monotonic, os.urandom(8).hex(), nodes.masters, self._choose_place())
-        self._warned = False
+        names = os.urandom(8).hex(), printable(node.spec.job_id)
+        self._choice = MemberChoice(self._ask, time.monotonic, *names, nodes.masters, self._choose_place())
+        self._warnings = {
+            "other_list": f"{self._store.where} is used by another job now: nodes that join there do not join this one",
+            "has_strays": f"a node has joined at {self._store.where} without --masters: add it to its command",
+        }
         self._wait()
         release(self._held)
-        members = self._choice.places
-        self.nodes = nodes._replace(masters=0, etcd=True, members=True, places=members, spare_ports=(), serves=None)
+        self.nodes = nodes._replace(
+            masters=0, etcd=True, members=True, places=self._choice.places, spare_ports=(), serves=None
+        )
+        self._announce(self._choice.places)
+
+    def _announce(self, members: tuple[Place, ...]) -> None:
         listed = ",".join(map(name_of, members))
         words = f"etcd runs on {len(members)} nodes; if {self._store.where} is lost, others join with --master {listed}"
-        node.console.say("INFO", words)
+        self._node.console.say("INFO", words)
+        hosts = [place.host for place in members]
+        crowded = next((host for host in hosts if hosts.count(host) > 1), "")
+        if crowded:
+            self._node.console.say(
+                "WARNING", f"{crowded} runs {hosts.count(crowded)} of them, and takes them all along"
+            )
 
     def _choose_place(self) -> Place | None:
         """The first two ports after the master's that are free; None if this node cannot run etcd."""
@@ -64,29 +88,43 @@ class ChosenMembers:
 
     def _wait(self) -> None:
         """Ends when the list is known. A signal that stops flota is an error."""
-        began, said, serve_at = time.monotonic(), -1, 0.0
+        began, said, serve_at = time.monotonic(), "", 0.0
         self._node.loop.watch(self._node.signals.fd, self._on_signals)
         while not self._choice.places:
             now = time.monotonic()
             self._check_refusal()
             if now >= began + self._joined_at.join_timeout:
-                limit = limit_in_words(self._joined_at.join_timeout)
-                raise TooFewMembers(self._choice.offers, self._joined_at.masters, limit)
-            if now >= began + FIRST_MESSAGE and said != self._choice.offers:
-                said = self._choice.offers
-                who = f"{said} of {self._joined_at.masters} nodes that can run etcd have joined"
-                trouble = self._choice.trouble
-                self._node.console.say("INFO", f"{who} at {self._store.where}{f' ({trouble})' if trouble else ''}")
+                raise self._too_late()
+            if now >= began + FIRST_MESSAGE and said != self.status:
+                said = self.status
+                self._node.console.say("INFO", said)
             if self._choice.trouble and self._choice.deadline is not None and now >= serve_at:
-                serve_at = now + SERVE_RETRY
-                self._store.take_over()
+                serve_at = now + (SERVE_RETRY if self._store.is_numeric else RESOLVE_RETRY)
+                if not self._store.take_over():
+                    self._store.check_port_owner()
             self.on_time(now)
             self._node.loop.turn(max(0.0, min(self.deadline or now + SERVE_RETRY, now + SERVE_RETRY) - now))
 
+    @property
+    def status(self) -> str:
+        """What this node waits for."""
+        if self._choice.trouble:
+            return f"waiting for {self._choice.trouble}"
+        who = f"{self._choice.offers} of {self._joined_at.masters} nodes that can run etcd have joined"
+        return f"{who} at {self._store.where}"
+
+    def _too_late(self) -> FlotaError:
+        if self._choice.trouble:
+            return NoAnswerInTime(self._choice.trouble)
+        return TooFewMembers(self._choice.offers, self._joined_at.masters, limit_in_words(self._joined_at.join_timeout))
+
     def _check_refusal(self) -> None:
-        refusal = self._choice.refusal
+        refusal, other = self._choice.refusal, self._choice.other_job
         if refusal and refusal.code not in TEMPORARY:
             raise CannotJoin(refusal_in_words(refusal, self._store.where))
+        if other is not None:
+            own = printable(self._node.spec.job_id)
+            raise OtherJobAtMaster(self._store.where, printable(other), own)
 
     def _on_signals(self) -> None:
         for number in self._node.signals.read():
@@ -101,10 +139,8 @@ class ChosenMembers:
     def on_time(self, now: float) -> None:
         self._store.on_time(now)
         self._choice.on_time(now)
-        if self._choice.other_list and not self._warned:
-            self._warned = True
-            words = f"{self._store.where} has another list of etcd members: nodes that join there join another job"
-            self._node.console.say("WARNING", words)
+        for name in [name for name in self._warnings if getattr(self._choice, name)]:
+            self._node.console.say("WARNING", self._warnings.pop(name))
 
     def close(self) -> None:
         self._store.close()

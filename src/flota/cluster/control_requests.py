@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 from flota.cluster.job_state import GATHERING, JobState
@@ -20,6 +21,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from flota.cluster.multi_node import MultiNode
     from flota.control.door import ControlDoor
+
+
+def requests_of(node: MultiNode) -> JobRequests:
+    return ClusterRequests(node) if "store" in vars(node) else EarlyRequests(node)
+
+
+class EarlyRequests(JobRequests):
+    """Of a node that waits until it knows which nodes run etcd (--masters)."""
+
+    def overview(self) -> JobOverview:
+        return JobOverview((), state=WAITING, message="waiting for the nodes that run etcd")
+
+    def stop(self) -> str:
+        os.kill(os.getpid(), SIGTERM)
+        return "stopping this node, which has no ranks"
+
+    def restart(self) -> str:
+        raise CannotDo("the job is not running")
+
+    def leave(self) -> str:
+        raise CannotDo("this node is not part of the running round: try again when it has joined")
+
+    def ask(self, _kind: str) -> None:
+        return None
+
+    def result_of(self, _kind: str) -> None:
+        return None
 
 
 class ClusterRequests(JobRequests):

@@ -29,37 +29,50 @@ from flota.store.etcd_json import (
     Txn,
     TxnAnswer,
 )
-from flota.store.keys import end_of
+from flota.store.keys import end_of, keys_of
+from flota.values import NamedTuple
 
-LIST, OFFERS = b"/flota/members", b"/flota/member_offers/"
-INTERVAL = 0.2  # seconds between looks while there is no list
-REPEAT = 1.0  # seconds between looks whether the master still has the list
+LIST, OFFERS, NODES = b"/flota/members", b"/flota/member_offers/", keys_of(None).nodes
+FIRST_INTERVAL, GROWTH = 0.2, 1.5  # seconds between looks while there is no list, and how it grows
+REPEAT = 1.0  # seconds between looks whether the master still has the list, and at most between others
 OFFER_TIME = 3  # seconds that an offer stays without being renewed: its node may be gone
 LAST_PORT = 65535
 
+Clock = Callable[[], float]
 Ask = Callable[[StoreRequest, Callable[[StoreAnswer | Refusal | Lost], None]], object]
 
 
+class MembersOfJob(NamedTuple):
+    """The list, or an offer, which has one place."""
+
+    job: str
+    places: tuple[Place, ...]
+
+
 class MemberChoice:
-    """`own`: what this node offers, None if it cannot run etcd. `places`: the members, once they are known; with
-    `other_list`, the master has other ones. Call `on_time` at the `deadline`. Pure.
+    """`own`: what this node offers, None if it cannot run etcd. `places`: the members, once they are known.
+    `other_job`: the id of the job that uses the master. Call `on_time` at the `deadline`. Pure.
     """
 
-    def __init__(self, ask: Ask, clock: Callable[[], float], name: str, count: int, own: Place | None) -> None:
+    def __init__(
+        self, ask: Ask, clock: Callable[[], float], name: str, job: str, count: int, own: Place | None
+    ) -> None:
         self.places: tuple[Place, ...] = ()
         self.offers = 0
         self.trouble = ""  # why the last request was not answered
         self.refusal: Refusal | None = None  # of the last request
-        self.other_list = False
+        self.other_job: str | None = None
+        self.other_list = self.has_strays = False  # of another job; nodes that have joined without --masters
         self.deadline: float | None = 0.0
         self._ask, self._clock, self._asking = ask, clock, False
-        self._key, self._count, self._own = OFFERS + name.encode(), count, own
+        self._key, self._job, self._count, self._own = OFFERS + name.encode(), job, count, own
+        self._interval = FIRST_INTERVAL
 
     def on_time(self, now: float) -> None:
         if self.deadline is None or now < self.deadline:
             return
         if self.places:
-            self._send(_write(self.places), self._on_repeated)
+            self._send(self._write(self.places), self._on_repeated)
         elif self._own:
             # A new lease with each look is simpler than one that is renewed.
             self._send(LeaseGrant(ttl=OFFER_TIME), self._on_lease)
@@ -74,15 +87,23 @@ class MemberChoice:
             if isinstance(answer, StoreAnswer):
                 then(answer)
             if not self._asking:
-                self.deadline = self._clock() + (REPEAT if self.places else INTERVAL)
+                self._wait()
 
         self._asking, self.deadline = True, None
         self._ask(request, on_answer)
 
+    def _wait(self) -> None:
+        """Once the list is known, only members keep it."""
+        if self.places:
+            self.deadline = self._clock() + REPEAT if self._own in self.places else None
+        else:
+            self.deadline = self._clock() + self._interval
+            self._interval = min(REPEAT, self._interval * GROWTH)
+
     def _on_lease(self, answer: StoreAnswer) -> None:
         assert isinstance(answer, LeaseAnswer)
         assert self._own is not None
-        put = Put(key=self._key, value=msgspec.json.encode(self._own), lease=int(answer.id))
+        put = Put(key=self._key, value=_encode(self._job, (self._own,)), lease=int(answer.id))
         self._look([Operation(request_put=put)])
 
     def _look(self, first: list[Operation]) -> None:
@@ -92,20 +113,36 @@ class MemberChoice:
 
     def _on_look(self, answer: StoreAnswer) -> None:
         members, offers = _ranges(answer, 2)
-        if members:
-            self.places = read_list(members[0].value)
+        found = read_members(members[0].value) if members else first_offers(offers)
+        self.other_job = found.job if found.places and found.job != self._job else None
+        if self.other_job is not None:
             return
-        found = first_offers(offers)
-        self.offers = len(found)
-        if len(found) >= self._count:
+        if members:
+            self.places = found.places
+            return
+        self.offers = len(found.places)
+        if self.offers >= self._count:
             # Another node may have been first: look again at once.
-            self._send(_write(found[: self._count]), lambda _: self._look([]))
+            self._send(self._write(found.places[: self._count]), lambda _: self._look([]))
+
+    def _write(self, places: tuple[Place, ...]) -> Txn:
+        """Write the list if there is none; otherwise read it. Nodes that have joined without --masters have records."""
+        free = Compare(key=LIST, target="CREATE", create_revision=0)
+        put = Operation(request_put=Put(key=LIST, value=_encode(self._job, places)))
+        strays = Operation(request_range=Range(key=NODES, range_end=end_of(NODES)))
+        return Txn(compare=[free], success=[put, strays], failure=[strays, Operation(request_range=Range(key=LIST))])
 
     def _on_repeated(self, answer: StoreAnswer) -> None:
-        assert isinstance(answer, TxnAnswer)
-        if not answer.succeeded:
-            [kept] = _ranges(answer, 1)
-            self.other_list = bool(kept) and read_list(kept[0].value) != self.places
+        strays, kept = _ranges(answer, 2)
+        self.has_strays = bool(strays)
+        try:
+            self.other_list = bool(kept) and read_members(kept[0].value) != MembersOfJob(self._job, self.places)
+        except BadMemberList:  # the job does not need the master: this must not end it
+            self.other_list = True
+
+
+def _encode(job: str, places: tuple[Place, ...]) -> bytes:
+    return msgspec.json.encode((job, places))
 
 
 def _ranges(answer: StoreAnswer, count: int) -> list[list[KeyValue]]:
@@ -115,29 +152,26 @@ def _ranges(answer: StoreAnswer, count: int) -> list[list[KeyValue]]:
     return [*found, *([] for _ in range(count))][:count]
 
 
-def _write(places: tuple[Place, ...]) -> Txn:
-    """Write the list if there is none; otherwise read it."""
-    free = Compare(key=LIST, target="CREATE", create_revision=0)
-    put = Operation(request_put=Put(key=LIST, value=msgspec.json.encode(places)))
-    return Txn(compare=[free], success=[put], failure=[Operation(request_range=Range(key=LIST))])
-
-
-def first_offers(entries: list[KeyValue]) -> tuple[Place, ...]:
-    """In the order in which the nodes came. An offer that is not an address does not count."""
-    found: list[Place] = []
+def first_offers(entries: list[KeyValue]) -> MembersOfJob:
+    """In the order in which the nodes came, but second nodes of a host last: it would take two members along. The first
+    decides which job this is. An offer that is not an address does not count."""
+    found: list[MembersOfJob] = []
     for entry in sorted(entries, key=lambda one: int(one.create_revision)):
         try:
-            found += read_list(b"[%b]" % entry.value)
+            found.append(read_members(entry.value))
         except BadMemberList:
             continue
-    return tuple(dict.fromkeys(found))
+    job = found[0].job if found else ""
+    places = [place for offer in found if offer.job == job for place in offer.places[:1]]
+    first_of_hosts = {place.host: place for place in reversed(places)}.values()
+    return MembersOfJob(job, tuple(dict.fromkeys([*(place for place in places if place in first_of_hosts), *places])))
 
 
-def read_list(data: bytes) -> tuple[Place, ...]:
+def read_members(data: bytes) -> MembersOfJob:
     try:
-        pairs = decode_json(data, list[tuple[str, int]])
+        job, pairs = decode_json(data, tuple[str, list[tuple[str, int]]])
     except BadMessage:
         raise BadMemberList from None
     if not pairs or not all(host and host.isprintable() and 0 < port < LAST_PORT for host, port in pairs):
         raise BadMemberList
-    return tuple(Place(host, port) for host, port in pairs)
+    return MembersOfJob(job, tuple(Place(host, port) for host, port in pairs))

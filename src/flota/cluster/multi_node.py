@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from flota.cluster import follower as actions
 from flota.cluster import job_events
-from flota.cluster.control_requests import ClusterRequests, open_control_port
+from flota.cluster.control_requests import open_control_port, requests_of
 from flota.cluster.follower import Follower, NodeAction
 from flota.cluster.job_report import make_report
 from flota.cluster.job_state import JobState
@@ -56,6 +56,7 @@ from flota.supervise.supervisor import Phase, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from flota.control.requests import JobRequests
     from flota.standby.warm_start import WarmStart
     from flota.stragglers.detector import StepTime
 
@@ -148,8 +149,8 @@ class MultiNode(NodeWatch):
         return Member(follower, registration, terms, self.store.where, began, self.evidence.epoch)
 
     @property
-    def requests(self) -> ClusterRequests:
-        return ClusterRequests(self)
+    def requests(self) -> JobRequests:
+        return requests_of(self)
 
     def run(self, configuration: tuple[tuple[str, str], ...], notes: tuple[str, ...]) -> Report:
         self.loop.watch(self.signals.fd, self.on_signals)

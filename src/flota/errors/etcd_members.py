@@ -79,3 +79,14 @@ class StoppedWhileJoining(FlotaError):
 
 class CannotJoin(TemplateError[str]):
     message = "{0}"
+
+
+class OtherJobAtMaster(TemplateError[str, str, str]):
+    message = "the job at {0} has the id `{1}`, and this one `{2}`"
+    hint = "use the same --job_id on all nodes of a job, and another --master for another job"
+
+
+class NoAnswerInTime(TemplateError[str]):
+    exit_code = TRY_AGAIN
+    message = "no answer from {0}"
+    hint = "see that flota runs on the host in --master, and that its port can be reached"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
+from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from mmap import mmap
 from threading import get_ident
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from flota.worker.snapshot_tree import Flattened
 
 ENDING = "snapshot"
+UNFINISHED_TIME = 60.0  # seconds without a change after which a temporary file may be one that was left
 TEMPORARY = re.compile(r"\.(.+)\.[0-9]+\.[0-9]+\.[0-9a-f]{8}")
 
 
@@ -85,7 +88,8 @@ def replace_file(directory: str, filename: str, write: object) -> None:
         os.fsync(fd)
         os.replace(temporary, f"{directory}/{filename}")
     except BaseException:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
     finally:
         os.close(fd)
@@ -122,7 +126,10 @@ def _remove_unlocked(path: str) -> None:
     except OSError:
         return
     try:
-        if stat.S_ISREG(os.fstat(fd).st_mode) and _try_lock(fd):
+        status = os.fstat(fd)
+        # A process may just have created it, and not have locked it yet; not all file systems lock for other hosts.
+        is_old = time.time() - status.st_mtime > UNFINISHED_TIME
+        if stat.S_ISREG(status.st_mode) and is_old and _try_lock(fd):
             os.unlink(path)
     except OSError:
         pass  # another node has done so

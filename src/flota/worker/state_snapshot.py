@@ -147,11 +147,7 @@ class StateSnapshot:
             self._load_resharded(path, step, world, parts)
             self._say_source(path, step)
             return step
-        try:
-            _, tree = open_state(path, step, verified=bool(self._directory))
-        except DamagedSnapshot:
-            set_aside(path)  # the next attempt loads an older one
-            raise
+        tree = _open_or_set_aside(path, step, verified=bool(self._directory))
         if tree.name != self.name:
             return 0
         self._say_source(path, step)
@@ -202,7 +198,7 @@ class StateSnapshot:
         files = [one for one in list_files(directory, self.name) if (one.step, one.world) == (step, world)]
         if self._reshard is None or len(files) != world:
             raise WorldChanged(path or "memory", world, self._env.world_size)
-        trees = [open_state(f"{directory}/{one.filename}", step)[1] for one in files]
+        trees = [_open_or_set_aside(f"{directory}/{one.filename}", step) for one in files]
         mine = self._reshard([{name: tree.part(name) for name in tree.names} for tree in trees], self._env)
         for name, value in mine.items():
             target = parts.get(name, MISSING)
@@ -223,6 +219,15 @@ class StateSnapshot:
 
     def _print(self, words: str) -> None:
         print(f"flota: {words}", file=sys.stderr, flush=True)  # noqa: T201  in the worker's log
+
+
+def _open_or_set_aside(path: str, step: int, *, verified: bool = False) -> SavedTree:
+    """The next attempt loads an older state than one that is damaged."""
+    try:
+        return open_state(path, step, verified=verified)[1]
+    except DamagedSnapshot:
+        set_aside(path)
+        raise
 
 
 def to_step(value: Any) -> int:

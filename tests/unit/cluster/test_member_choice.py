@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from flota.cluster.member_choice import LIST, OFFER_TIME, OFFERS, REPEAT, MemberChoice, read_list
+from flota.cluster.member_choice import LIST, NODES, OFFER_TIME, OFFERS, REPEAT, MemberChoice, read_members
 from flota.errors import BadMemberList
 from flota.job.nodes import Place
 from flota.store.client_connection import Lost
@@ -33,8 +33,8 @@ class Nodes:
         except Refusal as refusal:
             then(refusal)
 
-    def join(self, name: str, own: Place | None) -> None:
-        self.choices[name] = MemberChoice(self.ask, lambda: self.now, name, self.members, own)
+    def join(self, name: str, own: Place | None, job: str = "j") -> None:
+        self.choices[name] = MemberChoice(self.ask, lambda: self.now, name, job, self.members, own)
 
     def wait(self, seconds: float = 1.0) -> None:
         end = self.now + seconds
@@ -96,12 +96,13 @@ def test_a_master_that_comes_back_is_given_the_list_again():
     assert not any(choice.other_list for choice in nodes.choices.values())
 
 
-def test_another_list_is_noticed_and_changes_nothing():
+@pytest.mark.parametrize("other", [b'["j",[["d",8091]]]', b'["k",[["a",8091],["b",8091],["c",8091]]]', b"what?"])
+def test_another_list_is_noticed_and_changes_nothing(other):
     nodes = Nodes()
     for name, place in (("x", A), ("y", B), ("z", C)):
         nodes.join(name, place)
     nodes.wait()
-    nodes.store.answer(Put(key=LIST, value=b'[["d",8091]]'), nodes.now)
+    nodes.store.answer(Put(key=LIST, value=other), nodes.now)
 
     nodes.wait(2 * REPEAT)
 
@@ -110,7 +111,17 @@ def test_another_list_is_noticed_and_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    "offer", [b"", b"{}", b'["a"]', b'["a",0]', b'["a",65535]', b'["\\u001b[2J",1]', b'["",1]', b"\xff"]
+    "offer",
+    [
+        b"",
+        b"{}",
+        b'["j"]',
+        b'["j",[["a",0]]]',
+        b'["j",[["a",65535]]]',
+        b'["j",[["\\u001b[2J",1]]]',
+        b'["j",[["",1]]]',
+        b"\xff",
+    ],
 )
 def test_an_offer_that_is_no_address_does_not_count(offer):
     nodes = Nodes()
@@ -123,7 +134,57 @@ def test_an_offer_that_is_no_address_does_not_count(offer):
     assert {choice.offers for choice in nodes.choices.values()} == {2}
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b'[["a",1],["b"]]', b'[["a",-1]]', b'[["a\\n",1]]', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"null", b'["j",[["a",1],["b"]]]', b'["j",[["a",-1]]]', b'["j",[]]', b"\xff"]
+)
 def test_a_list_that_cannot_be_read_is_an_error(data):
     with pytest.raises(BadMemberList, match="cannot be read"):
-        read_list(data)
+        read_members(data)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_another_job_is_noticed_before_and_after_the_list_is_written(count):
+    nodes = Nodes()
+    for name, place in (("x", A), ("y", B), ("z", C))[:count]:
+        nodes.join(name, place)
+    nodes.wait()
+
+    nodes.join("other", D, job="k")
+    nodes.wait()
+
+    assert nodes.choices["other"].other_job == "j"
+    assert nodes.choices["other"].places == ()
+    assert all(nodes.choices[name].other_job is None for name in "xyz"[:count])
+
+
+def test_hosts_come_before_second_nodes_of_a_host():
+    nodes = Nodes()
+    for name, offer in ((b"x", b"a"), (b"x2", b"a"), (b"y", b"b")):
+        port = b"8093" if name == b"x2" else b"8091"
+        nodes.store.answer(Put(key=OFFERS + name, value=b'["j",[["%b",%b]]]' % (offer, port)), nodes.now)
+
+    nodes.join("z", C)
+    nodes.wait()
+
+    assert nodes.lists() == {(A, B, C)}
+
+
+def test_only_members_keep_the_list():
+    nodes = Nodes()
+    for name, place in (("x", A), ("y", B), ("z", C), ("late", D), ("none", None)):
+        nodes.join(name, place)
+    nodes.wait()
+
+    assert {name for name, choice in nodes.choices.items() if choice.deadline is None} == {"late", "none"}
+
+
+def test_a_node_that_joins_without_masters_is_noticed():
+    nodes = Nodes()
+    for name, place in (("x", A), ("y", B), ("z", C)):
+        nodes.join(name, place)
+    nodes.wait()
+    nodes.store.answer(Put(key=NODES + b"stray", value=b"{}"), nodes.now)
+
+    nodes.wait(2 * REPEAT)
+
+    assert all(choice.has_strays for choice in nodes.choices.values())

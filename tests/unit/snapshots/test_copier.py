@@ -74,8 +74,8 @@ def test_a_fetch_of_an_earlier_round_changes_nothing(file):
     with node, other, client, server:
         copier = Copier(other, None)
         for _ in range(2):
-            copier._obey({"do": "round", "token": "", "directory": ""}, [])
-        copier._obey({"do": "file", "role": "trainer", "rank": 0, "forget": None}, [os.dup(file.fd)])
+            copier._perform({"do": "round", "token": "", "directory": ""}, [])
+        copier._perform({"do": "file", "role": "trainer", "rank": 0, "forget": None}, [os.dup(file.fd)])
         late = entry._replace(step=9, complete=10)
         server.sendall(json.dumps(late).encode().ljust(LONGEST_REQUEST) + b"x" * entry.size + bytes(4))
 
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_not_sent_as_a_whole_one(tmp_path, file):
     client, server = socket.socketpair()
     with node, other, client, server:
         copier = Copier(other, None)
-        copier._obey({"do": "round", "token": "", "directory": str(tmp_path)}, [])
+        copier._perform({"do": "round", "token": "", "directory": str(tmp_path)}, [])
 
         with pytest.raises(CopyFailed):
             copier._give(server, CopyRequest(GET, "trainer", 0, 7))

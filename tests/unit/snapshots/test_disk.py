@@ -151,7 +151,9 @@ def test_states_after_the_step_that_is_loaded_are_forgotten(tmp_path, rank):
 
 def test_a_directory_is_made_and_checked_at_the_start(tmp_path):
     prepare_directory(f"{tmp_path}/new/states")
-    (tmp_path / "new/states/.train.trainer.7.0.2.snapshot.12.34.0123abcd").write_bytes(b"half")
+    left = tmp_path / "new/states/.train.trainer.7.0.2.snapshot.12.34.0123abcd"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
     prepare_directory(f"{tmp_path}/new/states")
 
     assert os.listdir(tmp_path / "new/states") == []

@@ -56,6 +56,9 @@ def test_only_what_a_killed_writer_left_is_removed(tmp_path):
     others += [".notes.12.34.0123abcd", ".other.trainer.7.0.2.snapshot.12.34.0123abcd"]
     for name in [left, *others]:
         (tmp_path / name).write_bytes(b"half")
+        os.utime(tmp_path / name, (0, 0))
+    others.append(".train.trainer.7.1.2.snapshot.12.34.0123abcd")  # just created, and not locked yet
+    (tmp_path / others[-1]).touch()
     link = ".train.trainer.8.0.2.snapshot.12.34.0123abcd"
     (tmp_path / link).symlink_to(others[0])
     during = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -105,6 +106,21 @@ def test_parts_of_another_number_of_ranks_need_a_function(start):
     assert model.weight == 21
 
 
+def test_a_damaged_part_of_another_number_of_ranks_is_not_tried_again(start, tmp_path):
+    for step in (4, 5):
+        for rank in (0, 1):
+            start(rank=rank, world=2, sharded=True).save(step, n=step)
+    lose_bytes(tmp_path, "train.trainer.5.1.2.snapshot")
+
+    def load():
+        return start(sharded=True, reshard=lambda parts, _: parts[0]).load()
+
+    with pytest.raises(DamagedSnapshot):
+        load()
+
+    assert load() == 4
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_rank_0_says_once_where_files_are_and_which_one_it_loads(start, tmp_path, capsys, rank):
     def run():
@@ -128,7 +144,9 @@ def test_rank_0_says_once_where_files_are_and_which_one_it_loads(start, tmp_path
 
 
 def test_the_first_save_removes_what_a_killed_one_left(start, tmp_path):
-    (tmp_path / ".train.trainer.7.0.1.snapshot.12.34.0123abcd").write_bytes(b"half")
+    left = tmp_path / ".train.trainer.7.0.1.snapshot.12.34.0123abcd"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
 
     start().save(8, n=1)
 

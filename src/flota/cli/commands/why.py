@@ -46,10 +46,7 @@ def main(words: list[str]) -> int:
     options = read_command(words, USAGE, (*WITH_VALUE, "--log-dir"), ("--verbose", "--json"), most_words=ANY)
     if options is None:
         return 0
-    if {*WITH_VALUE} & options.given.keys():
-        found = _find_job(options.given)
-    else:
-        found = _find_running(options) or _find_histories(options)
+    found = _find_job(options.given) if {*WITH_VALUE} & options.given.keys() else _find_here(options)
     if options.json:
         print_json([found] if not isinstance(found, list) else list(map(report_as_dict, reports_of(found))))
         return 0
@@ -59,13 +56,24 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def _find_here(options: Options) -> JobStatus | list[NodeHistory]:
+    """In this directory the running job comes first. Of given log directories, nodes are asked only if one runs."""
+    if not options.words and not options.given:
+        return _find_running(options) or _find_histories(options)
+    histories = _find_histories(options)
+    return (_find_running(options) if any(map(is_running, histories)) else None) or histories
+
+
 def _find_running(options: Options) -> JobStatus | None:
     """The running job of this directory, or with the given log directories, if it answers."""
     from flota.cli.find_job import is_of, running_nodes
     from flota.control.status import ENDED
 
     given = [os.path.realpath(path) for path in (*options.words, *options.given.values())]
-    nodes = [node for node in running_nodes() if node.status.job.state != ENDED]
+    asked = running_nodes()
+    for node in asked:
+        node.client.close()
+    nodes = [node for node in asked if node.status.job.state != ENDED]
     if given:
         found = [node for node in nodes if os.path.realpath(node.status.job.log_dir) in given]
     else:

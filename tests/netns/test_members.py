@@ -305,6 +305,24 @@ def last_of_list(err: str) -> list[str]:
     return err.partition("join with --master ")[2].partition("\n")[0].split(",")
 
 
+def test_another_job_at_the_same_master_is_refused(hosts, tmp_path):
+    job, other = ChosenMembersJob(hosts, tmp_path), ChosenMembersJob(hosts, tmp_path)
+    other.words = [word if word != job.name else "another" for word in job.words]
+    try:
+        job.start([1, 2, 3], "--nnodes 3")
+        job.round(0, 3)
+
+        refused = other.node(4, "--nnodes 3")
+
+        assert refused.wait() == 2
+        assert f"has the id `{job.name}`, and this one `another`" in refused.err
+        job.finish()
+        assert job.codes() == [0, 0, 0]
+    finally:
+        for number in range(1, 5):
+            hosts.crash(number)
+
+
 def test_a_job_with_too_few_members_ends_in_time(hosts, tmp_path):
     job = ChosenMembersJob(hosts, tmp_path)
 

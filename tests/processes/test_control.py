@@ -409,6 +409,25 @@ def test_a_node_is_drained_only_if_its_name_is_clear(flota, ask):
     assert finish(flota, spare, *others) == [0, 0, 0]
 
 
+def test_a_node_that_waits_for_the_members_of_its_etcd_can_be_asked_and_stopped(flota):
+    held = hold_free(1, "127.0.0.1")
+    place = f"127.0.0.1:{port_of(held[0])}"
+    release(held)
+    node = flota.start("--nnodes", 3, "--masters", 3, "--master", place, "reports.py")
+    wait_until(lambda: node.pid in local_nodes(), "its socket")
+
+    wait_until(lambda: f" {node.pid} " in command(flota, "ps").stdout, "a row of it")
+    [row] = [line for line in command(flota, "ps").stdout.splitlines() if f" {node.pid} " in line]
+    restart = command(flota, "restart", "--job", node.pid)
+    stop = command(flota, "stop", "--job", node.pid)
+
+    assert " waiting " in row
+    assert (restart.returncode, stop.returncode) == (2, 0), restart.stderr + stop.stderr
+    assert "the job is not running" in restart.stderr
+    assert "stopped by SIGTERM while waiting for the nodes that run etcd" in node.output()[1]
+    assert node.wait() == 143
+
+
 def test_stack_asks_a_job_on_other_machines(flota, nodes, ask):
     endpoint = ask.status(nodes[0]).job.nodes[1].endpoint
 

@@ -323,6 +323,24 @@ def test_another_job_at_the_same_master_is_refused(hosts, tmp_path):
             hosts.crash(number)
 
 
+def test_a_node_without_the_flag_is_refused(hosts, tmp_path):
+    job = ChosenMembersJob(hosts, tmp_path)
+    try:
+        job.start([1, 2, 3], "--nnodes 3:4 --elastic_timeout 2s")
+        job.settle(3)
+        job.words = job.words[: job.words.index("--masters")]
+
+        refused = job.node(4, "--nnodes 3:4 --elastic_timeout 2s")
+
+        assert refused.wait() == 2
+        assert "add --masters 3 to the command" in refused.err
+        job.finish()
+        assert job.codes() == [0, 0, 0, 2]
+    finally:
+        for number in range(1, 5):
+            hosts.crash(number)
+
+
 def test_a_job_with_too_few_members_ends_in_time(hosts, tmp_path):
     job = ChosenMembersJob(hosts, tmp_path)
 

@@ -232,6 +232,8 @@ def read_master(flag: str, word: str, *, scheme: str = "http", port: int | None 
         raise errors.TwoMembers(flag, word, parts[0].strip())
     ports = [Place(place.host, number) for place in places for number in (place.port, place.port + 1)]
     twice = next((place for place in ports if ports.count(place) > 1), None)
+    if members and any(place.port == LAST_PORT for place in places):
+        raise errors.BadValue(flag, word, "ports below 65535, because each member uses the next one", example(flag))
     if members and twice:
         raise errors.MembersOverlap(flag, word, f"{twice.host}:{twice.port}")
     return NodesSpec(etcd=etcd or members, members=members, tls=tls, places=places)
@@ -244,6 +246,9 @@ def check_members(settings: Settings, where: NodesSpec, secrets: Secrets, most: 
         raise errors.BadMasters(flag, masters)
     if masters and (where.etcd or not where.places):
         raise errors.MastersWithoutMaster(flag, settings["master"] or "missing")
+    if masters and where.places[0].port > LAST_PORT - 2:
+        source, port = settings.source("master"), str(where.places[0].port)
+        raise errors.BadValue(source, port, "a port with two more after it, for etcd", "--master gpu01:8090")
     if max(masters, len(where.places)) > most:
         source = flag if masters else settings.source("master") or "--master"
         raise errors.FewerNodesThanMembers(source, masters or len(where.places), most)

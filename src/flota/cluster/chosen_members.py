@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
-from _socket import socket
 
 from flota.cluster.member import refusal_in_words
-from flota.cluster.member_choice import MemberChoice
+from flota.cluster.member_choice import LAST_PORT, MemberChoice
 from flota.cluster.messages import ClusterMessages
 from flota.cluster.store_access import StoreAccess
 from flota.errors import (
@@ -21,7 +21,6 @@ from flota.errors import (
 )
 from flota.etcd.member_flags import name_of, peer_place
 from flota.etcd.program import find_program
-from flota.host.ports import hold_exactly, release
 from flota.humanize import limit_in_words, signal_name
 from flota.job.nodes import NodesSpec, Place
 from flota.job.printable import printable
@@ -43,15 +42,12 @@ class ChosenMembers:
         messages = ClusterMessages(node.console, nodes, float)
         heard = messages.report_wrong_token, messages.report_full_store
         self._store = StoreAccess(node.spec, nodes, node.environ, node.loop, node.console, *heard)
-        self._held: list[socket] = []  # the ports that this node offers
+        self._held: list[socket.socket] = []  # the ports that this node offers
         names = os.urandom(8).hex(), printable(node.spec.job_id)
         self._choice = MemberChoice(self._ask, time.monotonic, *names, nodes.masters, self._choose_place())
-        self._warnings = {
-            "other_list": f"{self._store.where} is used by another job now: nodes that join there do not join this one",
-            "has_strays": f"a node has joined at {self._store.where} without --masters: add it to its command",
-        }
+        self._warned = False
         self._wait()
-        release(self._held)
+        self._release()
         self.nodes = nodes._replace(
             masters=0, etcd=True, members=True, places=self._choice.places, spare_ports=(), serves=None
         )
@@ -64,9 +60,7 @@ class ChosenMembers:
         hosts = [place.host for place in members]
         crowded = next((host for host in hosts if hosts.count(host) > 1), "")
         if crowded:
-            self._node.console.say(
-                "WARNING", f"{crowded} runs {hosts.count(crowded)} of them, and takes them all along"
-            )
+            self._node.console.say("WARNING", f"{hosts.count(crowded)} of them are on {crowded}, and are lost with it")
 
     def _choose_place(self) -> Place | None:
         """The first two ports after the master's that are free; None if this node cannot run etcd."""
@@ -75,13 +69,26 @@ class ChosenMembers:
         except NoEtcd:
             return None
         address, first = self._node.spec.address, self._store.places[0].port + 1
-        for place in (Place(address, port) for port in range(first, first + 2 * PAIRS, 2)):
-            try:
-                self._held = hold_exactly([place.port, peer_place(place).port], address)
-            except (FlotaError, OverflowError):
-                continue
-            return place
+        for place in (Place(address, port) for port in range(first, min(first + 2 * PAIRS, LAST_PORT), 2)):
+            if self._hold(place):
+                return place
         return None
+
+    def _hold(self, place: Place) -> bool:
+        """Take both ports. They listen: a port that is only bound can be bound again by another node of this user."""
+        family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+        try:
+            for one in (place, peer_place(place)):
+                self._held.append(socket.create_server(one, family=family))
+        except OSError:
+            self._release()
+            return False
+        return True
+
+    def _release(self) -> None:
+        for one in self._held:
+            one.close()
+        self._held = []
 
     def _ask(self, request: StoreRequest, then: OnAnswer) -> None:
         self._store.client.ask(request, then, time.monotonic())
@@ -139,8 +146,10 @@ class ChosenMembers:
     def on_time(self, now: float) -> None:
         self._store.on_time(now)
         self._choice.on_time(now)
-        for name in [name for name in self._warnings if getattr(self._choice, name)]:
-            self._node.console.say("WARNING", self._warnings.pop(name))
+        if self._choice.other_list and not self._warned:
+            self._warned = True
+            words = f"{self._store.where} is used by another job now: nodes that join there do not join this one"
+            self._node.console.say("WARNING", words)
 
     def close(self) -> None:
         self._store.close()

@@ -64,6 +64,7 @@ class Member:
         self._records: dict[str, tuple[int, Present]] = {}
         self._decide_at: float | None = None
         self._not_before = 0.0
+        self._joined_with = 0  # the lease; with another one, the record is new
         self._ended_at: float | None = None
         self._disconnected: set[str] = set()  # nodes that are done, but have no record; for the final job state
 
@@ -79,7 +80,8 @@ class Member:
             if not self._is_needed(now):
                 self.registration.leave()
         elif self.follower.record:
-            if self.registration.answered_at is not None and not self.follower.record.joined:
+            if self.registration.lease not in (0, self._joined_with):
+                self._joined_with = self.registration.lease
                 self.follower.note_joined(now + self.epoch)
             self.registration.publish_record(encode_record(self.follower.record))
         return actions

@@ -29,10 +29,10 @@ from flota.store.etcd_json import (
     Txn,
     TxnAnswer,
 )
-from flota.store.keys import end_of, keys_of
+from flota.store.keys import end_of
 from flota.values import NamedTuple
 
-LIST, OFFERS, NODES = b"/flota/members", b"/flota/member_offers/", keys_of(None).nodes
+LIST, OFFERS = b"/flota/members", b"/flota/member_offers/"
 FIRST_INTERVAL, GROWTH = 0.2, 1.5  # seconds between looks while there is no list, and how it grows
 REPEAT = 1.0  # seconds between looks whether the master still has the list, and at most between others
 OFFER_TIME = 3  # seconds that an offer stays without being renewed: its node may be gone
@@ -62,7 +62,7 @@ class MemberChoice:
         self.trouble = ""  # why the last request was not answered
         self.refusal: Refusal | None = None  # of the last request
         self.other_job: str | None = None
-        self.other_list = self.has_strays = False  # of another job; nodes that have joined without --masters
+        self.other_list = False  # the master has one that is not this job's
         self.deadline: float | None = 0.0
         self._ask, self._clock, self._asking = ask, clock, False
         self._key, self._job, self._count, self._own = OFFERS + name.encode(), job, count, own
@@ -112,7 +112,7 @@ class MemberChoice:
         self._send(Txn(success=parts), self._on_look)
 
     def _on_look(self, answer: StoreAnswer) -> None:
-        members, offers = _ranges(answer, 2)
+        members, offers = _ranges(answer)
         found = read_members(members[0].value) if members else first_offers(offers)
         self.other_job = found.job if found.places and found.job != self._job else None
         if self.other_job is not None:
@@ -126,17 +126,15 @@ class MemberChoice:
             self._send(self._write(found.places[: self._count]), lambda _: self._look([]))
 
     def _write(self, places: tuple[Place, ...]) -> Txn:
-        """Write the list if there is none; otherwise read it. Nodes that have joined without --masters have records."""
+        """Write the list if there is none; otherwise read it."""
         free = Compare(key=LIST, target="CREATE", create_revision=0)
         put = Operation(request_put=Put(key=LIST, value=_encode(self._job, places)))
-        strays = Operation(request_range=Range(key=NODES, range_end=end_of(NODES)))
-        return Txn(compare=[free], success=[put, strays], failure=[strays, Operation(request_range=Range(key=LIST))])
+        return Txn(compare=[free], success=[put], failure=[Operation(request_range=Range(key=LIST))])
 
     def _on_repeated(self, answer: StoreAnswer) -> None:
-        strays, kept = _ranges(answer, 2)
-        self.has_strays = bool(strays)
         try:
-            self.other_list = bool(kept) and read_members(kept[0].value) != MembersOfJob(self._job, self.places)
+            lists = [read_members(entry.value) for found in _ranges(answer) for entry in found]
+            self.other_list = lists not in ([], [MembersOfJob(self._job, self.places)])
         except BadMemberList:  # the job does not need the master: this must not end it
             self.other_list = True
 
@@ -145,11 +143,10 @@ def _encode(job: str, places: tuple[Place, ...]) -> bytes:
     return msgspec.json.encode((job, places))
 
 
-def _ranges(answer: StoreAnswer, count: int) -> list[list[KeyValue]]:
-    """What was found under each key that was asked for. A store that answers less has found nothing."""
+def _ranges(answer: StoreAnswer) -> list[list[KeyValue]]:
+    """What was found under each key that was asked for."""
     assert isinstance(answer, TxnAnswer)
-    found = [part.response_range.kvs for part in answer.responses if part.response_range]
-    return [*found, *([] for _ in range(count))][:count]
+    return [part.response_range.kvs for part in answer.responses if part.response_range]
 
 
 def first_offers(entries: list[KeyValue]) -> MembersOfJob:

@@ -210,7 +210,11 @@ class StoreAccess:
         callbacks = self._on_refused, self._on_full
         for number in (port, *self.nodes.spare_ports):
             try:
-                return Master(address, number, self._loop, self.token, tls, *callbacks, most, self._job)
+                master = Master(address, number, self._loop, self.token, tls, *callbacks, most, self._job)
+                master.refuses_nodes = (
+                    f"add --masters {self.nodes.masters} to the command" if self.nodes.masters else ""
+                )
+                return master
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise CannotServe(endpoint(address, str(number)), error.strerror or str(error)) from None

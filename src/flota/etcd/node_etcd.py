@@ -19,8 +19,10 @@ from flota.etcd.membership import SPARE_CHECK, Membership
 from flota.etcd.private_directory import PrivateDirectory
 from flota.etcd.program import find_program
 from flota.etcd.spare_member import MemberProbe, MissingMembers, take_turn
+from flota.files import open_file
 from flota.host.addresses import own_addresses, resolve_own
 from flota.host.loop import Loop
+from flota.host.process_start import APPEND
 from flota.job.log_template import as_file_name
 from flota.job.nodes import NodesSpec, Place
 from flota.job.printable import printable
@@ -174,11 +176,20 @@ class NodeEtcd:
             *(self._program.path, place, self._address(place), data, cluster, self._token, self._tls), joins=joins
         )
         env = member_environment(self._environ)
-        self._process = MemberProcess(argv, env, self._log, self._directory, self._loop, self._on_exit)
+        log = self._usable_log()
+        self._process = MemberProcess(argv, env, log, self._directory, self._loop, self._on_exit)
         if place != self._announced:
             self._announced = place
             ports = f"ports {place.port} and {peer_place(place).port}"
-            self.say("INFO", f"this node runs etcd {self._program.version} ({ports}); its log is {self._log}")
+            self.say("INFO", f"this node runs etcd {self._program.version} ({ports}); its log is {log}")
+
+    def _usable_log(self) -> str:
+        try:
+            os.close(open_file(self._log, APPEND, 0o644))
+        except OSError as error:
+            self.say("WARNING", f"cannot write the log of etcd: {error}")
+            return f"{self._directory.path}/etcd.log"
+        return self._log
 
     def _on_exit(self) -> None:
         self._process = None

@@ -15,7 +15,9 @@ from flota.store.decoding import BadMessage, decode_json
 # gRPC codes.
 UNKNOWN, INVALID, NOT_FOUND, EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 2, 3, 5, 8, 9, 11
 UNIMPLEMENTED, UNAUTHENTICATED = 12, 16
-TEMPORARY = (4, 8, 10, 13, 14)  # no leader, no quorum, overload: a retry may succeed
+UNAVAILABLE = 14
+STOPPING = ("raft: stopped", "etcdserver: server stopped")  # a member that leaves says so without a code for it
+TEMPORARY = (4, 8, 10, 13, UNAVAILABLE)  # no leader, no quorum, overload: a retry may succeed
 CODES = range(1, 17)
 
 MAX_KEY = 4096
@@ -271,6 +273,7 @@ class ErrorBody(Struct):
         code, words = self.code or self.grpc_code, printable(self.error or self.message)
         if code not in CODES or not words:
             return None  # the JSON of another program
+        code = UNAVAILABLE if words in STOPPING else code
         return Unauthenticated(code, words) if code == UNAUTHENTICATED else Refusal(code, words)
 
 

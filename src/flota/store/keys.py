@@ -49,6 +49,12 @@ class Keys(NamedTuple):
         return Txn(compare=[mine], success=[put])
 
 
+def puts_record(request: Txn) -> bool:
+    """Whether a node joins by this request, in a store of one job."""
+    puts = [operation.request_put for operation in request.success if operation.request_put]
+    return any(put.key.startswith(keys_of(None).nodes) for put in puts)
+
+
 def node_of(entry: KeyValue) -> str:
     return entry.key.rpartition(b"/")[2].decode(errors="replace")
 

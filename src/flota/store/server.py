@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from flota.store import etcd_json as etcd
 from flota.store.http_server import MOST_CONNECTIONS, HttpServer
+from flota.store.keys import puts_record
 from flota.store.kv import KeyValueStore
 from flota.store.server_connection import HttpRequest, ServerConnection, frame
 from flota.store.server_watches import ServerWatches
@@ -38,7 +39,7 @@ HTTP_STATUS = {3: 400, 5: 404, 8: 429, 9: 400, 11: 400, 12: 501, 16: 401}
 class Master(HttpServer):
     """Serves until `close`. The owner calls `on_time` when `deadline` has passed. Without a token all are peers.
 
-    `job` names the job: clients that name another one are refused.
+    `job` names the job: clients that name another one are refused. `refuses_nodes`: why nodes cannot join here.
     `on_refused` is called with the address of a client with a wrong token, `on_full` when a client is turned away; both
     seldom, however often that happens.
     """
@@ -60,6 +61,7 @@ class Master(HttpServer):
         self.port: int = listener.getsockname()[1]
         self._token = token.encode()
         self._job = job.encode()
+        self.refuses_nodes = ""
         self._on_refused = seldom(on_refused)
         self.store = KeyValueStore(_new_lease_id)
         self.watches = ServerWatches()
@@ -108,6 +110,8 @@ class Master(HttpServer):
         if http.method != "POST" or http.path not in REQUESTS:
             raise etcd.Refusal(etcd.UNIMPLEMENTED, f"{http.method} {http.path} is not supported by this store")
         request = etcd.decode(http.body, REQUESTS[http.path])
+        if self.refuses_nodes and isinstance(request, etcd.Txn) and puts_record(request):
+            raise etcd.Refusal(etcd.FAILED_PRECONDITION, self.refuses_nodes)
         answer = self.store.answer(request, now)
         return etcd.encode_streamed(answer) if isinstance(request, etcd.STREAMED) else etcd.encode(answer)
 

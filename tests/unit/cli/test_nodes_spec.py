@@ -308,6 +308,12 @@ WRONG = [
     ("--master a:1,b:1", "--master lists two hosts: `a:1,b:1`; an etcd of two members is lost", "--master a:1; or use"),
     ("--master a:1,b:1,c:1", "--master wants etcd on 3 nodes, but the job has only 2", "three of four"),
     ("--master a:1 --masters 3", "--masters wants etcd on 3 nodes, but the job has only 2", "three of four"),
+    (
+        "--master a:65534 --masters 3 --nnodes 3",
+        "invalid value `65534` for --master: expected a port with two more",
+        "8090",
+    ),
+    ("--master a:65535,b:1,c:1", "expected ports below 65535, because each member uses the next one", "--master"),
     ("--master a:1 --masters 2", "--masters 2: an etcd needs three members or more", "--masters 3"),
     ("--masters 3", "--masters needs one address at which the nodes join, but --master is missing", "gpu01:8090"),
     ("--masters 3 --master etcd://a", "one address at which the nodes join, but --master is etcd://a", "gpu01:8090"),

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from flota.cluster.member_choice import LIST, NODES, OFFER_TIME, OFFERS, REPEAT, MemberChoice, read_members
+from flota.cluster.member_choice import LIST, OFFER_TIME, OFFERS, REPEAT, MemberChoice, read_members
 from flota.errors import BadMemberList
 from flota.job.nodes import Place
 from flota.store.client_connection import Lost
@@ -176,15 +176,3 @@ def test_only_members_keep_the_list():
     nodes.wait()
 
     assert {name for name, choice in nodes.choices.items() if choice.deadline is None} == {"late", "none"}
-
-
-def test_a_node_that_joins_without_masters_is_noticed():
-    nodes = Nodes()
-    for name, place in (("x", A), ("y", B), ("z", C)):
-        nodes.join(name, place)
-    nodes.wait()
-    nodes.store.answer(Put(key=NODES + b"stray", value=b"{}"), nodes.now)
-
-    nodes.wait(2 * REPEAT)
-
-    assert all(choice.has_strays for choice in nodes.choices.values())

@@ -197,7 +197,7 @@ class StateSnapshot:
         directory = os.path.dirname(path)
         files = [one for one in list_files(directory, self.name) if (one.step, one.world) == (step, world)]
         if self._reshard is None or len(files) != world:
-            raise WorldChanged(path or "memory", world, self._env.world_size)
+            raise WorldChanged(path, world, self._env.world_size)
         trees = [_open_or_set_aside(f"{directory}/{one.filename}", step) for one in files]
         mine = self._reshard([{name: tree.part(name) for name in tree.names} for tree in trees], self._env)
         for name, value in mine.items():

@@ -17,6 +17,7 @@ from flota.errors.snapshots import (
     SecondSnapshot,
     WorldChanged,
 )
+from flota.snapshots.memory import create_memory
 from flota.worker.environment import Env
 from flota.worker.snapshot_layout import BUFFER_ALIGNMENT
 
@@ -199,6 +200,28 @@ def test_a_missing_part_is_named(start):
 
     with pytest.raises(PartMissing, match="has no part `optim`, only model"):
         start().load(optim=Model())
+
+
+def test_errors_about_the_parts_in_memory_do_not_name_its_path(start, monkeypatch):
+    fd = create_memory()
+    path = f"/proc/{os.getpid()}/fd/{fd}"
+
+    def begin(source="", **place):
+        monkeypatch.setenv("FLOTA_SNAPSHOT", f"{path}:")
+        monkeypatch.setenv("FLOTA_SNAPSHOT_FROM", source)
+        return start(sharded=True, **place)
+
+    begin(world=2).save(4, n=1)
+
+    with pytest.raises(
+        WorldChanged, match=r"^the snapshot in memory has the parts of 2 ranks, and the job has 3 now\n"
+    ):
+        begin(f"{path}:4:2", world=3).load()
+    with pytest.raises(WorldChanged, match=r"^the snapshot in memory has the parts"):
+        begin(":4:2", world=3).load()
+    with pytest.raises(PartMissing, match=r"^the snapshot in memory has no part `optim`, only n\n"):
+        begin(f"{path}:4:2", world=2).load(optim=Model())
+    os.close(fd)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a.b", 3, None, "ä"])

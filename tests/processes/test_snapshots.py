@@ -240,7 +240,7 @@ def test_a_copier_that_is_killed_is_started_again(flota):
     assert copiers(job) == [second]
     job.process.terminate()
     _, err = job.output(60)
-    assert err.count("snapshots: the process for copies of states has ended unexpectedly") == 1
+    assert err.count("snapshots: the process for copies of states has ended unexpectedly; starting it again\n") == 1
 
 
 def copiers(job):

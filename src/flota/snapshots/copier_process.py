@@ -76,6 +76,7 @@ class CopierProcess:
         self._own, self._failed, self._failures, self._has_orders = set(ranks), set(), 0, False
         for line in self._memory.warnings:
             self._say("WARNING", line)
+        self._memory.warnings.clear()
         for line in self._memory.news:
             self._say("INFO", line)
         by_name = {seat.node: seat for seat in seats}

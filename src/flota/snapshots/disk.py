@@ -12,7 +12,7 @@ from flota.errors.snapshots import UnwritableSnapshotDir
 from flota.snapshots.agreement import ALL_RANKS, MOST_STEPS, HeldSnapshot
 from flota.snapshots.state_file import StateFile
 from flota.worker import snapshot_layout as layout
-from flota.worker.snapshot_files import SavedFile, list_files, remove_unfinished, replace_file, set_aside
+from flota.worker.snapshot_files import SavedFile, find_old, list_files, remove_unfinished, replace_file, set_aside
 from flota.worker.snapshot_layout import Entry
 
 KEEP = 2  # files per rank
@@ -122,17 +122,18 @@ def write_file(directory: str, file: StateFile, entry: Entry, chunks: Iterable[b
         os.ftruncate(fd, moved.offset + moved.capacity)
         os.pwrite(fd, layout.first_page(moved, checksum), 0)
 
-    replace_file(directory, SavedFile(name, file.role, entry.step, entry.rank, entry.world).filename, write)
-    _remove_old(directory, name, file.role, entry.rank)
+    written = SavedFile(name, file.role, entry.step, entry.rank, entry.world)
+    replace_file(directory, written.filename, write)
+    _remove_old(directory, written, sharded=bool(entry.sharded))
 
 
-def _remove_old(directory: str, name: str, role: str, rank: int) -> None:
-    """Remove all but the newest whole states of a rank. A damaged one must not take the place of a whole one."""
-    mine = [one for one in list_files(directory, name) if (one.role, one.rank) == (role, rank)]
-    kept = [one for one in mine if _is_whole(directory, one)][-KEEP:]
-    for one in mine:
-        if one not in kept:
-            _remove(directory, one)
+def _remove_old(directory: str, written: SavedFile, *, sharded: bool) -> None:
+    """Remove the states of a rank that are not needed. A damaged one must not take the place of a whole one."""
+    files = [one for one in list_files(directory, written.name) if one.role == written.role]
+    damaged = [one for one in files if one.rank == written.rank and not _is_whole(directory, one)]
+    whole = [one for one in files if one not in damaged]
+    for one in [*damaged, *find_old(whole, written, KEEP, sharded=sharded)]:
+        _remove(directory, one)
 
 
 def newest_unwritten(directory: str, files: Iterable[StateFile]) -> Iterator[tuple[StateFile, int, Entry]]:

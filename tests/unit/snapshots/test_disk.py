@@ -70,6 +70,18 @@ def test_old_files_are_removed(tmp_path, rank):
     assert find_states(str(tmp_path)) == (HeldSnapshot("trainer", 1, 2, sharded=True, steps=(8, 9)),)
 
 
+def test_the_newest_step_that_all_ranks_have_is_kept_when_one_ceases_to_write(tmp_path, rank):
+    write(tmp_path, rank(1, 7, 8))
+    for step in range(7, 30):
+        write(tmp_path, rank(0, step))
+
+    assert find_states(str(tmp_path)) == (
+        HeldSnapshot("trainer", ALL_RANKS, 2, sharded=True, steps=(8,)),
+        HeldSnapshot("trainer", 0, 2, sharded=True, steps=(28, 29)),
+        HeldSnapshot("trainer", 1, 2, sharded=True, steps=(7,)),
+    )
+
+
 def test_steps_with_the_parts_of_all_ranks_are_listed_once(tmp_path, rank):
     write(tmp_path, rank(0, 7, 8))
     write(tmp_path, rank(1, 8, 9))

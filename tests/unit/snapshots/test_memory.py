@@ -7,6 +7,7 @@ import pytest
 from flota.job.plan import Worker, WorkerPlan
 from flota.snapshots.agreement import AgreedStep, RankSource
 from flota.snapshots.memory import SnapshotMemory
+from flota.worker.snapshot_files import SavedFile, write_state
 from flota.worker.snapshot_memory import RankMemory
 from flota.worker.snapshot_tree import Flattened
 
@@ -93,3 +94,22 @@ def test_a_sharded_state_comes_with_its_number_of_ranks(memory):
     memory.begin_round(second)
 
     assert source_of(second[0]) == f"{path}:4:2"
+
+
+def test_states_of_which_parts_are_missing_are_reported_once(tmp_path):
+    for step in (3, 4):
+        state = Flattened()
+        state.add_part("n", step)
+        file = SavedFile("train", "trainer", step, 1, 2)
+        write_state(str(tmp_path), file, state, state.to_json("train"), sharded=True)
+    why = f"{tmp_path} has no step with the parts of all ranks (the newest part is of step 4)"
+
+    for agreed in (None, ()):  # alone, and with other nodes
+        memory = SnapshotMemory(None, str(tmp_path))
+        for _ in range(2):
+            memory.held()
+            memory.begin_round(plans(0, 1), agreed)
+
+        assert memory.warnings == [f"snapshots: starting from step 0: {why}"]
+        assert len(list(tmp_path.iterdir())) == 2
+        memory.close()

@@ -45,8 +45,9 @@ class SnapshotMemory:
         in_memory = tuple(held for file in self.files if (held := file.held()))
         if not self._directory:
             return in_memory
-        from flota.snapshots.disk import find_states
+        from flota.snapshots.disk import find_states, set_broken_aside
 
+        self.warnings += map(_damage_in_words, set_broken_aside(self._directory))
         self._on_disk = find_states(self._directory)
         return (*in_memory, *self._on_disk)
 
@@ -105,7 +106,7 @@ class SnapshotMemory:
             damaged = self._set_damaged_aside(agreed, places)
             if not damaged:
                 return agreed
-            self.warnings.append(f"snapshots: {damaged} is damaged: it is {damaged}.damaged now, and is not loaded")
+            self.warnings.append(_damage_in_words(damaged))
 
     def _set_damaged_aside(self, agreed: tuple[AgreedStep, ...], places: dict[str, list[str]]) -> str:
         """The path of a file that would be loaded; empty if all are as they were written."""
@@ -173,6 +174,10 @@ def _in_words(agreed: AgreedStep, held: list[HeldSnapshot | None]) -> str:
     lost = max(0, newest - agreed.step)
     behind = f", {lost} step{'s' * (lost > 1)} before the newest one here" if lost else ""
     return f"snapshots: ranks continue from the state of step {agreed.step}{behind}"
+
+
+def _damage_in_words(path: str) -> str:
+    return f"snapshots: {path} is damaged: it is {path}.damaged now, and is not loaded"
 
 
 def create_memory() -> int:

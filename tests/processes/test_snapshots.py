@@ -157,20 +157,22 @@ def test_nothing_is_started_if_states_cannot_be_written(flota, nodes):
     assert not (flota.directory / "log").exists()
 
 
+@pytest.mark.parametrize("at", [1 << 16, 0], ids=["body", "first-page"])
 @pytest.mark.parametrize("words", [(), ("sharded",)], ids=["replicated", "sharded"])
-def test_a_later_job_continues_from_the_state_before_a_damaged_one(flota, words):
+def test_a_later_job_continues_from_the_state_before_a_damaged_one(flota, words, at):
     command = "--nproc_per_node", 2, "--snapshot_dir", "states", "saves_states.py"
     for steps in (10, 20):
         assert flota.run(*command, steps, *words).returncode == 0
     damaged = f"train.trainer.20.{len(words)}.2.snapshot"
     with open(flota.directory / "states" / damaged, "r+b") as file:
-        file.seek(1 << 16)
+        file.seek(at)
         file.write(bytes(2000))
 
     again = flota.run(*command, 30, *words)
 
     assert again.returncode == 0, again.stderr
     assert again.stderr.count(f"{damaged} is damaged: it is ") == 1
+    assert f"{damaged}.damaged" in os.listdir(flota.directory / "states")
     assert "snapshots: ranks continue from the state of step 10\n" in again.stderr
     assert f"end {sum(range(30)) * (2 if words else 1)} " in flota.log(1)
 
@@ -240,7 +242,7 @@ def test_a_copier_that_is_killed_is_started_again(flota):
     assert copiers(job) == [second]
     job.process.terminate()
     _, err = job.output(60)
-    assert err.count("snapshots: the process for copies of states has ended unexpectedly") == 1
+    assert err.count("snapshots: the process for copies of states has ended unexpectedly; starting it again\n") == 1
 
 
 def copiers(job):

@@ -5,6 +5,11 @@ from __future__ import annotations
 from flota.errors import FlotaError, TemplateError
 
 
+def is_memory(where: str) -> bool:
+    """Whether a state is in the memory of a rank, whose path means nothing to people. Empty: another node's."""
+    return not where or where.startswith("/proc/")
+
+
 class UnsupportedState(TemplateError[str, str]):
     message = "flota.snapshot cannot save `{0}`: it is {1}"
     hint = "pass tensors, numbers, strings, lists, tuples, dicts, or an object with state_dict()"
@@ -52,13 +57,16 @@ class BadStep(TemplateError[object], ValueError):
     hint = "write snap.save(step + 1, model=model)"
 
 
-class PartMissing(TemplateError[str, str, str]):
-    message = "the snapshot in {0} has no part `{1}`, only {2}"
-    hint = "save the same parts that you load"
+class PartMissing(FlotaError):
+    def __init__(self, where: str, part: str, parts: str) -> None:
+        place = "memory" if is_memory(where) else where
+        hint = "save the same parts that you load"
+        super().__init__(f"the snapshot in {place} has no part `{part}`, only {parts}", hint)
 
 
 class WorldChanged(FlotaError):
     def __init__(self, where: str, before: int, now: int) -> None:
-        words = f"the snapshot has the parts of {before} ranks, and the job has {now} now: {where}"
+        numbers = f"has the parts of {before} ranks, and the job has {now} now"
+        words = f"the snapshot in memory {numbers}" if is_memory(where) else f"the snapshot {numbers}: {where}"
         hint = f"start the job with {before} workers, or pass reshard=FUNCTION to flota.snapshot"
         super().__init__(words, hint)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CHECK_INTERVAL = 1.0  # seconds between looks for a first sharded state
 MOST_WARNINGS = 20
 MOST_RESTARTS = 3  # of the process in one round
+NO_MORE = f"it was started again {MOST_RESTARTS} times, so no more states are sent or written in this round"
 LONGEST_ORDER = 1.0  # seconds for which the node waits for a copier that does not read
 LONGEST_FLUSH = 60.0  # seconds for writing the last states
 
@@ -47,7 +48,7 @@ class CopierProcess:
     ) -> None:
         self._memory, self._loop, self._say, self._copies, self._token = memory, loop, say, copies, token
         self._directory, self._every = disk
-        self._is_flushed = False
+        self._is_flushed = self._is_closing = False
         self._env = {name: value for name, value in environ.items() if name not in SECRETS}
         self.deadline: float | None = None
         self._orders: list[dict[str, Any]] = []
@@ -75,6 +76,7 @@ class CopierProcess:
         self._own, self._failed, self._failures, self._has_orders = set(ranks), set(), 0, False
         for line in self._memory.warnings:
             self._say("WARNING", line)
+        self._memory.warnings.clear()
         for line in self._memory.news:
             self._say("INFO", line)
         by_name = {seat.node: seat for seat in seats}
@@ -173,9 +175,13 @@ class CopierProcess:
         """Workers must not wait for the process. It is started again later, but not for ever. Until then nodes that
         connect must wait."""
         self._failures += 1
-        if self._failures == 1:
-            self._say("WARNING", f"snapshots: {text}")
-        self.deadline = time.monotonic() + CHECK_INTERVAL if self._failures <= MOST_RESTARTS else None
+        is_last = self._is_closing or self._failures > MOST_RESTARTS
+        if is_last:
+            lost = "the last states are not written" if self._is_closing else NO_MORE
+            self._say("WARNING", f"snapshots: {text}; {lost}")
+        elif self._failures == 1:
+            self._say("WARNING", f"snapshots: {text}; starting it again")
+        self.deadline = None if is_last else time.monotonic() + CHECK_INTERVAL
         self._orders = [order for order in self._orders if order["do"] != "fetch"]
         for role, rank, step, _ in self._memory.fetches:
             self._fail_fetch(role, rank, step)
@@ -198,6 +204,7 @@ class CopierProcess:
             self._loop.turn(LONGEST_FLUSH / 100)
 
     def close(self) -> None:
+        self._is_closing = True
         if self._directory:
             self._flush()
         if self._link:

@@ -12,7 +12,7 @@ from flota.errors.snapshots import UnwritableSnapshotDir
 from flota.snapshots.agreement import ALL_RANKS, MOST_STEPS, HeldSnapshot
 from flota.snapshots.state_file import StateFile
 from flota.worker import snapshot_layout as layout
-from flota.worker.snapshot_files import SavedFile, list_files, remove_unfinished, replace_file, set_aside
+from flota.worker.snapshot_files import SavedFile, find_old, list_files, remove_unfinished, replace_file, set_aside
 from flota.worker.snapshot_layout import Entry
 
 KEEP = 2  # files per rank
@@ -35,6 +35,18 @@ def prepare_directory(directory: str) -> None:
     remove_unfinished(directory)
 
 
+def _list_regular(directory: str, name: str = "") -> list[SavedFile]:
+    """Pipes and links are not flota's: they are neither read nor removed."""
+    return [one for one in list_files(directory, name) if _is_regular(f"{directory}/{one.filename}")]
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False  # another node has removed it
+
+
 def find_file(directory: str, role: str, rank: int, step: int) -> str:
     """The path of a whole state; empty if there is none."""
     for file in list_files(directory):
@@ -45,7 +57,7 @@ def find_file(directory: str, role: str, rank: int, step: int) -> str:
 
 def forget_after(directory: str, role: str, step: int) -> None:
     """Remove the states of later steps: the training goes on from this one, and must not be mixed with them."""
-    for file in list_files(directory):
+    for file in _list_regular(directory):
         if file.role == role and file.step > step:
             _remove(directory, file)
 
@@ -55,8 +67,8 @@ def find_states(directory: str) -> tuple[HeldSnapshot, ...]:
     nodes share it, a list of all ranks from each of them would be long."""
     found: dict[tuple[str, int, bool], dict[int, list[int]]] = {}  # role, world, sharded: step: ranks
     for file in list_files(directory):
-        if _is_whole(directory, file):
-            entry = _read_entry(f"{directory}/{file.filename}")
+        entry = _read_entry(f"{directory}/{file.filename}")
+        if entry and _is_of(entry, file):
             states = found.setdefault((file.role, file.world, bool(entry.sharded)), {})
             states.setdefault(file.step, []).append(file.rank)
     held = []
@@ -70,27 +82,44 @@ def find_states(directory: str) -> tuple[HeldSnapshot, ...]:
     return tuple(held)
 
 
-def _read_entry(path: str) -> Entry:
+def _read_entry(path: str) -> Entry | None:
+    """Returns None if there is no regular file, or it cannot be read; EMPTY if it has no state."""
     try:
         fd = os.open(path, OPEN_SAFELY)
     except OSError:
-        return layout.EMPTY
+        return None
     try:
-        return StateFile("", 0, fd).entries()[0] if stat.S_ISREG(os.fstat(fd).st_mode) else layout.EMPTY
+        return StateFile("", 0, fd).entries()[0] if stat.S_ISREG(os.fstat(fd).st_mode) else None
     except OSError:
-        return layout.EMPTY
+        return None
     finally:
         os.close(fd)
 
 
 def _is_whole(directory: str, file: SavedFile) -> bool:
     entry = _read_entry(f"{directory}/{file.filename}")
+    return entry is not None and _is_of(entry, file)
+
+
+def _is_of(entry: Entry, file: SavedFile) -> bool:
     return entry.is_complete and (entry.step, entry.rank, entry.world) == (file.step, file.rank, file.world)
+
+
+def set_broken_aside(directory: str) -> list[str]:
+    """Rename the files that were truncated, or whose first page is damaged. Returns their former paths. Files get their
+    names when they are whole, so none of these is being written."""
+    found = []
+    for file in list_files(directory):
+        path = f"{directory}/{file.filename}"
+        entry = _read_entry(path)
+        if entry is not None and not _is_of(entry, file) and set_aside(path):
+            found.append(path)
+    return found
 
 
 def set_damaged_aside(path: str) -> bool:
     """Whether a file was damaged, and is out of the way now. Reads the whole file."""
-    entry, checksum = _read_entry(path), 0
+    entry, checksum = _read_entry(path) or layout.EMPTY, 0
     try:
         with open(os.open(path, OPEN_SAFELY), "rb") as file:
             file.seek(entry.offset)
@@ -122,17 +151,18 @@ def write_file(directory: str, file: StateFile, entry: Entry, chunks: Iterable[b
         os.ftruncate(fd, moved.offset + moved.capacity)
         os.pwrite(fd, layout.first_page(moved, checksum), 0)
 
-    replace_file(directory, SavedFile(name, file.role, entry.step, entry.rank, entry.world).filename, write)
-    _remove_old(directory, name, file.role, entry.rank)
+    written = SavedFile(name, file.role, entry.step, entry.rank, entry.world)
+    replace_file(directory, written.filename, write)
+    _remove_old(directory, written, sharded=bool(entry.sharded))
 
 
-def _remove_old(directory: str, name: str, role: str, rank: int) -> None:
-    """Remove all but the newest whole states of a rank. A damaged one must not take the place of a whole one."""
-    mine = [one for one in list_files(directory, name) if (one.role, one.rank) == (role, rank)]
-    kept = [one for one in mine if _is_whole(directory, one)][-KEEP:]
-    for one in mine:
-        if one not in kept:
-            _remove(directory, one)
+def _remove_old(directory: str, written: SavedFile, *, sharded: bool) -> None:
+    """Remove the states of a rank that are not needed. A damaged one must not take the place of a whole one, and stays:
+    the next round reports it."""
+    files = [one for one in _list_regular(directory, written.name) if one.role == written.role]
+    whole = [one for one in files if one.rank != written.rank or _is_whole(directory, one)]
+    for one in find_old(whole, written, KEEP, sharded=sharded):
+        _remove(directory, one)
 
 
 def newest_unwritten(directory: str, files: Iterable[StateFile]) -> Iterator[tuple[StateFile, int, Entry]]:

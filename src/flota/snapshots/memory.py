@@ -29,7 +29,9 @@ class SnapshotMemory:
         self._fds: dict[RankKey, int] = {}  # of this node's ranks, and copies of the states of others
         self.loaded: tuple[AgreedStep, ...] = ()  # what the ranks of the round load
         self.news: list[str] = []  # about what they load, for people
-        self.warnings: list[str] = []
+        self.warnings: list[str] = []  # the one who prints them clears them
+        self._on_disk: tuple[HeldSnapshot, ...] = ()  # before the round: other nodes may already write states of it
+        self._has_warned = False  # of states that are not loaded
         self.fetches: list[tuple[str, int, int, str]] = []  # role, rank, step, node: states that other nodes have
 
     @property
@@ -43,9 +45,11 @@ class SnapshotMemory:
         in_memory = tuple(held for file in self.files if (held := file.held()))
         if not self._directory:
             return in_memory
-        from flota.snapshots.disk import find_states
+        from flota.snapshots.disk import find_states, set_broken_aside
 
-        return (*in_memory, *find_states(self._directory))
+        self.warnings += map(_damage_in_words, set_broken_aside(self._directory))
+        self._on_disk = find_states(self._directory)
+        return (*in_memory, *self._on_disk)
 
     def begin_round(self, plans: tuple[WorkerPlan, ...], agreed: tuple[AgreedStep, ...] | None = None) -> None:
         """Give each worker its rank's memory, and the state to load. `agreed`: by all nodes; None if this is the only
@@ -53,7 +57,7 @@ class SnapshotMemory:
         if not hasattr(os, "memfd_create"):
             return
         workers = [plan.worker for plan in plans]
-        if self._fds or agreed or (agreed is None and self._directory):
+        if self._fds or agreed or self._on_disk or (agreed is None and self._directory):
             self._prepare_to_load(workers, agreed)
         for role, rank in [(worker.name, worker.rank) for worker in workers]:
             self._ensure(role, rank)
@@ -74,11 +78,20 @@ class SnapshotMemory:
 
             for role, step in steps.items():
                 forget_after(self._directory, role, step)
+            self._warn_of_parts({worker.name for worker in workers} - steps.keys())
         wanted = {(one.role, worker.rank): one for one in agreed for worker in workers if worker.name == one.role}
         sources = {(one, one.source_of(rank)) for (_, rank), one in wanted.items()}
         self.fetches = sorted({(one.role, from_.source, one.step, from_.node) for one, from_ in sources if from_.node})
         for role, rank, _, _ in self.fetches:
             self._ensure(role, rank)
+
+    def _warn_of_parts(self, roles: set[str]) -> None:
+        """Say once per job that states were saved, and these roles load none."""
+        steps = [step for one in self._on_disk if one.role in roles for step in one.steps]
+        if steps and not self._has_warned:
+            self._has_warned = True
+            why = f"{self._directory} has no step with the parts of all ranks (the newest part is of step {max(steps)})"
+            self.warnings.append(f"snapshots: starting from step 0: {why}")
 
     def _agree_alone(self, workers: list[Worker]) -> tuple[AgreedStep, ...]:
         """Without a file that is damaged. On several nodes the workers find that: a node must not wait for a disk while
@@ -88,13 +101,12 @@ class SnapshotMemory:
         places: dict[str, list[str]] = {}
         for worker in workers:
             places.setdefault(worker.name, []).append(OWN)
-        self.warnings = []
         while True:
             agreed = agree({OWN: self.held()}, places)
             damaged = self._set_damaged_aside(agreed, places)
             if not damaged:
                 return agreed
-            self.warnings.append(f"snapshots: {damaged} is damaged: it is {damaged}.damaged now, and is not loaded")
+            self.warnings.append(_damage_in_words(damaged))
 
     def _set_damaged_aside(self, agreed: tuple[AgreedStep, ...], places: dict[str, list[str]]) -> str:
         """The path of a file that would be loaded; empty if all are as they were written."""
@@ -162,6 +174,10 @@ def _in_words(agreed: AgreedStep, held: list[HeldSnapshot | None]) -> str:
     lost = max(0, newest - agreed.step)
     behind = f", {lost} step{'s' * (lost > 1)} before the newest one here" if lost else ""
     return f"snapshots: ranks continue from the state of step {agreed.step}{behind}"
+
+
+def _damage_in_words(path: str) -> str:
+    return f"snapshots: {path} is damaged: it is {path}.damaged now, and is not loaded"
 
 
 def create_memory() -> int:

@@ -146,10 +146,31 @@ def set_aside(path: str) -> bool:
     return True
 
 
-def remove_old(directory: str, name: str, role: str, rank: int, keep: int) -> None:
-    """Remove all but the newest files of a rank."""
-    mine = [one for one in list_files(directory, name) if (one.role, one.rank) == (role, rank)]
-    for one in mine[: max(0, len(mine) - keep)]:
+def find_old(files: list[SavedFile], written: SavedFile, keep: int, *, sharded: bool) -> list[SavedFile]:
+    """The files of a rank that are not needed when one more is `written`: all but the newest, and that of the newest
+    step of which all ranks have a file, because other ranks may have ceased to write. Later steps are of a training
+    that this one has not continued: they take no place. `files`: of all ranks, in the order of their steps."""
+    mine = [one for one in files if one.rank == written.rank and one.step <= written.step]
+    needed = [written, *mine[-keep:]]
+    if sharded:
+        common = find_common(files)
+        needed += [one for one in mine if common and (one.step, one.world) == (common.step, common.world)]
+    return [one for one in mine if one not in needed]
+
+
+def find_common(files: list[SavedFile]) -> SavedFile | None:
+    """One file of the newest step of which all ranks have a file."""
+    ranks: dict[tuple[int, int], set[int]] = {}
+    for one in files:
+        ranks.setdefault((one.step, one.world), set()).add(one.rank)
+    whole = [one for one in files if len(ranks[one.step, one.world]) == one.world]
+    return whole[-1] if whole else None
+
+
+def remove_old(directory: str, written: SavedFile, keep: int, *, sharded: bool) -> None:
+    """Remove the files of a rank that are not needed when one more is written."""
+    files = [one for one in list_files(directory, written.name) if one.role == written.role]
+    for one in find_old(files, written, keep, sharded=sharded):
         try:
             os.unlink(f"{directory}/{one.filename}")
         except FileNotFoundError:

@@ -77,7 +77,7 @@ class StateSnapshot:
         self._directory = directory if not path else ""  # empty: the node writes files, if any
         self._writes = self._memory is not None or bool(self._directory)
         self._is_first = True  # whether the next file is the first
-        self._has_loaded = False
+        self._has_loaded = False  # or has said why not
         os.register_at_fork(after_in_child=self._stop_writing)
 
     def _stop_writing(self) -> None:
@@ -133,7 +133,7 @@ class StateSnapshot:
                     )
             file = SavedFile(self.name, self._env.role, step, self._env.rank, self._env.world_size)
             write_state(self._directory, file, state, tree, sharded=sharded)
-            remove_old(self._directory, self.name, self._env.role, self._env.rank, self._keep)
+            remove_old(self._directory, file, self._keep, sharded=sharded)
 
     def load(self, **parts: Any) -> int:
         """Restore the newest state that all ranks have. Returns its step, or 0 if there is none.
@@ -169,6 +169,7 @@ class StateSnapshot:
         """The newest step of which there is a file for all ranks, or of rank 0 if all have the same state. Returns its
         path, the step, and the number of ranks if the state is sharded."""
         found: dict[int, list[SavedFile]] = {}
+        newest = ""  # step of which parts are missing
         for file in list_files(self._directory, self.name):
             if file.role == self._env.role:
                 found.setdefault(file.step, []).append(file)
@@ -182,6 +183,10 @@ class StateSnapshot:
                 continue
             if not entry.sharded or len(files) == entry.world:
                 return path, step, entry.world if entry.sharded else 0
+            newest = newest or f"step {step}: {len(files)} of {entry.world}"
+        if newest and self._env.rank == 0 and not self._has_loaded:
+            self._has_loaded = True
+            self._warn(f"starting from step 0: {self._directory} has no step with the parts of all ranks ({newest})")
         return "", NO_STEP, 0
 
     def _skip_damaged(self, path: str, error: DamagedSnapshot, *, alone: bool) -> None:
@@ -197,7 +202,7 @@ class StateSnapshot:
         directory = os.path.dirname(path)
         files = [one for one in list_files(directory, self.name) if (one.step, one.world) == (step, world)]
         if self._reshard is None or len(files) != world:
-            raise WorldChanged(path or "memory", world, self._env.world_size)
+            raise WorldChanged(path, world, self._env.world_size)
         trees = [_open_or_set_aside(f"{directory}/{one.filename}", step) for one in files]
         mine = self._reshard([{name: tree.part(name) for name in tree.names} for tree in trees], self._env)
         for name, value in mine.items():

@@ -14,7 +14,7 @@ from flota.snapshots.agreement import AgreedStep, RankSource
 from flota.snapshots.copier_process import CHECK_INTERVAL, MOST_RESTARTS, CopierProcess, open_copier
 from flota.snapshots.memory import SnapshotMemory
 from flota.worker.snapshot_memory import BrokenSnapshot, open_state
-from tests.unit.snapshots.test_memory import plans, source_of
+from tests.unit.snapshots.test_memory import plans, save, source_of
 
 SEATS = (Seat("here", "host1", "10.0.0.1", ()), Seat("far", "host2", "10.0.0.2", (), copier="4000"))
 
@@ -79,9 +79,25 @@ def test_a_process_that_fails_is_tried_again_but_not_for_ever(copier, memory, st
         copier.on_time(copier.deadline)
 
     assert len(starts) == 1 + MOST_RESTARTS
-    assert said[1:] == [("WARNING", "snapshots: cannot start a process for copies of states: Cannot allocate memory")]
+    why = "snapshots: cannot start a process for copies of states: Cannot allocate memory; "
+    no_more = "it was started again 3 times, so no more states are sent or written in this round"
+    assert said[1:] == [("WARNING", f"{why}starting it again"), ("WARNING", why + no_more)]
     begin_round(copier, memory, "here")
     assert len(starts) == 2 + MOST_RESTARTS
+
+
+def test_a_process_that_fails_at_the_end_is_not_said_to_be_started_again(memory, starts, said, tmp_path):
+    copier = CopierProcess(memory, Loop(), lambda *line: said.append(line), {}, disk=(str(tmp_path), 600.0))
+    [plan] = plans(0, world=1)
+    memory.begin_round((plan,))
+    copier.begin_round((), 0, (plan,), 0.0)
+    save(plan, 4)
+
+    copier.close()
+
+    why = "snapshots: cannot start a process for copies of states: Cannot allocate memory; "
+    assert said == [("WARNING", f"{why}the last states are not written")]
+    assert (len(starts), copier.deadline) == (1, None)
 
 
 @pytest.mark.parametrize(

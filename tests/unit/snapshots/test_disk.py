@@ -15,6 +15,7 @@ from flota.snapshots.disk import (
     forget_after,
     newest_unwritten,
     prepare_directory,
+    set_broken_aside,
     set_damaged_aside,
     write_file,
 )
@@ -70,6 +71,18 @@ def test_old_files_are_removed(tmp_path, rank):
     assert find_states(str(tmp_path)) == (HeldSnapshot("trainer", 1, 2, sharded=True, steps=(8, 9)),)
 
 
+def test_the_newest_step_that_all_ranks_have_is_kept_when_one_ceases_to_write(tmp_path, rank):
+    write(tmp_path, rank(1, 7, 8))
+    for step in range(7, 30):
+        write(tmp_path, rank(0, step))
+
+    assert find_states(str(tmp_path)) == (
+        HeldSnapshot("trainer", ALL_RANKS, 2, sharded=True, steps=(8,)),
+        HeldSnapshot("trainer", 0, 2, sharded=True, steps=(28, 29)),
+        HeldSnapshot("trainer", 1, 2, sharded=True, steps=(7,)),
+    )
+
+
 def test_steps_with_the_parts_of_all_ranks_are_listed_once(tmp_path, rank):
     write(tmp_path, rank(0, 7, 8))
     write(tmp_path, rank(1, 8, 9))
@@ -87,12 +100,26 @@ def test_a_state_that_all_ranks_have_is_listed_as_rank_0s(tmp_path, rank):
     assert find_states(str(tmp_path)) == (HeldSnapshot("trainer", 0, 2, sharded=False, steps=(7,)),)
 
 
-def test_files_that_are_not_whole_are_left_out(tmp_path, rank):
-    write(tmp_path, rank(0, 7))
-    os.truncate(find_file(str(tmp_path), "trainer", 0, 7), 5000)
-    (tmp_path / "train.trainer.9.0.2.snapshot").write_bytes(b"x")
+def flip_first_page(data):
+    return data[:300] + bytes([data[300] ^ 1]) + data[301:]
 
-    assert find_states(str(tmp_path)) == ()
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[:5000], lambda _: b"", lambda data: bytes(len(data)), flip_first_page],
+    ids=["truncated", "empty", "zeroed", "first-page"],
+)
+def test_a_file_without_its_state_is_set_aside(tmp_path, rank, damage):
+    write(tmp_path, rank(0, 7, 8))
+    path = tmp_path / "train.trainer.8.0.2.snapshot"
+    path.write_bytes(damage(path.read_bytes()))
+    left = path.read_bytes()
+
+    assert [one.steps for one in find_states(str(tmp_path))] == [(7,)]
+    assert [set_broken_aside(str(tmp_path)) for _ in range(2)] == [[str(path)], []]
+
+    assert sorted(os.listdir(tmp_path)) == ["train.trainer.7.0.2.snapshot", f"{path.name}.damaged"]
+    assert (tmp_path / f"{path.name}.damaged").read_bytes() == left
 
 
 def test_a_file_whose_bytes_were_lost_is_set_aside(tmp_path, rank):
@@ -118,26 +145,33 @@ def test_only_what_is_new_is_written_at_the_end(tmp_path, rank):
     assert list(newest_unwritten(str(tmp_path), [first, second])) == []
 
 
-def test_a_pipe_or_a_link_is_not_opened(tmp_path, rank):
-    write(tmp_path, rank(0, 7))
-    os.mkfifo(tmp_path / "train.trainer.9.0.2.snapshot")
-    (tmp_path / "train.trainer.8.0.2.snapshot").symlink_to("train.trainer.7.0.2.snapshot")
+def test_a_pipe_or_a_link_is_left_alone(tmp_path, rank):
+    file = rank(0, 7, 8)
+    write(tmp_path, file)
+    os.mkfifo(tmp_path / "train.trainer.2.0.2.snapshot")
+    (tmp_path / "train.trainer.1.0.2.snapshot").symlink_to("train.trainer.7.0.2.snapshot")
+    (tmp_path / "train.trainer.9.0.2.snapshot").symlink_to("train.trainer.7.0.2.snapshot")
 
+    write(tmp_path, rank(0, 8))
+    forget_after(str(tmp_path), "trainer", 7)
+
+    assert set_broken_aside(str(tmp_path)) == []
     assert [one.steps for one in find_states(str(tmp_path))] == [(7,)]
     assert find_file(str(tmp_path), "trainer", 0, 9) == ""
+    assert sorted(os.listdir(tmp_path)) == [f"train.trainer.{step}.0.2.snapshot" for step in (1, 2, 7, 9)]
 
 
 def test_a_damaged_state_is_written_again_and_takes_no_place(tmp_path, rank):
-    for step in (7, 98, 99):
+    for step in (1, 7, 98, 99):
         (tmp_path / f"train.trainer.{step}.0.2.snapshot").write_bytes(b"x")
-    file = rank(0, 6, 7)
+    file = rank(0, 5, 6, 7)
 
     due = [entry.step for _, _, entry in newest_unwritten(str(tmp_path), [file])]
     write(tmp_path, file)
 
     assert due == [7]
     assert [one.steps for one in find_states(str(tmp_path))] == [(6, 7)]
-    assert len(os.listdir(tmp_path)) == KEEP
+    assert len(set_broken_aside(str(tmp_path))) == 3
 
 
 def test_states_after_the_step_that_is_loaded_are_forgotten(tmp_path, rank):

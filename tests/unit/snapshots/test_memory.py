@@ -7,6 +7,7 @@ import pytest
 from flota.job.plan import Worker, WorkerPlan
 from flota.snapshots.agreement import AgreedStep, RankSource
 from flota.snapshots.memory import SnapshotMemory
+from flota.worker.snapshot_files import SavedFile, write_state
 from flota.worker.snapshot_memory import RankMemory
 from flota.worker.snapshot_tree import Flattened
 
@@ -93,3 +94,42 @@ def test_a_sharded_state_comes_with_its_number_of_ranks(memory):
     memory.begin_round(second)
 
     assert source_of(second[0]) == f"{path}:4:2"
+
+
+def write_files(directory, *steps, rank, sharded):
+    for step in steps:
+        state = Flattened()
+        state.add_part("n", step)
+        file = SavedFile("train", "trainer", step, rank, 2)
+        write_state(str(directory), file, state, state.to_json("train"), sharded=sharded)
+
+
+@pytest.mark.parametrize("agreed", [None, (AgreedStep("trainer", 3, 2),)], ids=["alone", "several-nodes"])
+def test_a_file_without_its_state_is_reported_and_an_older_one_is_loaded(tmp_path, agreed):
+    write_files(tmp_path, 3, 4, rank=0, sharded=False)
+    path = tmp_path / "train.trainer.4.0.2.snapshot"
+    path.write_bytes(b"")
+    memory = SnapshotMemory(None, str(tmp_path))
+    first = plans(0, 1)
+
+    memory.held()
+    memory.begin_round(first, agreed)
+
+    assert source_of(first[0]) == f"{tmp_path}/train.trainer.3.0.2.snapshot:3:0"
+    assert memory.warnings == [f"snapshots: {path} is damaged: it is {path}.damaged now, and is not loaded"]
+    memory.close()
+
+
+def test_states_of_which_parts_are_missing_are_reported_once(tmp_path):
+    write_files(tmp_path, 3, 4, rank=1, sharded=True)
+    why = f"{tmp_path} has no step with the parts of all ranks (the newest part is of step 4)"
+
+    for agreed in (None, ()):  # alone, and with other nodes
+        memory = SnapshotMemory(None, str(tmp_path))
+        for _ in range(2):
+            memory.held()
+            memory.begin_round(plans(0, 1), agreed)
+
+        assert memory.warnings == [f"snapshots: starting from step 0: {why}"]
+        assert len(list(tmp_path.iterdir())) == 2
+        memory.close()

@@ -90,14 +90,26 @@ def test_threads_that_write_the_same_file_do_not_mix(tmp_path):
     assert (tmp_path / "it").read_bytes() in (b"long" * 100, b"short")
 
 
-def test_only_the_newest_files_of_a_rank_are_kept(tmp_path):
-    for step in (9, 10, 100):
+@pytest.mark.parametrize(
+    ("other", "sharded", "kept"),
+    [
+        ([7, 8], True, [8, 10, 100]),  # the other rank has ceased to write
+        ([7, 8], False, [10, 100]),
+        ([8, 10, 100], True, [10, 100]),
+        ([], True, [10, 100]),
+    ],
+)
+def test_the_newest_files_of_a_rank_are_kept_with_the_newest_that_all_have(tmp_path, other, sharded, kept):
+    for step in (7, 8, 9, 10, 100, 200):  # 200: of a training that was not continued
         write(tmp_path, step)
-    write(tmp_path, 9, rank=1)
+    for step in other:
+        write(tmp_path, step, rank=1)
 
-    remove_old(str(tmp_path), "train", "trainer", 0, keep=2)
+    remove_old(str(tmp_path), SavedFile("train", "trainer", 100, 0, 2), keep=2, sharded=sharded)
 
-    assert [(one.step, one.rank) for one in list_files(str(tmp_path), "train")] == [(9, 1), (10, 0), (100, 0)]
+    files = list_files(str(tmp_path), "train")
+    assert [one.step for one in files if one.rank == 0] == [*kept, 200]
+    assert [one.step for one in files if one.rank == 1] == other
 
 
 @pytest.mark.parametrize(

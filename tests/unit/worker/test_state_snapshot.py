@@ -17,6 +17,7 @@ from flota.errors.snapshots import (
     SecondSnapshot,
     WorldChanged,
 )
+from flota.snapshots.memory import create_memory
 from flota.worker.environment import Env
 from flota.worker.snapshot_layout import BUFFER_ALIGNMENT
 
@@ -90,6 +91,15 @@ def test_parts_of_ranks_are_loaded_when_all_are_there(start):
     assert (snap.load(), snap.value("n")) == (4, [4, 1])
 
 
+def test_a_rank_that_ceases_to_write_does_not_cost_all_steps(start):
+    for step in range(1, 9):
+        start(rank=0, world=2, sharded=True).save(step, n=step)
+        if step <= 3:
+            start(rank=1, world=2, sharded=True).save(step, n=step)
+
+    assert [start(rank=rank, world=2, sharded=True).load() for rank in (0, 1)] == [3, 3]
+
+
 def test_parts_of_another_number_of_ranks_need_a_function(start):
     for rank in (0, 1):
         start(rank=rank, world=2, sharded=True).save(4, model=Model(10 + rank))
@@ -139,7 +149,10 @@ def test_rank_0_says_once_where_files_are_and_which_one_it_loads(start, tmp_path
     loading = (
         f"flota: continuing from step 5 of {path} (to start from step 0, remove {tmp_path}/train.trainer.*.snapshot)\n"
     )
-    assert first == ([0, 0], writing if rank == 0 else "")
+    missing = (
+        f"flota: warning: starting from step 0: {tmp_path} has no step with the parts of all ranks (step 5: 1 of 2)\n"
+    )
+    assert first == ([0, 0], missing + writing if rank == 0 else "")
     assert second == ([5, 5], loading + writing if rank == 0 else "")
 
 
@@ -199,6 +212,28 @@ def test_a_missing_part_is_named(start):
 
     with pytest.raises(PartMissing, match="has no part `optim`, only model"):
         start().load(optim=Model())
+
+
+def test_errors_about_the_parts_in_memory_do_not_name_its_path(start, monkeypatch):
+    fd = create_memory()
+    path = f"/proc/{os.getpid()}/fd/{fd}"
+
+    def begin(source="", **place):
+        monkeypatch.setenv("FLOTA_SNAPSHOT", f"{path}:")
+        monkeypatch.setenv("FLOTA_SNAPSHOT_FROM", source)
+        return start(sharded=True, **place)
+
+    begin(world=2).save(4, n=1)
+
+    with pytest.raises(
+        WorldChanged, match=r"^the snapshot in memory has the parts of 2 ranks, and the job has 3 now\n"
+    ):
+        begin(f"{path}:4:2", world=3).load()
+    with pytest.raises(WorldChanged, match=r"^the snapshot in memory has the parts"):
+        begin(":4:2", world=3).load()
+    with pytest.raises(PartMissing, match=r"^the snapshot in memory has no part `optim`, only n\n"):
+        begin(f"{path}:4:2", world=2).load(optim=Model())
+    os.close(fd)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a.b", 3, None, "ä"])

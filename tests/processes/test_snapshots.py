@@ -39,6 +39,7 @@ def test_ranks_that_are_killed_at_any_moment_lose_at_most_a_step(flota, words):
     job = flota.start(
         *("--nproc_per_node", 2, "--max_restart", 3 * KILLS, "--crash_loop", 0, "--backoff", "0.05s", "--grace", "2s"),
         *(*options, "saves_states.py", STEPS, *words),
+        env={"KILLS": str(KILLS)},
     )
     for kill in range(KILLS):
         wait_until(lambda before=kill: _has_saved(flota, before), "the next steps")

@@ -1,6 +1,7 @@
 """Trains without a framework: adds up numbers, saves after each step, and waits for the other ranks in each step.
 
-Arguments: the number of steps; `sharded`: each rank has its own sum.
+Arguments: the number of steps; `sharded`: each rank has its own sum. KILLS: so many attempts wait to be killed, each
+after some more steps.
 """
 
 import os
@@ -9,8 +10,9 @@ import time
 
 import flota
 
-steps, sharded = int(sys.argv[1]), "sharded" in sys.argv
+steps, sharded, kills = int(sys.argv[1]), "sharded" in sys.argv, int(os.environ.get("KILLS", "0"))
 env = flota.env()
+most = steps * (env.attempt + 1) // (kills + 1)
 snap = flota.snapshot("train", sharded=sharded)
 state = {"sum": 0, "seen": [], "filling": list(range(2000))}
 start = snap.load(state=state)
@@ -35,6 +37,8 @@ def wait_for_others(step):
 
 
 for step in range(start, steps):
+    while step >= most:
+        time.sleep(1)
     state["sum"] += step * (1 + env.rank if sharded else 1)
     state["seen"] = [*state["seen"][-9:], step]
     wait_for_others(step)

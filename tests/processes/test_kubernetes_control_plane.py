@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,14 @@ def test_the_api_server_accepts_the_printed_manifest(plane, submit, words):
     )
 
     assert created.split() == ["secret/train", "configmap/train", "service/train", "job.batch/train"]
+
+
+def test_the_api_server_accepts_the_example(plane):
+    example = Path(__file__).parents[2] / "examples" / "kubernetes" / "job.yaml"
+
+    created = plane.kubectl("create", "--dry-run=server", "--validate=strict", f"--filename={example}", "--output=name")
+
+    assert created.split() == ["secret/train", "service/train", "job.batch/train"]
 
 
 def test_each_pod_has_its_index_and_one_delete_removes_all(plane, submit):

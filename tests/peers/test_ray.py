@@ -145,7 +145,7 @@ def test_several_nodes_may_share_a_host(submit):
     results = sorted(
         line.partition("RESULT ")[2].partition(" dev")[0] for line in job.text().splitlines() if "RESULT" in line
     )
-    assert results == [f"rank={rank} node={rank} of=5" for rank in range(5)]
+    assert results == [f"rank={rank} node={rank} of=5" for rank in range(5)], job.text()
 
 
 def test_a_cluster_that_is_not_there_is_one_line(submit):

@@ -30,6 +30,7 @@ ROOM = 5.0  # seconds between two looks whether the cluster has room
 POLL = 0.2  # seconds between two looks at Ctrl-C
 MISSED = 10.0  # seconds until a node that exited early is reported: usually all nodes exit together
 KILLED = 10.0  # seconds for nodes that were killed to be gone
+LONGEST_LINE = 1 << 16  # bytes that are kept until a line ends
 HELD = 1 << 14  # bytes of the messages of nodes other than node 0, which are shown only if they are needed
 STOPPED = 143  # a node's exit code after SIGTERM
 
@@ -262,7 +263,7 @@ def _make_actor(ray: Any, planned: RayPlan, group: Any, index: int) -> Any:
 def follow(job: RayJob) -> int:
     """Show node 0's output and the other nodes' worker output until all nodes have ended."""
     interrupts = Interrupts(job, "the job on Ray", can_detach=False)
-    output = _NodeOutput()
+    output = NodeOutput()
     missed: dict[int, float] = {}
     ray = job.ray
     reads = {actor.read.remote(): index for index, actor in enumerate(job.actors)}
@@ -278,15 +279,19 @@ def follow(job: RayJob) -> int:
                 why = last_line(str(error)).partition(". ")[0]  # Ray's advice follows
                 say(f"node {index} on {job.hosts[index]} is lost: {why}")
                 job.lost.add(index)
+                output.end(index)
                 continue
             output.show(index, chunks)
             if code is None:
                 reads[job.actors[index].read.remote()] = index
             else:
+                output.end(index)
                 job.codes[index] = code
                 missed[index] = time.monotonic() + MISSED
         interrupts.detaches()
         _report_missed(job, output, missed)
+    for index in reads.values():
+        output.end(index)
     if 0 in job.lost and job.codes:
         output.show_held(min(job.codes))
     code = job.code
@@ -295,7 +300,7 @@ def follow(job: RayJob) -> int:
     return code
 
 
-def _report_missed(job: RayJob, output: _NodeOutput, missed: dict[int, float]) -> None:
+def _report_missed(job: RayJob, output: NodeOutput, missed: dict[int, float]) -> None:
     """A node that could not begin, as on a host without the script: the others would wait for it for long."""
     if 0 in job.codes or job.stopping:
         return
@@ -308,18 +313,28 @@ def _report_missed(job: RayJob, output: _NodeOutput, missed: dict[int, float]) -
                 job.stop()
 
 
-class _NodeOutput:
-    """What the nodes print. Messages are those of node 0: all nodes have the same, such as the failure report."""
+class NodeOutput:
+    """What the nodes print, in whole lines: those of several nodes must not mix. Messages are those of node 0: all
+    nodes have the same, such as the failure report."""
 
     def __init__(self) -> None:
         self._held: dict[int, bytes] = {}
+        self._begun: dict[tuple[int, int], bytes] = {}  # lines without an end, by node and stream
 
     def show(self, index: int, chunks: list[tuple[int, bytes]]) -> None:
         for number, data in chunks:
             if number == 1 or index == 0:
-                self._write(sys.stdout if number == 1 else sys.stderr, data)
+                text = self._begun.pop((index, number), b"") + data
+                end = max(text.rfind(b"\n"), text.rfind(b"\r"), len(text) - LONGEST_LINE - 1) + 1
+                self._write(sys.stdout if number == 1 else sys.stderr, text[:end])
+                self._begun[index, number] = text[end:]
             else:
                 self._held[index] = (self._held.get(index, b"") + data)[-HELD:]
+
+    def end(self, index: int) -> None:
+        """The node prints no more."""
+        for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+            self._write(stream, self._begun.pop((index, number), b""))
 
     def show_held(self, index: int) -> None:
         self._write(sys.stderr, self._held.pop(index, b""))

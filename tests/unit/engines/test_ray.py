@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from flota.engines.ray import OPTIONS, RayJob, count_places, describe_wait, node_words, observe, plan
+from flota.engines.ray import (
+    LONGEST_LINE,
+    OPTIONS,
+    NodeOutput,
+    RayJob,
+    count_places,
+    describe_wait,
+    node_words,
+    observe,
+    plan,
+)
 from flota.errors import BadValue
 from tests.unit.engines import JOB
 
@@ -114,3 +126,20 @@ def test_spares_need_places_as_well():
     assert node_words(spared, "a:1", 0)[0] == "--nnodes=4"
     assert "2 to 5 bundles" in planned(JOB._replace(least=2, spares=1)).text
     assert node_words(planned(JOB._replace(least=1, most=1, spares=1)), "a:1", 1)[1] == "--master=a:1"
+
+
+def test_lines_of_several_nodes_do_not_mix(capfdbinary):
+    output = NodeOutput()
+
+    output.show(0, [(1, b"zero"), (2, b"flota: begins\nflota: ")])
+    output.show(1, [(1, b"one"), (2, b"flota: the same message\n")])
+    output.show(0, [(1, b" ends\n10%\r20"), (2, b"ends")])
+    output.show(1, [(1, b" ends\n")])
+    output.show(2, [(1, b"x" * (LONGEST_LINE + 1))])
+    for index in range(3):
+        output.end(index)
+
+    sys.stdout.flush()
+    out, err = capfdbinary.readouterr()
+    assert out == b"zero ends\n10%\rone ends\nx20" + b"x" * LONGEST_LINE
+    assert err == b"flota: begins\nflota: ends"

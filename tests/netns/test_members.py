@@ -323,6 +323,25 @@ def test_another_job_at_the_same_master_is_refused(hosts, tmp_path):
             hosts.crash(number)
 
 
+def test_the_next_run_at_the_same_address_chooses_anew(hosts, tmp_path):
+    first = ChosenMembersJob(hosts, tmp_path / "first")
+    second = ChosenMembersJob(hosts, tmp_path / "second")
+    second.words = first.words
+    try:
+        first.start([1, 2, 3], "--nnodes 3")
+        first.round(0, 3)
+        first.finish()
+
+        second.start([1, 2, 3], "--nnodes 3")  # while the first one ends
+
+        second.round(0, 3)
+        second.finish()
+        assert (first.codes(), second.codes()) == ([0, 0, 0], [0, 0, 0])
+    finally:
+        for number in range(1, 5):
+            hosts.crash(number)
+
+
 def test_a_node_without_the_flag_is_refused(hosts, tmp_path):
     job = ChosenMembersJob(hosts, tmp_path)
     try:

@@ -24,9 +24,12 @@ from flota.etcd.program import find_program
 from flota.humanize import limit_in_words, signal_name
 from flota.job.nodes import NodesSpec, Place
 from flota.job.printable import printable
-from flota.run.node_watch import NodeWatch
 from flota.store.client import OnAnswer
 from flota.store.etcd_json import TEMPORARY, StoreRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from flota.cluster.multi_node import MultiNode
 
 FIRST_MESSAGE = 2.0  # seconds of waiting without a message
 SERVE_RETRY = 1.0  # seconds between attempts to serve the master while no node does
@@ -37,7 +40,7 @@ PAIRS = 32  # of ports that a node tries, from the one after the master's
 class ChosenMembers:
     """`nodes`: this node's settings, as if --master had listed the members. Call `on_time` at the `deadline`."""
 
-    def __init__(self, node: NodeWatch, nodes: NodesSpec) -> None:
+    def __init__(self, node: MultiNode, nodes: NodesSpec) -> None:
         self._node, self._joined_at = node, nodes
         messages = ClusterMessages(node.console, nodes, float)
         heard = messages.report_wrong_token, messages.report_full_store
@@ -45,7 +48,7 @@ class ChosenMembers:
         self._held: list[socket.socket] = []  # the ports that this node offers
         names = os.urandom(8).hex(), printable(node.spec.job_id)
         self._choice = MemberChoice(self._ask, time.monotonic, *names, nodes.masters, self._choose_place())
-        self._warned = False
+        self._warned = self._closed = False
         self._wait()
         self._release()
         self.nodes = nodes._replace(
@@ -140,10 +143,14 @@ class ChosenMembers:
 
     @property
     def deadline(self) -> float | None:
-        times = (self._store.deadline, self._choice.deadline)
+        times = () if self._closed else (self._store.deadline, self._choice.deadline)
         return min((time for time in times if time is not None), default=None)
 
     def on_time(self, now: float) -> None:
+        if self._has_ended():
+            self.close()  # the next job may use the same address, and must not find the list of this one
+        if self._closed:
+            return
         self._store.on_time(now)
         self._choice.on_time(now)
         if self._choice.other_list and not self._warned:
@@ -151,5 +158,10 @@ class ChosenMembers:
             words = f"{self._store.where} is used by another job now: nodes that join there do not join this one"
             self._node.console.say("WARNING", words)
 
+    def _has_ended(self) -> bool:
+        return "member" in vars(self._node) and self._node.follower.ending is not None
+
     def close(self) -> None:
-        self._store.close()
+        if not self._closed:
+            self._closed = True
+            self._store.close()

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from flota.cluster.chosen_members import ChosenMembers
     from flota.cluster.job_state import JobState
+    from flota.cluster.multi_node import MultiNode
     from flota.etcd.node_etcd import NodeEtcd
-    from flota.run.node_watch import NodeWatch
 
 TOKEN_BYTES = 16
 ELECTION = 2.5  # seconds until the members that are left have elected a leader, if the node that died had it
@@ -222,7 +222,7 @@ class StoreAccess:
         return None
 
 
-def choose_members(node: NodeWatch, nodes: NodesSpec) -> ChosenMembers:
+def choose_members(node: MultiNode, nodes: NodesSpec) -> ChosenMembers:
     from flota.cluster.chosen_members import ChosenMembers
 
     return ChosenMembers(node, nodes)

@@ -9,7 +9,7 @@ import time
 from flota.cluster.member import refusal_in_words
 from flota.cluster.member_choice import LAST_PORT, MemberChoice
 from flota.cluster.messages import ClusterMessages
-from flota.cluster.store_access import StoreAccess
+from flota.cluster.store_access import SERVE_RETRY, StoreAccess
 from flota.errors import (
     CannotJoin,
     FlotaError,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from flota.cluster.multi_node import MultiNode
 
 FIRST_MESSAGE = 2.0  # seconds of waiting without a message
-SERVE_RETRY = 1.0  # seconds between attempts to serve the master while no node does
-RESOLVE_RETRY = 15.0  # the same for a host name: a lookup may take seconds
 PAIRS = 32  # of ports that a node tries, from the one after the master's
 
 
@@ -109,7 +107,7 @@ class ChosenMembers:
                 said = self.status
                 self._node.console.say("INFO", said)
             if self._choice.trouble and self._choice.deadline is not None and now >= serve_at:
-                serve_at = now + (SERVE_RETRY if self._store.is_numeric else RESOLVE_RETRY)
+                serve_at = now + self._store.serve_interval
                 if not self._store.take_over():
                     self._store.check_port_owner()
             self.on_time(now)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from flota.cluster.multi_node import MultiNode
     from flota.control.door import ControlDoor
 
+NOT_SEATED = "this node is not part of the running round: try again when it has joined"
+
 
 def requests_of(node: MultiNode) -> JobRequests:
     return ClusterRequests(node) if "store" in vars(node) else EarlyRequests(node)
@@ -41,7 +43,7 @@ class EarlyRequests(JobRequests):
         raise CannotDo("the job is not running")
 
     def leave(self) -> str:
-        raise CannotDo("this node is not part of the running round: try again when it has joined")
+        raise CannotDo(NOT_SEATED)
 
     def ask(self, _kind: str) -> None:
         return None
@@ -134,7 +136,7 @@ def refuse_to_leave(
     """Raise CannotDo if the job would end without this node. `serves`: it serves the embedded master."""
     is_spare = job is not None and job.is_spare(node)
     if job is None or (job.seat_of(node) < 0 and not is_spare):
-        raise CannotDo("this node is not part of the running round: try again when it has joined")
+        raise CannotDo(NOT_SEATED)
     if serves:
         raise CannotDo("this node serves the job's master, so the job would end: to end it, use flota stop")
     staying = len(job.seats) + len(job.spares) - 1

@@ -25,7 +25,7 @@ from flota.cluster.node_record import DEAD, encode_record
 from flota.cluster.questions import QUESTIONS, STACKS
 from flota.cluster.reach import ReachCheck
 from flota.cluster.registration import Registration
-from flota.cluster.store_access import StoreAccess, choose_members
+from flota.cluster.store_access import SERVE_RETRY, StoreAccess, choose_members
 from flota.cluster.terms import blank_record, terms_of
 from flota.errors import TRY_AGAIN, FlotaError
 from flota.failures.roll_call import RollCallAnswer, sendable
@@ -64,8 +64,6 @@ MASTER_OUTAGE = 0.6  # of the lease: with the interval of renewals, a lost maste
 ETCD_OUTAGE = 60.0  # seconds that workers keep running without etcd; with more they could overlap with the next round
 PRINT_TIME = 1.0  # seconds for the node that prints the report: mpirun kills all when one exits with an error
 LEAVE_TIMEOUT = LEASE + 1.0  # seconds for the other nodes to receive the final job state
-SERVE_RETRY = 1.0  # seconds between attempts to serve the master while no node does
-RESOLVE_RETRY = 15.0  # the same for a host name: a lookup may take seconds, during which no signal is handled
 
 
 def run_multi_node(
@@ -219,7 +217,7 @@ class MultiNode(NodeWatch):
         """Try again to serve the master: when this node started, its name may not have been resolvable yet, or the
         port may still have been in use by the last job."""
         if now >= self.serve_again_at:
-            self.serve_again_at = time.monotonic() + (SERVE_RETRY if self.store.is_numeric else RESOLVE_RETRY)
+            self.serve_again_at = time.monotonic() + self.store.serve_interval
             if self._waits_for_store() and self.store.take_over():
                 self.messages.warn(self.store)
                 self.member = self._make_member(self.follower.name, self.member.began)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from flota.etcd.node_etcd import NodeEtcd
 
 TOKEN_BYTES = 16
+SERVE_RETRY = 1.0
+RESOLVE_RETRY = 15.0  # for a host name: a lookup may take seconds, during which no signal is handled
 ELECTION = 2.5  # seconds until the members that are left have elected a leader, if the node that died had it
 OWN_FILES, WORKERS_FILES = 64, 12  # besides the connections of clients, and per worker: logs, pipes, reserved ports
 
@@ -116,8 +118,9 @@ class StoreAccess:
         return f"{kind}{self.addresses}"
 
     @property
-    def is_numeric(self) -> bool:
-        return bool(numeric(self.places[0].host, self.places[0].port))
+    def serve_interval(self) -> float:
+        """Seconds between attempts to serve the master while no node does."""
+        return SERVE_RETRY if numeric(self.places[0].host, self.places[0].port) else RESOLVE_RETRY
 
     @property
     def is_local_only(self) -> bool:
